@@ -21,8 +21,8 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from refresh_transformers import releases, tree, wrapped
 
-from envdoctor.derive.model_family import compute
-from envdoctor.facts import Unknown
+from envdoctor.derive.model import model_family
+from envdoctor.facts import Unknown, View
 from envdoctor.knowledge import Matrix, load_matrix
 
 AUTO = "transformers.models.auto.modeling_auto"
@@ -123,7 +123,9 @@ def classes_by_type(index: Index) -> dict[str, set[str]]:
 
 def family_of(repo: str, matrix: Matrix) -> set[str]:
     """The family that this repository is of."""
-    family = compute(lambda key: repo if key == "model.repo" else Unknown(""), matrix)["model.family"].value
+    family = model_family.compute(View(lambda key: repo if key == "model.repo" else Unknown("")), matrix)[
+        "model.family"
+    ].value
     return {family} if isinstance(family, str) else set()
 
 

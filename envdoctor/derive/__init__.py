@@ -1,9 +1,9 @@
-"""Derivations: facts computed from facts and tables. One module a derivation, found by its place in this folder.
+"""Derivations: facts computed from facts and tables. A function each, in a file a subject.
 
-A module declares ``INPUTS`` and ``OUTPUTS`` (fact keys; ``pkg.*`` stands for any package) and
-``compute(value, matrix)``, where ``value(key)`` gives a :data:`~envdoctor.facts.values.Value` and ``matrix`` the
-tables. It returns a mapping from output keys to :class:`Derived`, leaving out what it has nothing to say about. It
-never judges.
+``@derives("torch.cudnn", of="torch.cuda pkg.*")`` names what a function gives and reads: keys of facts; ``pkg.*`` is
+any package. It is called with a :class:`~envdoctor.facts.view.View` of the facts and the tables. One output: it returns
+:class:`Derived`, or an unknown value with its reason; several: a mapping by key, without those about which it has
+nothing to say. It never judges.
 """
 
 from __future__ import annotations

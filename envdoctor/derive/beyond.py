@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from envdoctor.derive.running import Derived
+from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Records, Unlisted, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
@@ -16,23 +17,21 @@ from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import order
 
-INPUTS = (
-    *("pkg.*", "python.minor", "driver.max_cuda", "torch.cuda", "gpu"),
-    *("model.type", "model.family", "model.run_by", "recipe.attn"),
-)
-OUTPUTS = ("beyond",)
-
 _Item = tuple[str, str, str | None]
 _CPYTHON = re.compile(r"cp3(\d+)-")
 
 
-def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+@derives(
+    "beyond", of="pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn"
+)
+def beyond(facts: View, matrix: Matrix) -> Answer:
     """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
+    value = facts.value
     found = [*_packages(value, matrix), *_machine(value, matrix), *_run(value, matrix)]
     items: list[Mapping[str, Value]] = [
         {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
     ]
-    return {"beyond": Derived(Records(tuple(items)), "the ledger and the tables")}
+    return Derived(Records(tuple(items)), "the ledger and the tables")
 
 
 def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envdoctor.derive.running import Derived
+from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_answers import Asked, range_of, releases_with
 from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
-
-INPUTS = ("link", "link_read", "import_run", "conflict", "dist", "pkg.*")
-OUTPUTS = ("broken_link",)
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
@@ -28,15 +26,17 @@ _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+@derives("broken_link", of="link link_read import_run conflict dist pkg.*")
+def broken_link(facts: View, matrix: Matrix) -> Answer:
     """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
     they are now: those of a facts file, and those that are being changed."""
+    value = facts.value
     links, read = value("link"), value("link_read")
     followed = {str(item["package"]) for item in read} if isinstance(read, Records) else set()
     observed = links if isinstance(links, Records) else Records(())
     there = {name: version for name in matrix.ledger.packages() if isinstance(version := value(f"pkg.{name}"), str)}
     if not there and not isinstance(links, Records):
-        return {}
+        return None
     worked = _worked(value("import_run"))
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
@@ -44,7 +44,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     )
     declared = _declared(value("conflict"))
     items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
-    return {"broken_link": Derived(Records(items, observed.incomplete), "what packages take from each other")}
+    return Derived(Records(items, observed.incomplete), "what packages take from each other")
 
 
 def _worked(runs: Value) -> Mapping[str, bool]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.derive.running import Derived
+from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.ledger_answers import (
     Asked,
@@ -28,31 +29,31 @@ from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.ranges import contains, parse_ranges
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
-INPUTS = ("use", "model_use", *_OF_A_RECIPE, "model.registered", "pkg.*")
-OUTPUTS = ("broken_use",)
 
 #: From what runs for sure to what may never run.
 _REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
 
 
-def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+@derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered pkg.*")
+def broken_use(facts: View, matrix: Matrix) -> Answer:
     """``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
 
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
     """
+    value = facts.value
     recipe = of_recipe(value, matrix)
     lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
-        return {}
+        return None
     judged = _Judged(value, matrix)
     uses = value("use")
     for item in (*(uses if isinstance(uses, Records) else ()), *of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
-    return {"broken_use": Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")}
+    return Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")
 
 
 class _Broken(NamedTuple):

@@ -6,27 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from envdoctor.derive.running import Derived
+from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
-
-INPUTS = (
-    "dist",
-    "pkg.*",
-    "python.minor",
-    "python.version",
-    "python.implementation",
-    "os.platform",
-    "os.arch",
-    "os.kernel",
-)
-OUTPUTS = ("conflict",)
 
 #: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
 _SUPPOSED = "version"
@@ -38,7 +27,8 @@ _MOST_RECORDS = 300
 _MOST_LINES = 50_000
 
 
-def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+@derives("conflict", of="dist pkg.* python.minor python.version python.implementation os.platform os.arch os.kernel")
+def conflict(facts: View, matrix: Matrix) -> Answer:
     """``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
 
     Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
@@ -46,10 +36,11 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     cannot be decided the list is incomplete, and says which. Who asks for ``fsspec[http]`` asks for what that extra
     requires.
     """
+    value = facts.value
     installed = InstalledSet(value)
     by_version = list(_by_version(installed, value, matrix.ledger))
     if not installed.known and not by_version:
-        return {}
+        return None
     found = _Conflicts(installed, marker_values(value), matrix)
     for items in installed:
         if len({item.requires for item in items}) > 1:
@@ -66,7 +57,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     for asker in by_version:
         found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
         found.undeclared(asker)
-    return {"conflict": Derived(found.records(), "requirements of the packages")}
+    return Derived(found.records(), "requirements of the packages")
 
 
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from envdoctor.derive.running import Derived
+from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Range, Records, Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted, same_start
 from envdoctor.versions.local_tag import is_own_build, said_by_tag
 
-INPUTS = (
-    "extension",
-    "os.arch",
-    "os.libc",
-    "os.libc_version",
-    "os.libstdcxx",
-    "os.platform",
-    "pkg.*",
-    "python.implementation",
-    "python.version",
-    "torch.cuda",
-)
-OUTPUTS = ("extension",)
-
 _NOT_KNOWN = Unknown("not known")
 
 
-def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]:
+@derives(
+    "extension",
+    of="extension os.arch os.libc os.libc_version os.libstdcxx os.platform pkg.* "
+    "python.implementation python.version torch.cuda",
+)
+def extension_fits(facts: View, matrix: Matrix) -> Answer:
     """``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
+    value = facts.value
     extensions = value("extension")
     seen = extensions if isinstance(extensions, Records) else Records((), "compiled files were not looked at")
     named = [] if seen.incomplete is None else list(_by_version(value, matrix, {item.get("package") for item in seen}))
     if not len(seen) and not named:
-        return {}
+        return None
     items: list[dict[str, Value]] = []
     for item in (*seen, *named):
         fits = {
@@ -47,7 +40,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
         items.append({**item, **{key: cell for key, cell in fits.items() if not isinstance(cell, Unknown)}})
         for key, cell in fits.items():
             items[-1].setdefault(key, cell)
-    return {"extension": Derived(Records(tuple(items), seen.incomplete), "compiled files")}
+    return Derived(Records(tuple(items), seen.incomplete), "compiled files")
 
 
 def _by_version(

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from envdoctor.derive.memory import Memory, Output
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Range, Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 
@@ -27,14 +28,31 @@ class Derived(NamedTuple):
     source: str = "derived"
 
 
-class Derivation(Protocol):
-    """What a module of this folder offers."""
+#: What a derivation of one output says: a value with its origin, the reason why it is not known, or nothing.
+Answer = Derived | Unknown | None
 
-    __name__: str
-    INPUTS: tuple[str, ...]
-    OUTPUTS: tuple[str, ...]
 
-    def compute(self, value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Derived]: ...
+class Derivation:
+    """A function that computes facts (``outputs``) from facts (``inputs``; ``pkg.*`` stands for any package)."""
+
+    def __init__(self, function: Callable[[View, Matrix], object], outputs: str, of: str) -> None:
+        self.name = f"{function.__module__}:{function.__name__}"
+        self.inputs, self.outputs = tuple(of.split()), tuple(outputs.split())
+        self._function = function
+
+    def compute(self, facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+        """Return what it has to say, by output."""
+        answer = self._function(facts, matrix)
+        if isinstance(answer, Unknown):
+            answer = Derived(answer, "")
+        if isinstance(answer, Derived):
+            return {self.outputs[0]: answer}
+        return cast("Mapping[str, Derived]", answer or {})
+
+
+def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], object]], Derivation]:
+    """Make a derivation of the function below: keys of facts, parted by blanks."""
+    return lambda function: Derivation(function, outputs, of)
 
 
 def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet:
@@ -53,7 +71,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     """
     _spread(facts, matrix)
     memory = Memory(facts, home if matrix.compiled else None, matrix.version)
-    for name in memory.names or [module.__name__ for module in derivations()]:
+    for name in memory.names or [one.name for one in derivations()]:
         outputs = memory.outputs(name)
         if outputs is None:
             asked: dict[str, None] = {}
@@ -91,34 +109,31 @@ def _computed(name: str, facts: FactSet, matrix: Matrix, asked: dict[str, None])
         asked[key] = None
         return facts.value(key)
 
-    derivation = cast(Derivation, import_module(name))
-    for key, derived in derivation.compute(value, matrix).items():
-        yield Output(key, *derived, key in derivation.INPUTS)
+    module, _, function = name.partition(":")
+    derivation: Derivation = getattr(import_module(module), function)
+    for key, derived in derivation.compute(View(value), matrix).items():
+        yield Output(key, *derived, key in derivation.inputs)
 
 
 @lru_cache(maxsize=1)
 def derivations() -> tuple[Derivation, ...]:
     """Return the derivations, each behind those whose outputs it reads."""
     # pkgutil would do the same and costs 3 ms to import.
-    names = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
-    modules = [
-        cast(Derivation, import_module(f"envdoctor.derive.{name}"))
-        for name in names
-        if name not in ("__init__", "memory", "running")
-    ]
+    files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    modules = [import_module(f"envdoctor.derive.{name}") for name in files if name != "__init__"]
+    waiting = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
     ordered: list[Derivation] = []
-    waiting = modules
     while waiting:
-        ready = [module for module in waiting if not any(_comes_before(other, module) for other in waiting)]
+        ready = [one for one in waiting if not any(_comes_before(other, one) for other in waiting)]
         if not ready:
-            raise RuntimeError(f"derivations depend on each other: {sorted(key for m in waiting for key in m.OUTPUTS)}")
+            raise RuntimeError(f"derivations depend on each other: {sorted(one.name for one in waiting)}")
         ordered += ready
-        waiting = [module for module in waiting if module not in ready]
+        waiting = [one for one in waiting if one not in ready]
     return tuple(ordered)
 
 
 def _comes_before(one: Derivation, other: Derivation) -> bool:
     """Whether ``other`` reads what ``one`` gives. Those that refine the same list may come in any order."""
     return one is not other and any(
-        key in other.INPUTS and (key not in one.INPUTS or key not in other.OUTPUTS) for key in one.OUTPUTS
+        key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs
     )

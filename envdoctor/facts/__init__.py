@@ -10,6 +10,7 @@ __all__, __getattr__ = door(
         "installed": "Installed InstalledSet marker_values",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
         "values": "ABSENT Absent Fact Known NOT_GIVEN Range Records Unknown Unlisted Value place_of plain spell",
+        "view": "View",
         "written": "restored",
     },
 )

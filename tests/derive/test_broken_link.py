@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from observing import shipped
-from rooms import derivation
+from rooms import computing
 
 from envdoctor.facts import ABSENT, Records, Value
 
-compute = derivation("broken_link").compute
+compute = computing("broken_link")
 
 
 def derived(known: Mapping[str, Value]) -> list[dict[str, Value]]:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from known import given
 from ledgers import ledger
-from rooms import derivation
+from rooms import computing
 
 from envdoctor.derive import derive, with_facts
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.knowledge import Matrix, load_source
 
-compute = derivation("broken_use").compute
+compute = computing("broken_use")
 ROOT = Path(__file__).resolve().parents[2]
 SPADE = """[offers]
 spade	1.0.0..	Handle	Tool	Trainer	dig

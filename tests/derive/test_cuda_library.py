@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from known import answer
-from rooms import derivation
+from rooms import computing
 
 from envdoctor.facts import ABSENT, Records, Unknown
 
-compute = derivation("cuda_library").compute
+compute = computing("cuda_library")
 
 
 @pytest.mark.parametrize(

@@ -242,9 +242,9 @@ def test_deriving_twice_changes_nothing(derived, small):
 
 def test_every_derivation_names_registered_facts_and_runs_after_its_inputs(small):
     done: set[str] = set()
-    produced = {key for module in derivations() for key in module.OUTPUTS}
-    for module in derivations():
-        for key in (*module.INPUTS, *module.OUTPUTS):
+    produced = {key for one in derivations() for key in one.outputs}
+    for one in derivations():
+        for key in (*one.inputs, *one.outputs):
             assert key == "pkg.*" or small.registry.find(key) is not None, key
-        assert {key for key in module.INPUTS if key in produced and key not in module.OUTPUTS} <= done
-        done |= set(module.OUTPUTS)
+        assert {key for key in one.inputs if key in produced and key not in one.outputs} <= done
+        done |= set(one.outputs)

@@ -56,7 +56,7 @@ def derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
         computed: list[str] = []
         with monkeypatch.context() as patch:
             for one in derivations():
-                patch.setattr(one, "compute", partial(counted, computed, one.__name__, one.compute))
+                patch.setattr(one, "compute", partial(counted, computed, one.name, one.compute))
             derive(facts, Compiled(), str(home) if home else None)  # type: ignore[arg-type]
         return {fact.key: repr(fact) for fact in facts}, computed
 
@@ -65,7 +65,7 @@ def derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
 
 def test_the_second_run_computes_nothing(derived: Callable[..., Any]) -> None:
     first, computed = derived()
-    assert conflict.__name__ in computed
+    assert conflict.name in computed
     assert "peft" in first["conflict"]
     assert derived() == (first, [])
 
@@ -73,9 +73,9 @@ def test_the_second_run_computes_nothing(derived: Callable[..., Any]) -> None:
 def test_another_fact_is_computed_with_and_what_follows_from_it(derived: Callable[..., Any]) -> None:
     derived()
     facts, computed = derived(Fact("python.version", "3.9.1", "--set", "given"))
-    assert python_minor.__name__ in computed
+    assert python_minor.name in computed
     assert "'3.9'" in facts["python.minor"]
-    assert conflict.__name__ in computed  # markers ask for python.minor
+    assert conflict.name in computed  # markers ask for python.minor
     assert derived(Fact("python.version", "3.9.1", "--set", "given"))[1] == []
 
 
@@ -84,7 +84,7 @@ def test_a_given_fact_stands_before_what_is_remembered(derived: Callable[..., An
     given = Fact("python.minor", "3.8", "--set", "given")
     facts, computed = derived(given)
     assert facts["python.minor"] == repr(given) != first["python.minor"]
-    assert conflict.__name__ in computed
+    assert conflict.name in computed
 
 
 def test_a_fact_that_is_no_more_is_noticed(derived: Callable[..., Any]) -> None:

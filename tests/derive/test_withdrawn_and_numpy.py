@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 from observing import shipped
-from rooms import derivation
+from rooms import computing
 
 from envdoctor.facts import ABSENT, Records, Unknown
 
-numpy_binary = derivation("numpy_binary")
-withdrawn = derivation("withdrawn")
+numpy_binary = computing("numpy_binary")
+withdrawn = computing("withdrawn")
 
 
 def rows(table: str, kind: str) -> list[Mapping[str, str]]:
@@ -26,7 +26,7 @@ def records(matrix):
         def value(name):
             return given.get(name.removeprefix("pkg."), otherwise)
 
-        found = module.compute(value, matrix)[key].value
+        found = module(value, matrix)[key].value
         assert isinstance(found, Records)
         return list(found), found.incomplete
 

@@ -7,12 +7,12 @@ import json
 import pytest
 from comparing import outcome
 from header_true import Repository
-from rooms import comparer, derivation
+from rooms import comparer, computing
 
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.versions import contains, intersect, parse_ranges, plain_release, spell_ranges
 
-compute = derivation("transformers_fits").compute
+compute = computing("transformers_fits")
 transformers_window = comparer("transformers_window")
 
 PLAIN = "class Model:\n    pass\n"

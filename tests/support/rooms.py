@@ -1,15 +1,16 @@
-"""What a room finds by itself in its folders: an observer, a derivation or a comparer, by the name of its file."""
+"""What a room finds by itself in its folders: an observer or a comparer by its file, a derivation by its own name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from envdoctor.derive import derivations
+from envdoctor.facts import View
 from envdoctor.observe import observers
 from envdoctor.revision import comparers
 
-__all__ = ["comparer", "derivation", "observer"]
+__all__ = ["comparer", "computing", "derivation", "observer"]
 
 _OBSERVED = ("machine", "packages", "binaries", "model", "source", "code")
 
@@ -21,7 +22,13 @@ def observer(name: str) -> Any:
 
 def derivation(name: str) -> Any:
     """The derivation of that name."""
-    return _named(derivations(), name)
+    return next(one for one in derivations() if one.name.endswith(f":{name}"))
+
+
+def computing(name: str) -> Callable[[Callable[[str], Any], Any], Any]:
+    """What the derivation of that name gives for a reader of facts and the tables."""
+    found = derivation(name)
+    return lambda value, matrix: found.compute(View(value), matrix)
 
 
 def comparer(name: str) -> Any:

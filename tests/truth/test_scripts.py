@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from rooms import derivation
+from rooms import computing
 
 from envdoctor.facts import Fact, FactSet, Records
 from envdoctor.knowledge import Matrix, Released, load_toml
 from envdoctor.observe import read_facts_file
 from envdoctor.versions import is_version, satisfies
 
-compute = derivation("broken_use").compute
+compute = computing("broken_use")
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "fixtures" / "scripts"
 ENTRIES: dict[str, Mapping[str, Any]] = {

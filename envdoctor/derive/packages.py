@@ -1,0 +1,190 @@
+"""Python and the installed packages: which Python they are for, which releases have no wheel, were withdrawn, …"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from envdoctor.derive.running import Answer, Derived, derives
+from envdoctor.facts.installed import Installed, InstalledSet
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.view import View
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.versions.dotted import dotted, rank
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
+
+_TARGET = " ".join(TARGET_KEYS)
+#: Compiled for one release of CPython: cp310-cp310-…
+_TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
+_WITH_TAGS = ("dist-info", "egg-info", "conda")
+
+
+@derives("python.minor", of="python.version")
+def python_minor(facts: View, matrix: Matrix) -> Answer:
+    """Give what packages are compiled for, of the full version where it was not read from a folder's name."""
+    release = base_release(facts.text("python.version") or "")
+    if release is None or "." not in release:
+        return None
+    return Derived(".".join(release.split(".")[:2]), "python.version")
+
+
+@derives("environment.packages_python_ok", of="environment.packages_python python.version python.implementation")
+def packages_python(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether the compiled packages are for this Python; true when none is for one Python only."""
+    key = "environment.packages_python"
+    packages, version = facts.value(key), facts.value("python.version")
+    if isinstance(packages, Absent):
+        return Derived(True, "no package is compiled for one Python")
+    if reason := facts.unknown(key, "python.version", "python.implementation"):
+        return reason
+    mine, theirs = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
+    if facts.value("python.implementation") != "cpython" or mine is None or theirs is None:
+        return Unknown("only releases of CPython are compared")
+    return Derived(mine == theirs[:2], f"compiled packages for {packages}, Python {version}")
+
+
+@derives("environment.installer", of="dist")
+def installer(facts: View, matrix: Matrix) -> Answer:
+    """Find for which installer commands are written (conda, uv, pip): the INSTALLER that most distributions name."""
+    named = [name for one in facts.each("dist") if (name := one.text("installer"))]
+    if not named:
+        return None
+    name, count = Counter(sorted(named)).most_common(1)[0]
+    return Derived(name, f"INSTALLER of {count} of {len(facts.records('dist') or ())} distributions")
+
+
+@derives("foreign_wheel environment.packages_python", of=f"dist {_TARGET}")
+def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Find what ``uv pip check`` calls built for a different platform, and the Python for which most of the compiled
+    packages are. Only CPython on Linux with glibc is compared."""
+    installed = InstalledSet(facts.value)
+    if not installed.known:
+        return {}
+    tagged = [
+        (one, one.tags, not others)
+        for one, *others in installed
+        if isinstance(one.tags, tuple) and one.tags and all(tag.count("-") == 2 for tag in one.tags)
+    ]
+    tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
+    packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
+    target = wheel_target(facts.value)
+    if target is None or target.system not in ("linux", None):
+        foreign: Value = Unknown("the tags of installed wheels are compared for CPython 3 on Linux with glibc")
+    else:
+        foreign = Records(
+            tuple(
+                {
+                    "package": one.name,
+                    "version": one.version if isinstance(one.version, str) else ABSENT,
+                    "built_for": why,
+                    "tag": tags[0],
+                    "loads": not (single and target.cannot_load(tags)),
+                }
+                for one, tags, single in tagged
+                if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
+            ),
+            installed.incomplete or (None if target.known else "the Python, the system or the C library is not known"),
+        )
+    return {
+        "foreign_wheel": Derived(foreign, "WHEEL files"),
+        "environment.packages_python": Derived(packages, "WHEEL files"),
+    }
+
+
+def _most(releases: Mapping[str, str]) -> Value:
+    """The Python for which most of the compiled packages are, torch among them where it is compiled for one."""
+    if not releases:
+        return ABSENT
+    (release, count), *_ = Counter(releases.values()).most_common(1)
+    if 2 * count <= len(releases) or releases.get("torch", release) != release:
+        return Unknown("packages compiled for several releases of Python are mixed")
+    return release
+
+
+@derives("no_wheel", of=f"dist pkg.* python.version torch.cuda {_TARGET}")
+def without_wheel(facts: View, matrix: Matrix) -> Answer:
+    """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
+    packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
+    installed, wanted = InstalledSet(facts.value), wanted_here(facts.value)
+    versions = {n: facts.value(f"pkg.{n}") for n in matrix.ledger.packages() if not _tagged(installed.get(n))}
+    asked = {name: version for name, version in versions.items() if isinstance(version, str)}
+    if wanted is None:
+        reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")
+        return reason if asked else Derived(Records(()), "")
+    items: list[Mapping[str, Value]] = []
+    for name, version in asked.items():
+        gap = no_wheel(matrix, name, version, wanted)
+        if isinstance(gap, Gap):
+            older, newer = with_wheel(matrix, name, version, wanted)
+            near = ", ".join(filter(None, (older, newer))) or ABSENT
+            told: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
+            items.append({**told, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
+    unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
+    incomplete = f"the version of {unknown} is not known" if unknown is not None else None
+    if asked and not wanted.target.known:
+        incomplete = "the Python, the system or the C library is not known"
+    return Derived(Records(tuple(items), incomplete), "the ledger, the table torch-wheels")
+
+
+def _tagged(found: list[Installed]) -> bool:
+    return any(one.kind in _WITH_TAGS or not isinstance(one.tags, Unknown) for one in found)
+
+
+@derives("withdrawn", of="pkg.*")
+def withdrawn(facts: View, matrix: Matrix) -> Answer:
+    """List installed releases that their makers withdrew; open while the version of one of the table is not known."""
+    table: dict[str, dict[str, Mapping[str, Value]]] = {}
+    for row in matrix.rows("withdrawn-releases", "release"):
+        table.setdefault(row["package"], {})[row["version"]] = row
+    items: list[Mapping[str, Value]] = []
+    incomplete: str | None = None
+    for package, releases in table.items():
+        installed = facts.value(f"pkg.{package}")
+        if isinstance(installed, Unknown):
+            incomplete = incomplete or f"the version of {package} is not known"
+        elif not isinstance(installed, Absent) and (gone := releases.get(str(installed).partition("+")[0])):
+            told = {column: gone[column] for column in ("harm", "reason", "instead")}
+            items.append({"package": package, "version": installed, **told})
+    return Derived(Records(tuple(items), incomplete), "the table withdrawn-releases")
+
+
+@derives("numpy_binary", of="pkg.* dist")
+def numpy_binary(facts: View, matrix: Matrix) -> Answer:
+    """List packages whose compiled files are for NumPy 1 only; but not conda's, which are built anew for NumPy 2 under
+    the same version."""
+    items: list[Mapping[str, Value]] = []
+    incomplete: str | None = None
+    for row in matrix.rows("numpy-2-builds", "package"):
+        name, first = row["name"], row["first"]
+        installed = facts.value(f"pkg.{name}")
+        if isinstance(installed, Absent):
+            continue
+        try:
+            older = not isinstance(installed, Unknown) and satisfies(str(installed), f"<{first}")
+        except NotASpecifier:
+            installed, older = Unknown("it is no version"), False
+        if isinstance(installed, Unknown):
+            incomplete = incomplete or f"the version of {name} is not known"
+        elif older and not any(
+            one.value("name") == name and "conda" in (one.value("kind"), one.value("installer"))
+            for one in facts.each("dist")
+        ):
+            items.append({"package": name, "version": installed, "first": first})
+    return Derived(Records(tuple(items), incomplete), "the table numpy-2-builds")
+
+
+@derives("libc_need", of="libc_need os.libc os.libc_version")
+def libc_fits(facts: View, matrix: Matrix) -> Answer:
+    """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
+    needs, system = facts.records("libc_need"), str(facts.value("os.libc_version"))
+    if needs is None or facts.value("os.libc") != "glibc" or dotted(system) is None:
+        return None
+    items = []
+    for item in needs:
+        wanted = View.of(item).text("glibc")
+        known = wanted is not None and dotted(wanted) is not None
+        items.append({**item, "ok": rank(wanted) <= rank(system)} if wanted is not None and known else item)
+    return Derived(Records(tuple(items), needs.incomplete), "compiled files, os.libc_version")
