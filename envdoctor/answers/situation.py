@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -59,7 +58,7 @@ class Situation(NamedTuple):
 
     def is_missing(self, package: str) -> bool:
         """Whether it is known that a package is not installed."""
-        return isinstance(self.facts.value(f"pkg.{package}"), Absent)
+        return self.facts.absent(f"pkg.{package}")
 
     def meets(self, requirement: str) -> bool | None:
         """Whether the installed package of a requirement meets it; None when that cannot be told."""

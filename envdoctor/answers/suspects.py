@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
-from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.messages import text_of, title_of
 from envdoctor.knowledge.rules import Rule
@@ -38,7 +37,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         if outcome.holds is False:
             continue
         keys = set(Rule.keys(rule))
-        missing = tuple(sorted(key for key in keys if isinstance(situation.facts.value(key), Unknown)))
+        missing = tuple(sorted(key for key in keys if situation.facts.unknown(key)))
         sharing[seen] += 1
         if outcome.holds is None and all(
             any(_of_model(condition[0], missing) for condition in clause) for clause in rule.affects

@@ -138,7 +138,7 @@ def check(
 
 def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
     """What the model that was given asks for, and whether it is there."""
-    if not any(isinstance(facts.value(key), str) for key in ("model.type", "model.family")):
+    if not any(facts.text(key) is not None for key in ("model.type", "model.family")):
         return []
     from envdoctor.install.needs import asked_by_model
 
@@ -183,7 +183,7 @@ def _named_probes(judgement: Judgement) -> list[str]:
 def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) -> Mapping[str, str]:
     """How to run each experiment that a finding names, in the environment that was judged; none for mere facts."""
     names = _named_probes(judgement)
-    if not names or not isinstance(gathered.facts.value("python.executable"), str) or _supposed(sources):
+    if not names or gathered.facts.text("python.executable") is None or _supposed(sources):
         return {}
     return {name: _command("probe", sources, "--only", name) for name in names}
 

@@ -98,9 +98,9 @@ class Gathered(NamedTuple):
     def interpreter(self) -> str | None:
         """The interpreter that experiments may run in; None where none was named, and of what is only read: a folder,
         a document."""
-        python = self.facts.value("python.executable")
+        python = self.facts.text("python.executable")
         read_only = self.target.kind in ("path", "root", *DOCUMENTS)
-        return python if isinstance(python, str) and not read_only else None
+        return None if read_only else python
 
     def needed_interpreter(self, what: str) -> str:
         """The interpreter that something must run in: ``tokens are counted``. Raises :class:`UsageProblem`."""
@@ -386,9 +386,8 @@ def _text(fact: Fact | None) -> str | None:
 
 
 def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
-    keys = facts.value("recipe_key")
     said: dict[str, list[str]] = {"unknown": [], "unusable": []}
-    for item in keys if isinstance(keys, Records) else ():
+    for item in facts.items("recipe_key"):
         state, key, other = str(item["state"]), item["key"], item["other"]
         if state not in said:
             continue

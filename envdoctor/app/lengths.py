@@ -48,8 +48,8 @@ def lengths_of(
 
 def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Matrix) -> str:
     if tokenizer is None:
-        folder = facts.value("model.path")
-        if not isinstance(folder, str):
+        folder = facts.text("model.path")
+        if folder is None:
             raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
         return os.path.join(sources.folder(), folder)
     aliases = matrix.part("families", "organisations")
@@ -63,5 +63,5 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
 
 
 def _number(facts: FactSet, key: str) -> int | None:
-    value = facts.value(key)
-    return int(value) if isinstance(value, (int, float)) and value >= 1 else None
+    value = facts.number(key)
+    return int(value) if value is not None and value >= 1 else None

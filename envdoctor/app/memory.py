@@ -68,7 +68,7 @@ def memory(
     say = progress or (lambda text: None)
     with scratch_folder("envdoctor-memory-") as scratch:
         place = Place(str(python), sources.environ, sources.folder(), scratch, "")
-        alone = data is not None and not isinstance(facts.value("model.name"), str)
+        alone = data is not None and facts.text("model.name") is None
         if data is not None:
             say("counting tokens")
             seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
@@ -113,11 +113,10 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
 
 def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
     """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    methods = facts.value("model.code_methods")
     model = model_of(
         _config(facts, sources),
         matrix.rows("native-types"),
-        methods if isinstance(methods, tuple) else (),
+        facts.words("model.code_methods") or (),
         str(facts.value("recipe.framework")),
     )
     versions = _versions(facts)

@@ -17,7 +17,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Fact, Records
+from envdoctor.facts.values import Fact
 from envdoctor.install.builds import Build, builds_of, no_build
 from envdoctor.install.needs import needs_of, others_asked
 from envdoctor.install.remedy import Remedy
@@ -189,7 +189,7 @@ class _New:
         python, system, machine, libc = (
             str(facts.value(key)) for key in ("python.minor", "os.platform", "os.arch", "os.libc_version")
         )
-        known = libc if isinstance(facts.value("os.libc_version"), str) else None
+        known = libc if facts.text("os.libc_version") is not None else None
         wanted = Wanted(lines, python, system, machine, known)
         environ, folder, tag = self._judged.environ, self._judged.folder(), torch.build.tag
         try:
@@ -269,22 +269,21 @@ def _stated(sources: Sources, matrix: Matrix) -> Sources:
     here = collect_facts(sources._replace(model=None, recipe=(), code=(), target={}), matrix).facts
     target: dict[str, str] = {}
     for name, keys in {"python": ("python.minor",), "platform": ("os.platform", "os.arch")}.items():
-        values = [here.value(key) for key in keys]
-        if all(isinstance(value, str) for value in values):
-            target[name] = "-".join(map(str, values))
+        values = [value for key in keys if (value := here.text(key)) is not None]
+        if len(values) == len(keys):
+            target[name] = "-".join(values)
     target |= sources.target
     for name, example in (("python", "3.11"), ("platform", "linux-x86_64")):
         if name not in target:
             raise UsageProblem(f"--target-{name} {example} is needed: no environment was found that says it")
     given = list(sources.assignments)
     if not sources.target:
-        gpus, driver, libc = here.value("gpu"), here.value("driver.version"), here.value("os.libc_version")
-        if isinstance(driver, str):
+        driver, libc, items = here.text("driver.version"), here.text("os.libc_version"), here.items("gpu")
+        if driver is not None:
             target["driver"] = driver
-        if isinstance(libc, str):
+        if libc is not None:
             given.insert(0, f"os.libc_version={libc}")
-        items = gpus.items if isinstance(gpus, Records) else ()
-        if isinstance(gpus, Absent) or (isinstance(gpus, Records) and not items):
+        if not items and not here.unknown("gpu"):
             target["gpu"] = "none"
         for column in ("name", "cc") if items else ():
             given.insert(0, f"gpu.{column}=" + ",".join(str(item.get(column)) for item in items))

@@ -89,7 +89,7 @@ def probe(
     judgement, of_rules = judged(facts, "probe", policy, matrix)
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
-    if model is not None and not isinstance(facts.value("model.path"), str):
+    if model is not None and facts.text("model.path") is None:
         text = (
             f"no files of {request.sources.model} are at hand: it was not measured, only tiny models of other families"
         )

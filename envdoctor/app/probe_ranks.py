@@ -135,8 +135,7 @@ def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item
         facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)
     except FactsFileError:
         return None
-    value = facts.value("probe")
-    return value.items if isinstance(value, Records) else ()
+    return facts.items("probe")
 
 
 def with_the_others(results: Results, met: Met) -> Results:

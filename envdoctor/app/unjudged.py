@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Records, Unknown
+from envdoctor.facts.values import Records, Unknown
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
 
@@ -42,7 +42,7 @@ def unjudged(
             refused = facts.value("refused")
             told = isinstance(refused, Records) and len(refused) > 0
             found.append(Unjudged(f"no version of a package is known from {target.path}", asked=not told))
-        elif isinstance(facts.value("pkg.torch"), Absent):
+        elif facts.absent("pkg.torch"):
             text = "torch is not installed there: nothing about training was judged"
             found.append(Unjudged(text, asked=model is not None))
         found += _unread_files(facts)
@@ -79,7 +79,7 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
 
 def unknown_model(facts: FactSet, model: str | None) -> str | None:
     """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
-    if model is None or any(not isinstance(facts.value(f"model.{name}"), Unknown) for name in ("type", "family")):
+    if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
     return f"nothing is known of the model {model}: give a folder with its config.json, or a name that exists"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Value
+from envdoctor.facts.view import Readable
 
 
 class Kept(NamedTuple):
@@ -13,7 +14,7 @@ class Kept(NamedTuple):
     facts: Mapping[str, Fact]
 
 
-class FactSet:
+class FactSet(Readable):
     """Facts by key. A later fact replaces an earlier one of the same key; there is no other merging.
 
     A key that was never added is unknown, except below a prefix that was declared complete: there it is absent.

@@ -9,18 +9,14 @@ from envdoctor.facts.values import Absent, Records, Unknown, Value
 _NOT_KNOWN = Unknown("not known")
 
 
-class View:
-    """What ``read`` gives for a key, by kind: None where it is of another kind, absent or unknown."""
+class Readable:
+    """Values by key and by kind: None where one is of another kind, absent or unknown."""
 
-    __slots__ = ("value",)
+    __slots__ = ()
 
-    def __init__(self, read: Callable[[str], Value]) -> None:
-        self.value = read
-
-    @classmethod
-    def of(cls, item: Mapping[str, Value]) -> View:
-        """View the columns of a record; one that it lacks is unknown."""
-        return cls(lambda column: item.get(column, _NOT_KNOWN))
+    def value(self, key: str) -> Value:
+        """Return the value, whatever it is."""
+        raise NotImplementedError
 
     def text(self, key: str) -> str | None:
         """Return a text: a name, a version."""
@@ -42,9 +38,14 @@ class View:
         value = self.value(key)
         return value if isinstance(value, Records) else None
 
+    def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
+        """Return the items of a list of things; none where the list is not known."""
+        value = self.value(key)
+        return value.items if isinstance(value, Records) else ()
+
     def each(self, key: str) -> Iterator[View]:
         """View each of a list of things; none where the list is not known."""
-        return map(View.of, self.records(key) or ())
+        return map(View.of, self.items(key))
 
     def absent(self, key: str) -> bool:
         """Return whether it is known that there is no such thing."""
@@ -53,3 +54,21 @@ class View:
     def unknown(self, *keys: str) -> Unknown | None:
         """Return the first of these that is not known, with its reason."""
         return next((value for key in keys if isinstance(value := self.value(key), Unknown)), None)
+
+    def known(self, key: str) -> bool:
+        """Return whether there is such a thing, as far as is known."""
+        return not isinstance(self.value(key), (Unknown, Absent))
+
+
+class View(Readable):
+    """What ``read`` gives for a key."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, read: Callable[[str], Value]) -> None:
+        self.value = read  # type: ignore[method-assign, assignment]
+
+    @classmethod
+    def of(cls, item: Mapping[str, Value]) -> View:
+        """View the columns of a record; one that it lacks is unknown."""
+        return cls(lambda column: item.get(column, _NOT_KNOWN))

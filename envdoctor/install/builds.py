@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, release_named, wanted_here
 from envdoctor.versions.dotted import dotted
@@ -29,8 +29,8 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
     """Why this release cannot be installed for the judged Python and system, None when nothing says so. For which torch
     it was compiled is not asked: installers bring along what it requires."""
-    python = facts.value("python.version")
-    base = base_release(python) if isinstance(python, str) else None
+    python = facts.text("python.version")
+    base = base_release(python) if python is not None else None
     release = release_named(matrix, name, version)
     asked = [release.requires_python] if release is not None else []
     row = torch_row(version, matrix) if name == "torch" else None
@@ -54,7 +54,7 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     row = torch_row(version, matrix)
     if isinstance(current, Absent):
         # CPU builds exist for every release; ROCm builds are not in the table.
-        if not isinstance(facts.value("torch.hip"), Absent):
+        if not facts.absent("torch.hip"):
             return Build()
         return Build(ABSENT, None if row is None or isinstance(_default(row, facts), Absent) else "cpu")
     if not isinstance(current, str) or dotted(current) is None or row is None:
@@ -85,9 +85,9 @@ def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> 
 def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
     """The builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel index, the
     newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
-    row, gpus = torch_row(version, matrix) or {}, facts.value("gpu")
+    row, gpus = torch_row(version, matrix) or {}, facts.records("gpu")
     usual = _default(row, facts)
-    bare = isinstance(gpus, Absent) or (isinstance(gpus, Records) and not gpus.items and gpus.incomplete is None)
+    bare = facts.absent("gpu") or (gpus is not None and not gpus.items and gpus.incomplete is None)
     if bare and not isinstance(usual, Absent):
         yield Build(ABSENT, "cpu")
         return
@@ -100,8 +100,8 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
 def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:
     """CUDA versions in order of preference. A build runs on every driver of its CUDA major or a later one; when the
     driver is not known, it is one for the present build."""
-    driver = facts.value("driver.max_cuda")
-    limit = _numbers(driver if isinstance(driver, str) and dotted(driver) else current)[0]
+    driver = facts.text("driver.max_cuda")
+    limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
     fitting = [cuda for cuda in builds if _numbers(cuda)[0] <= limit]
     return sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True)
 
@@ -116,19 +116,17 @@ def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
 
 
 def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str | None:
-    gpus = facts.value("gpu")
-    if not isinstance(gpus, Records) or facts.value("os.platform") in ("windows", "darwin"):
+    if facts.value("os.platform") in ("windows", "darwin"):
         return None  # the table holds Linux builds
     from envdoctor.knowledge.gpu_code import kernels
 
-    machine = facts.value("os.arch")
-    machine = machine if isinstance(machine, str) else "x86_64"
+    machine = facts.text("os.arch") or "x86_64"
     for row in matrix.rows("torch-archs"):
         if row["cuda"] != cuda or row["machine"] != machine or not is_named_by(version, row["key"]):
             continue
-        for item in gpus:
-            cc = item.get("cc")
-            if isinstance(cc, str) and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
+        for gpu in facts.each("gpu"):
+            cc = gpu.text("cc")
+            if cc and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
                 return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
     return None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import ABSENT, Fact, Range, Records, spell
+from envdoctor.facts.values import ABSENT, Fact, Range, spell
 from envdoctor.install.builds import Build, no_build, torch_build, torch_build_for, torch_row
 from envdoctor.install.commands import Pin
 from envdoctor.install.remedy import Remedy, written
@@ -93,8 +93,7 @@ class Candidates(NamedTuple):
         item = dict(problem.item)
 
         def value(match: re.Match[str]) -> str:
-            records = self.facts.value(match[1])
-            for record in records if isinstance(records, Records) else ():
+            for record in self.facts.items(match[1]):
                 known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
                 agree = [known[column] == item[column] for column in item if column in known]
                 if agree and all(agree) and match[2] in known:
@@ -171,8 +170,8 @@ class Candidates(NamedTuple):
             bound = re.search(_LOWEST, specifier)
             return [bound[1]] if bound else []
         fitting = [one for one in fitting if not no_build(name, one, self.facts, self.matrix)] or fitting
-        installed = self.facts.value(f"pkg.{name}")
-        return nearest(fitting, installed, released) if isinstance(installed, str) else fitting[::-1]
+        installed = self.facts.text(f"pkg.{name}")
+        return nearest(fitting, installed, released) if installed is not None else fitting[::-1]
 
     def _with_companions(self, pins: list[Pin]) -> list[Pin]:
         """Add the torchvision and torchaudio that belong to a changed torch, when they are installed."""
@@ -185,7 +184,7 @@ class Candidates(NamedTuple):
         return pins + [
             (name, f"=={row[name]}")
             for name in companions
-            if isinstance(row.get(name), str) and name not in named and isinstance(self.facts.value(f"pkg.{name}"), str)
+            if isinstance(row.get(name), str) and name not in named and self.facts.text(f"pkg.{name}") is not None
         ]
 
     def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | str:

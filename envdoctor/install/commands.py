@@ -44,13 +44,14 @@ class Place(NamedTuple):
 
 def place_of(facts: FactSet) -> Place:
     """The place of the judged environment; what a facts file says about files of another machine is not used."""
-    installer, python, path = (
-        facts.get(key) for key in ("environment.installer", "python.executable", "environment.path")
+    python, path = (
+        facts.text(key) if facts.get(key).source == "environment" else None
+        for key in ("python.executable", "environment.path")
     )
     return Place(
-        installer.value if isinstance(installer.value, str) else "pip",
-        python.value if isinstance(python.value, str) and python.source == "environment" else None,
-        path.value if isinstance(path.value, str) and path.source == "environment" else None,
+        facts.text("environment.installer") or "pip",
+        python,
+        path,
         facts.value("environment.kind") == "path",
     )
 

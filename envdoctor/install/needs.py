@@ -59,7 +59,7 @@ def _joined(lines: list[str]) -> list[str]:
 
 
 def _is_used(framework: str, facts: FactSet) -> bool:
-    return isinstance(facts.value(f"pkg.{framework}"), str) or facts.value("recipe.framework") == framework
+    return facts.text(f"pkg.{framework}") is not None or facts.value("recipe.framework") == framework
 
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
@@ -67,12 +67,10 @@ def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterato
     from envdoctor.knowledge.framework_models import FRAMEWORKS, asked_release
 
     yield from stated
-    family, named = facts.value("model.family"), {read_requirement(line).name for line in stated}
-    for framework in FRAMEWORKS if isinstance(family, str) else ():
-        if framework not in named and _is_used(framework, facts):
-            installed = facts.value(f"pkg.{framework}")
-            version = installed if isinstance(installed, str) else None
-            line = asked_release(matrix, framework, str(family), version)
+    family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}
+    for framework in FRAMEWORKS:
+        if family is not None and framework not in named and _is_used(framework, facts):
+            line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
             yield from (line,) if line else ()
 
 

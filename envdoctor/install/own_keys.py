@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records
 from envdoctor.knowledge.matrix import Matrix
 
 
@@ -12,8 +11,7 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     """Spell each setting (``recipe.attn``: ``flash_attn: sdpa``) for which the recipe's format has a key.
 
     Of several keys it is one that the recipe uses already, or else the first."""
-    found = facts.value("recipe_key") if settings else None
-    records = found.items if isinstance(found, Records) else ()
+    records = facts.items("recipe_key") if settings else ()
     used = {str(item.get("key")): str((item.get("place") or ("",))[0]) for item in records}  # type: ignore[index]
     if not used:
         return {}

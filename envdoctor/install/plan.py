@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Value
+from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import place_of
 from envdoctor.install.remedy import NOTHING, Remedy
@@ -110,9 +110,8 @@ def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding
 
 def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
     """The record of the unmet requirement that the problem is about, when it is there."""
-    package, records = dict(problem.item).get("package"), facts.value("conflict")
-    items = records if isinstance(records, Records) else ()
-    return next((item for item in items if item.get("package") == package), None)
+    package = dict(problem.item).get("package")
+    return next((item for item in facts.items("conflict") if item.get("package") == package), None)
 
 
 def _changes(kind: str, withheld: str | None) -> bool:
@@ -240,7 +239,7 @@ class _Search:
 def _packages(rule: Rule, facts: FactSet) -> list[str]:
     """The installed packages that the conditions of a rule without records name; torch last."""
     named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
-    installed = [name for name in named if rule.each is None and isinstance(facts.value(f"pkg.{name}"), str)]
+    installed = [name for name in named if rule.each is None and facts.text(f"pkg.{name}") is not None]
     return sorted(installed, key=lambda name: name == "torch")
 
 

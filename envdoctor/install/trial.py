@@ -6,7 +6,7 @@ from typing import NamedTuple
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Range
 from envdoctor.install.remedy import Remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
@@ -63,9 +63,8 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     change leaves alone, the installer moves along: to a release that is not known, of those that are asked for."""
     after = _changed(remedy.facts, facts, matrix)
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
-    new, conflicts = _unmet(after) - _unmet(facts), after.value("conflict")
-    moved = []
-    for item in conflicts if isinstance(conflicts, Records) else ():
+    new, moved = _unmet(after) - _unmet(facts), []
+    for item in after.items("conflict"):
         package, wanted = str(item["package"]), item.get("wanted")
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
         if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
@@ -101,14 +100,13 @@ def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
     outcome = evaluate(rule, after, now.matrix.registry) if rule.each is None else None
     if outcome is None or outcome.holds is not None:
         return False
-    return any(not isinstance(now.facts.value(key), Unknown) for key in outcome.missing)
+    return any(not now.facts.unknown(key) for key in outcome.missing)
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:
-    conflicts = facts.value("conflict")
-    pairs: set[tuple[str, str]] = set()
-    for item in conflicts if isinstance(conflicts, Records) else ():
-        package, askers = item.get("package"), item.get("required_by")
-        if isinstance(package, str) and isinstance(askers, tuple):
-            pairs.update((package, asker) for asker in askers)
-    return frozenset(pairs)
+    return frozenset(
+        (package, asker)
+        for item in facts.each("conflict")
+        if (package := item.text("package")) is not None
+        for asker in item.words("required_by") or ()
+    )

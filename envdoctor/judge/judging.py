@@ -97,9 +97,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
 
 def newer_than_known(facts: FactSet) -> set[str]:
     """The keys of packages whose release is newer than the matrix."""
-    beyond = facts.value("beyond")
-    items = beyond.items if isinstance(beyond, Records) else ()
-    return {f"pkg.{item['what']}" for item in items if isinstance(item["known_to"], str)}
+    return {f"pkg.{one.text('what')}" for one in facts.each("beyond") if one.text("known_to") is not None}
 
 
 def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> Outcome:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Value
+from envdoctor.facts.view import View
 
 GIB = float(1 << 30)
 #: What later steps hold more than the one whose tensors were replayed: up to 7 % where three steps were, at full depth.
@@ -45,14 +45,12 @@ def need_of(allocated: float, most: float | None = None, held: float = 1.0) -> N
 def gpu_of(gpus: Value, processes: int) -> Gpu | None:
     """The GPU that decides: the first for one process, the one with the least free memory for several; None where no
     memory is known. Free is all of it where nobody knows what others take."""
-    known = [gpu for gpu in map(_gpu, gpus.items if isinstance(gpus, Records) else ()) if gpu is not None]
+    items = gpus.items if isinstance(gpus, Records) else ()
+    known = [gpu for gpu in map(_gpu, map(View.of, items)) if gpu is not None]
     return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
 
 
-def _gpu(item: Mapping[str, Value]) -> Gpu | None:
-    total, free, name = item.get("memory_gib"), item.get("free_gib"), item.get("name")
-    total = total if isinstance(total, (int, float)) else free
-    free = free if isinstance(free, (int, float)) else total
-    if not isinstance(total, (int, float)) or not isinstance(free, (int, float)):
-        return None
-    return Gpu(name if isinstance(name, str) else "GPU", total * GIB, free * GIB)
+def _gpu(item: View) -> Gpu | None:
+    total, free = item.number("memory_gib"), item.number("free_gib")
+    total, free = free if total is None else total, total if free is None else free
+    return None if total is None or free is None else Gpu(item.text("name") or "GPU", total * GIB, free * GIB)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.facts.view import View
 
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
 LEAST_FREE_GIB = 1.0
@@ -35,7 +36,7 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     shown = entries[place] if place < len(entries) else str(place)
     if place >= len(items) or shown.startswith("MIG-"):
         return Permission(shown if setting != "" else "")
-    trouble = _trouble(items[place])
+    trouble = _trouble(View.of(items[place]))
     named = _named(items[place], place)
     if trouble is not None and not force:
         return Permission(None, f"{named}{trouble}. {_WAYS}")
@@ -59,7 +60,7 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
         # Also where only torch can tell that there is one. What the user hid stays hidden.
         return Permission(setting if all_gpus else "0" if setting is None else first or "")
     names = [_named(item, place) for place, item in enumerate(items)]
-    troubles = [_trouble(item) for item in items]
+    troubles = [_trouble(View.of(item)) for item in items]
     busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
     free = troubles.index(None) if None in troubles else None
     if not force and (busy if all_gpus else free is None):
@@ -75,12 +76,12 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
 _WAYS = "--force runs the experiments there all the same, --device cpu leaves the GPU alone"
 
 
-def _trouble(item: Mapping[str, Value]) -> str | None:
+def _trouble(item: View) -> str | None:
     """Why this one should be left alone, as the rest of a sentence."""
-    processes, free = item.get("processes"), item.get("free_gib")
-    if isinstance(processes, (int, float)) and processes > 0:
+    processes, free = item.number("processes"), item.number("free_gib")
+    if processes is not None and processes > 0:
         return f" is in use by {processes:g} other process{'' if processes == 1 else 'es'}"
-    if isinstance(free, (int, float)) and free < LEAST_FREE_GIB:
+    if free is not None and free < LEAST_FREE_GIB:
         return f" has {free:g} GiB of memory free, less than {LEAST_FREE_GIB:g}"
     return None
 
@@ -99,13 +100,12 @@ def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
 
 def _visible(item: Mapping[str, Value], place: int, setting: str | None) -> str:
     """A UUID names the same device in every numbering."""
-    uuid = item.get("uuid")
-    if isinstance(uuid, str) and uuid:
+    if uuid := View.of(item).text("uuid"):
         return uuid
     entries = [entry.strip() for entry in setting.split(",")] if setting else []
     return entries[place] if place < len(entries) else str(place)
 
 
 def _named(item: Mapping[str, Value], place: int) -> str:
-    name = item.get("name")
-    return f"GPU {place}" + (f" ({name})" if isinstance(name, str) else "")
+    name = View.of(item).text("name")
+    return f"GPU {place}" + ("" if name is None else f" ({name})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from envdoctor.facts.values import NOT_GIVEN, Absent, Records, Unknown, Value
+from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import SEVERITIES, NotChecked
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.color import paint
@@ -200,8 +200,7 @@ def _taken(report: Report) -> set[str]:
     """Help that was taken already: advising it again would send somebody in a circle."""
     taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
-        given = report.facts.value(entry.get("given_with", ""))
-        if report.command in entry.get("part_of", ()) or not isinstance(given, (Unknown, Absent)):
+        if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
             taken.add(name)
     return taken
 
@@ -210,7 +209,7 @@ def _advice(report: Report, name: str, page: Page) -> str:
     """What would help, with the facts that nobody has given yet."""
     texts = report.registry.help_texts.get(name, {})
     beside = texts.get("beside", {"fact": ""})
-    if not isinstance(report.facts.value(beside["fact"]), (Unknown, Absent)):
+    if report.facts.known(beside["fact"]):
         texts = {**texts, **beside}
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]

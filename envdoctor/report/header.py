@@ -62,11 +62,10 @@ def environment_lines(report: Report, page: Page) -> list[str]:
 
 def gpu_groups(facts: FactSet) -> list[str]:
     """GPUs of a kind together: ``2 x NVIDIA A100-SXM4-80GB (sm_80)``. Empty when there are none or none is known."""
-    value = facts.value("gpu")
     kinds: Counter[str] = Counter()
-    if isinstance(value, Records):
-        for item in value:
-            kinds[_gpu(item.get("name"), item.get("cc"))] += 1
+    if facts.records("gpu") is not None:
+        for gpu in facts.each("gpu"):
+            kinds[_gpu(gpu.text("name"), gpu.text("cc"))] += 1
     else:  # a facts file or --set may give columns as plain values
         names, ccs = (_texts(facts.value(f"gpu.{column}")) for column in ("name", "cc"))
         for place in range(max(len(names), len(ccs))):
@@ -77,12 +76,12 @@ def gpu_groups(facts: FactSet) -> list[str]:
 
 def python_words(facts: FactSet, page: Page) -> str:
     """``python 3.11.9``, with the implementation when it is not CPython; empty when unknown."""
-    version, implementation = facts.value("python.version"), facts.value("python.implementation")
-    version = facts.value("python.minor") if isinstance(version, Unknown) else version
-    if isinstance(version, (Unknown, Absent)):
+    key = "python.minor" if facts.unknown("python.version") else "python.version"
+    if not facts.known(key):
         return ""
-    other = implementation if isinstance(implementation, str) and implementation != "cpython" else ""
-    return page.bracket(f"python {shortened(spell(version), 60)}", shortened(other, 60))
+    implementation = facts.text("python.implementation") or ""
+    other = implementation if implementation != "cpython" else ""
+    return page.bracket(f"python {shortened(spell(facts.value(key)), 60)}", shortened(other, 60))
 
 
 def system_words(facts: FactSet) -> list[str]:
@@ -98,14 +97,13 @@ def system_words(facts: FactSet) -> list[str]:
 
 def torch_words(facts: FactSet, page: Page) -> str:
     """The build of the installed torch where its version does not tell it: ``CUDA 12.8``, ``CPU build``; or empty."""
-    version = facts.value("pkg.torch")
-    if not isinstance(version, str) or "+" in version:
+    version = facts.text("pkg.torch")
+    if version is None or "+" in version:
         return ""
     cuda, hip = _known(facts, "torch.cuda"), _known(facts, "torch.hip")
     if cuda or hip:
         return f"CUDA {cuda}" if cuda else f"HIP {hip}"
-    known_absent = all(isinstance(facts.value(key), Absent) for key in ("torch.cuda", "torch.hip"))
-    return page.say("CPU build") if known_absent else ""
+    return page.say("CPU build") if facts.absent("torch.cuda") and facts.absent("torch.hip") else ""
 
 
 def _outcome(target: TargetOutcome, page: Page) -> str:
@@ -165,8 +163,8 @@ def _machine(facts: FactSet, page: Page) -> list[str]:
 
 
 def _gpus(facts: FactSet, groups: list[str], page: Page) -> list[str]:
-    value = facts.value("gpu")
-    doubt = value.incomplete if isinstance(value, Records) else None
+    gpus = facts.records("gpu")
+    doubt = gpus.incomplete if gpus is not None else None
     if groups:
         more = page.say("perhaps more GPUs ({reason})", reason=page.sentence(doubt)) if doubt else ""
         return [*groups, more] if more else groups
@@ -212,8 +210,8 @@ def _recipe(facts: FactSet, page: Page) -> str:
         rest = rest[3:]
     if rest:
         words.append(page.say("{n} more", n=len(rest)))
-    read = facts.value("recipe_file")
-    if isinstance(read, Records):
+    read = facts.records("recipe_file")
+    if read is not None:
         named = (str(item["path"]) for item in read)
     else:
         named = ((place_of(fact.origin) or (fact.origin, 0))[0] for fact in known.values() if fact.origin)
@@ -222,9 +220,9 @@ def _recipe(facts: FactSet, page: Page) -> str:
     return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))
 
 
-def _gpu(name: object, cc: object) -> str:
-    text = shortened(name, 100) if isinstance(name, str) else "GPU"
-    return f"{text} (sm_{shortened(cc, 20).replace('.', '')})" if isinstance(cc, str) else text
+def _gpu(name: str | None, cc: str | None) -> str:
+    text = "GPU" if name is None else shortened(name, 100)
+    return text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -234,8 +232,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _known(facts: FactSet, key: str) -> str:
-    value = facts.value(key)
-    return "" if isinstance(value, (Unknown, Absent)) else shortened(spell(value), 100)
+    return shortened(spell(facts.value(key)), 100) if facts.known(key) else ""
 
 
 def _reason(value: object) -> str:

@@ -105,7 +105,7 @@ def _missing(report: Report, page: Page) -> Iterator[str]:
     for name, count in dict(reversed(steps)).items():
         advice = report.registry.help_texts.get(name, {})
         asks, keys = advice.get("asks"), advice.get("keys", ())
-        shown = name in _SHOWN and not isinstance(report.facts.value(_SHOWN[name]), (Unknown, Absent))
+        shown = name in _SHOWN and report.facts.known(_SHOWN[name])
         if asks and not shown and not (keys and all(is_given(report, key) for key in keys)):
             more = page.say("{n} more rule(s)", count)
             asked.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
