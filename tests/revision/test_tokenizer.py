@@ -92,6 +92,13 @@ def test_extra_tokens_under_both_names() -> None:
     assert compared.changes[1].detail == "added: <c>; removed: <b>"
 
 
+def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
+    one, two = ({CONFIG: {"additional_special_tokens": tokens}} for tokens in (["A\nB"], ["A", "B"]))
+    assert only(compare(one, two)).detail == r"added: A, B; removed: A\nB"
+    old, new = ({FILE: {"model": {"type": "BPE", "merges": [pair]}}} for pair in (["a\0b", "c"], ["a", "b\0c"]))
+    changed(old, new, "merges-changed model.merges")
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 

@@ -130,7 +130,7 @@ class _Side(NamedTuple):
     added: JsonObject | None
     file: TokenizerFile | None
 
-    def roles(self) -> dict[str, str]:
+    def roles(self) -> dict[str, tuple[str, ...]]:
         return roles_of(_data(self.config), _data(self.special))
 
     def tokens(self) -> dict[str, Token]:

@@ -1,6 +1,7 @@
 """Digests and short texts of syntax trees. Nothing here recurses: hostile trees are deep."""
 
 import ast
+import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha1
 from typing import NamedTuple
@@ -90,8 +91,7 @@ def _is_nothing(entry: object) -> bool:
 
 def joined(tokens: Iterable[str]) -> str:
     """One digest of several texts."""
-    text = "\n".join(tokens).encode("utf-8", "surrogatepass")
-    return sha1(text, usedforsecurity=False).hexdigest()
+    return sha1(json.dumps(list(tokens)).encode(), usedforsecurity=False).hexdigest()
 
 
 def dotted(node: ast.AST) -> str:

@@ -95,7 +95,7 @@ def _merges(merges: list[Any]) -> tuple[str | None, bool | None]:
             parts, pairs = merge, True
         if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             return None, None
-        digest.update("\0".join(parts).encode("utf-8", "surrogatepass") + b"\n")
+        digest.update(json.dumps(parts).encode())
     return digest.hexdigest(), pairs
 
 

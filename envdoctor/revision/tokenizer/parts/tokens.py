@@ -111,39 +111,41 @@ def _grouped(changes: list[Change]) -> Iterator[Change]:
         yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
 
 
-def roles_of(config: Mapping[str, Any] | None, special: Mapping[str, Any] | None) -> dict[str, str]:
-    """Role -> token, from tokenizer_config.json and, where that is silent, special_tokens_map.json."""
-    roles: dict[str, str] = {}
+def roles_of(config: Mapping[str, Any] | None, special: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
+    """Role -> its token, or tokens, from tokenizer_config.json and, where that is silent, special_tokens_map.json."""
+    roles: dict[str, tuple[str, ...]] = {}
     for table in (special, config):
         for role in ROLES:
             value = (table or {}).get(role)
             value = value.get("content") if isinstance(value, Mapping) else value
             if isinstance(value, str):
-                roles[role] = value
+                roles[role] = (value,)
     for table in (special, config):
         for key in _EXTRA:
             tokens = _texts((table or {}).get(key))
             if tokens:
-                roles[_EXTRA[0]] = "\n".join(tokens)
+                roles[_EXTRA[0]] = tokens
     return roles
 
 
-def _texts(value: object) -> list[str]:
+def _texts(value: object) -> tuple[str, ...]:
     items = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
     texts = [item.get("content") if isinstance(item, Mapping) else item for item in items]
-    return sorted(text for text in texts if isinstance(text, str))
+    return tuple(sorted(text for text in texts if isinstance(text, str)))
 
 
-def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], doubt: str | None) -> Iterator[Change]:
+def compare_roles(
+    path: str, one: Mapping[str, tuple[str, ...]], two: Mapping[str, tuple[str, ...]], doubt: str | None
+) -> Iterator[Change]:
     """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
     for role in dict.fromkeys([*two, *one]):
         before, after = one.get(role), two.get(role)
         if before == after:
             continue
         if role == _EXTRA[0]:
-            yield from _extra(path, before, after, doubt)
+            yield from _extra(path, before or (), after or (), doubt)
             continue
-        was, now = (None if side is None else _shown(side) for side in (before, after))
+        was, now = (None if side is None else _shown(side[0]) for side in (before, after))
         if doubt and (before is None or after is None):
             kind = "special-role-listed" if before is None else "special-role-unlisted"
             yield Change(_AREA, kind, path, role, was, now, detail=doubt)
@@ -151,8 +153,7 @@ def compare_roles(path: str, one: Mapping[str, str], two: Mapping[str, str], dou
             yield Change(_AREA, "special-role-changed", path, role, was, now)
 
 
-def _extra(path: str, before: str | None, after: str | None, doubt: str | None) -> Iterator[Change]:
-    one, two = (side.split("\n") if side else [] for side in (before, after))
+def _extra(path: str, one: tuple[str, ...], two: tuple[str, ...], doubt: str | None) -> Iterator[Change]:
     added, removed = [t for t in two if t not in one], [t for t in one if t not in two]
     clauses = [
         f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
