@@ -46,7 +46,8 @@ class Sources(NamedTuple):
     judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
     on which the list of ``lock`` is installed, without which it takes the newest releases;
     ``resolve`` asks uv, which uses the network, what the install takes.
-    ``assignments`` are ``key=value`` texts; the last one wins. ``configured`` are those of the configuration file
+    ``assignments`` are ``key=value`` texts; the last one wins. ``given`` are facts that are known as values, which come
+    before them, ``configured`` those of the configuration file
     ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
     working directory unless it is given."""
@@ -65,6 +66,7 @@ class Sources(NamedTuple):
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
     assignments: Sequence[str] = ()
+    given: Sequence[Fact] = ()
     configured: Sequence[str] = ()
     configured_in: str = "configuration"
     gpu: bool = True
@@ -285,6 +287,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
         return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
             *stated,
+            *sources.given,
             *parse_assignments(sources.assignments, matrix.registry),
         ]
     except AssignmentError as error:

@@ -17,7 +17,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
+from envdoctor.facts.values import Fact, Records
 from envdoctor.install.builds import Build, builds_of, no_build
 from envdoctor.install.needs import needs_of, others_asked
 from envdoctor.install.remedy import Remedy
@@ -276,18 +276,18 @@ def _stated(sources: Sources, matrix: Matrix) -> Sources:
     for name, example in (("python", "3.11"), ("platform", "linux-x86_64")):
         if name not in target:
             raise UsageProblem(f"--target-{name} {example} is needed: no environment was found that says it")
-    given = list(sources.assignments)
+    given: list[Fact] = []
     if not sources.target:
-        driver, libc, items = here.text("driver.version"), here.text("os.libc_version"), here.items("gpu")
-        if driver is not None:
+        if (driver := here.text("driver.version")) is not None:
             target["driver"] = driver
-        if libc is not None:
-            given.insert(0, f"os.libc_version={libc}")
-        if not items and not here.unknown("gpu"):
+        if here.known("os.libc_version"):
+            given.append(here.get("os.libc_version"))
+        items = tuple({name: one[name] for name in ("name", "cc") if name in one} for one in here.items("gpu"))
+        if items:
+            given.append(here.get("gpu")._replace(value=Records(items)))
+        elif not here.unknown("gpu"):
             target["gpu"] = "none"
-        for column in ("name", "cc") if items else ():
-            given.insert(0, f"gpu.{column}=" + ",".join(str(item.get(column)) for item in items))
-    return sources._replace(target=target, assignments=given)
+    return sources._replace(target=target, given=[fact._replace(source="given") for fact in given])
 
 
 def _told(finding: Finding, page: Page) -> str:

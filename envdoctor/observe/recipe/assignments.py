@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 
 from envdoctor.facts.registry import (
@@ -27,7 +28,8 @@ class AssignmentError(ValueError):
 def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "--set") -> list[Fact]:
     """Facts from ``key=value`` texts. Raises :class:`AssignmentError`.
 
-    Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU; commas separate several.
+    Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU; commas separate several, but not within
+    double quotes.
     """
     facts: list[Fact] = []
     columns: dict[str, list[dict[str, str]]] = {}
@@ -80,10 +82,17 @@ def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
         item.pop(column, None)
     while items and not items[-1]:
         items.pop()
-    for number, cell in enumerate(part.strip() for part in raw.split(",")):
+    for number, cell in enumerate(_cells(raw)):
         if number == len(items):
             items.append({})
-        items[number][column] = cell
+        items[number][column] = cell.strip()
+
+
+def _cells(raw: str) -> list[str]:
+    try:
+        return next(csv.reader([raw], skipinitialspace=True), []) or [""]
+    except csv.Error as error:
+        raise AssignmentError(f"{raw[:60]!r} cannot be split at its commas: {error}") from None
 
 
 def _hint(key: str, registry: Registry) -> str:

@@ -68,6 +68,7 @@ def test_the_last_one_of_a_key_wins(parse):
         (["gpu.cc=9.0,9.0"], [{"cc": "9.0"}, {"cc": "9.0"}]),
         (["gpu.cc=9.0,8.0", "gpu.name=H100,A100"], [{"cc": "9.0", "name": "H100"}, {"cc": "8.0", "name": "A100"}]),
         (["gpu.cc=9.0,9.0", "gpu.cc=8.0"], [{"cc": "8.0"}]),  # the last one wins, also over the number of items
+        (['gpu.name="NVIDIA A100, 80GB", B'], [{"name": "NVIDIA A100, 80GB"}, {"name": "B"}]),
         (["gpu.name=A,B", "gpu.cc=9.0"], [{"name": "A", "cc": "9.0"}, {"name": "B"}]),
         (["gpu=absent", "gpu.cc=9.0"], [{"cc": "9.0"}]),
         (["gpu.memory_gib=80"], [{"memory_gib": 80}]),
