@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Value
-from envdoctor.facts.written import restored, written
+from envdoctor.facts.values import Fact, Value, restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 
 #: Changes when the same facts give something else, or are written down otherwise.
-_FORMAT = 4
+_FORMAT = 5
 _LARGEST = 4 << 20
 _MOST_ENTRIES = 32
 _SAME = "="

@@ -9,8 +9,8 @@ __all__, __getattr__ = door(
         "factset": "FactSet Kept",
         "installed": "Installed InstalledSet marker_values",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
-        "values": "ABSENT Absent Fact Known NOT_GIVEN Range Records Unknown Unlisted Value place_of plain spell",
+        "values": "ABSENT Absent Fact Known NOT_GIVEN Range Records Unknown Unlisted Value place_of plain restored "
+        "spell written",
         "view": "View",
-        "written": "restored",
     },
 )

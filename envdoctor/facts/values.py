@@ -1,7 +1,7 @@
 """The values a fact can have: known, known to be absent, or unknown with the reason."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Absent:
@@ -34,7 +34,7 @@ class Unknown:
         return hash(self.reason)
 
     def __repr__(self) -> str:
-        return f"Unknown({self.reason!r})"
+        return f"{type(self).__name__}({self.reason!r})"
 
 
 class Range(Unknown):
@@ -56,11 +56,11 @@ class Range(Unknown):
 class Unlisted(Unknown):
     """A ``word`` that was given and is none of those that are ``known`` for its fact."""
 
-    __slots__ = ("word",)
+    __slots__ = ("known", "word")
 
     def __init__(self, word: str, known: Iterable[str]) -> None:
-        self.word = word[:60]
-        super().__init__(f"{self.word!r} is none of {', '.join(known)}")
+        self.word, self.known = word[:60], tuple(known)
+        super().__init__(f"{self.word!r} is none of {', '.join(self.known)}")
 
 
 #: What is not known because nobody gave it and nothing observes it here.
@@ -171,3 +171,34 @@ def spell(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
+
+
+def written(value: Value) -> object:
+    """The value as JSON holds it, an unknown one too, for envdoctor's own cache: :func:`restored` makes it again."""
+    if isinstance(value, Records):
+        items = [{column: written(cell) for column, cell in item.items()} for item in value]
+        return {"items": items, "incomplete": value.incomplete}
+    if isinstance(value, Range):
+        return {"specifiers": value.specifiers, "releases": value.releases}
+    if isinstance(value, Unlisted):
+        return {"word": value.word, "known": value.known}
+    if isinstance(value, Unknown):
+        return {"unknown": value.reason}
+    return None if isinstance(value, Absent) else value
+
+
+def restored(found: Any) -> Value:
+    """The value that was written so."""
+    if isinstance(found, dict):
+        if "specifiers" in found:
+            return Range(found["specifiers"], tuple(found["releases"]))
+        if "word" in found:
+            return Unlisted(found["word"], found["known"])
+        if "unknown" in found:
+            return Unknown(found["unknown"])
+        items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
+        return Records(items, found["incomplete"])
+    if isinstance(found, list):
+        return tuple(found)
+    value: Value = ABSENT if found is None else found
+    return value

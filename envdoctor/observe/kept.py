@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
-from envdoctor.facts.values import Fact
-from envdoctor.facts.written import restored, written
+from envdoctor.facts.values import Fact, restored, written
 from envdoctor.observe.request import Request
 from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 from envdoctor.text.files import Looks, digest
 
 #: Changes when other things are found in the same files, or are written down otherwise.
-_FORMAT = 4
+_FORMAT = 5
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 

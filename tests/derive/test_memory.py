@@ -87,6 +87,13 @@ def test_a_given_fact_stands_before_what_is_remembered(derived: Callable[..., An
     assert conflict.name in computed
 
 
+def test_a_range_is_remembered_as_one(derived: Callable[..., Any]) -> None:
+    asked = Fact("gpu", Records(({"name": "A100"},)), "--target-gpu", "given")
+    first, _ = derived(asked)
+    assert "Range('only known to be 40 or 80')" in first["gpu"]
+    assert derived(asked) == (first, [])
+
+
 def test_a_fact_that_is_no_more_is_noticed(derived: Callable[..., Any]) -> None:
     with_driver, _ = derived(Fact("driver.version", "550.54", "", "machine"))
     without, computed = derived()

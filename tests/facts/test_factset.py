@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown, plain, spell
+from envdoctor.facts import ABSENT, Fact, FactSet, Range, Records, Unknown, Unlisted, plain, restored, spell, written
 
 
 def fact(key, value):
@@ -67,3 +69,28 @@ def test_records_compare_by_items_and_completeness():
     one = Records(({"a": 1},))
     assert one == Records(({"a": 1},)) and one != Records(({"a": 1},), "cut off") and one != 4
     assert "incomplete=None" in repr(one) and len(one) == 1
+
+
+VALUES = [
+    *(
+        1,
+        1.5,
+        True,
+        "2.5.0",
+        ("a", "b"),
+        (),
+        ABSENT,
+        Unknown("why"),
+        Range("<2", ("1.9",)),
+        Range("40 or 80", (40, 80)),
+    ),
+    *(Unlisted("falsh", ["flash", "sdpa"]), Records(({"a": Range("<2"), "b": ABSENT},), "cut off")),
+]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_the_cache_keeps_of_a_value_is_all_of_it(value):
+    again = restored(json.loads(json.dumps(written(value))))
+    assert (repr(again), again) == (repr(value), value)
+    for name in getattr(value, "__slots__", ()):
+        assert getattr(again, name) == getattr(value, name)
