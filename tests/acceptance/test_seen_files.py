@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -14,14 +15,17 @@ from typing import Any
 
 import pytest
 from dists import install
-from elf_writer import write_shared_object
+from elf_writer import shared_object
 from observing import write
 
+PROGRAM = "torch/bin/torch_shm_manager"
 EXTENSION = "torch/_C.cpython-311-x86_64-linux-gnu.so"
 LIBRARY, C10 = "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so"
 SOURCES = {
     "torch": {
-        "torch/__init__.py": "from torch import nn\n",
+        "torch/__init__.py": "from torch import nn\nmanager = ('torch', 'bin', 'torch_shm_manager')\n",
+        PROGRAM: "#!/bin/sh\n",
+        "torch/bin/test_jit": "#!/bin/sh\n",
         "torch/nn.py": "class Module: ...\n",
         "torch/version.py": "__version__ = '2.13.0+cpu'\ncuda = None\n",
     },
@@ -40,12 +44,19 @@ def build(folder: Path) -> Path:
         files: dict[str, str | bytes] = dict(sources)
         if name == "torch":
             for file, needs in ((EXTENSION, "libtorch_cpu.so"), (LIBRARY, "libc10.so"), (C10, "libc.so.6")):
-                write_shared_object(folder / file, needed=[needs])
-                files[file] = (folder / file).read_bytes()
+                files[file] = compiled(needs)
         info = install(folder, name, VERSIONS[name], files=files)
         (info / "INSTALLER").write_text("pip\n")
         (info / "RECORD").write_text("".join(_line(folder, file) for file in files))
     return folder
+
+
+def compiled(needs: str) -> bytes:
+    """A shared object with 64 KiB of code, which is loaded with all of the file."""
+    content = bytearray(shared_object(needs=[needs]) + bytes([0x90]) * (1 << 16))
+    struct.pack_into("<I", content, 68, 5)
+    struct.pack_into("<QQ", content, 96, len(content), len(content))
+    return bytes(content)
 
 
 def _line(folder: Path, file: str) -> str:
@@ -90,6 +101,11 @@ RECORD = "torch-2.13.0.dist-info/RECORD"
 INIT = "transformers/__init__.py"
 
 
+def put(code: bytes, start: int) -> bytes:
+    """Zeros from there on."""
+    return code[:start] + bytes(len(code) - start)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -105,12 +121,36 @@ INIT = "transformers/__init__.py"
         pytest.param(rewritten(EXTENSION, lambda code: code[:100]), EXTENSION, id="an extension module cut off"),
         pytest.param(rewritten(EXTENSION, lambda code: bytes(len(code))), EXTENSION, id="one of zeros"),
         pytest.param(rewritten(EXTENSION, lambda code: code + b"more"), EXTENSION, id="one of another build"),
+        pytest.param(rewritten(EXTENSION, lambda code: put(code, 4096)), EXTENSION, id="one of zeros behind a page"),
+        pytest.param(rewritten(EXTENSION, lambda code: put(code, 232)), EXTENSION, id="one of a head alone"),
+        pytest.param(rewritten(LIBRARY, lambda code: put(code, 1 << 15)), LIBRARY, id="a library whose half is zeros"),
+        pytest.param(gone(PROGRAM), PROGRAM, id="a program that the import asks for"),
     ],
 )
 def test_a_file_that_is_gone_or_damaged_is_an_error(check, change, named):
     result = check(change)
     assert result.code == 1
     assert any(named in message for message in told(result)), told(result)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the ELF files of Linux")
+@pytest.mark.parametrize("head", [{4: 1}, {5: 2}, {18: 183 if os.uname().machine == "x86_64" else 62}, {18: 3}])
+def test_a_library_of_another_machine_is_an_error(live, head):
+    def change(code: bytes) -> bytes:
+        ((place, value),) = head.items()
+        return code[:place] + bytes([value]) + code[place + 1 :]
+
+    result = live(rewritten(EXTENSION, change))
+    assert result.code == 1 and any(EXTENSION in message for message in told(result))
+
+
+def test_a_library_that_was_patched_is_a_note(check):
+    (finding,) = check(rewritten(EXTENSION, lambda code: code[:-1] + b"!")).json["findings"]
+    assert (finding["severity"], EXTENSION in finding["message"]) == ("note", True)
+
+
+def test_a_program_that_no_import_asks_for_may_be_gone(check):
+    assert check(gone("torch/bin/test_jit")).json["findings"] == []
 
 
 @pytest.mark.parametrize("edited", [lambda text: text + b"# mine\n", lambda _: b"class Trainer: ..."])

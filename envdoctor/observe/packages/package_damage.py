@@ -33,12 +33,13 @@ from envdoctor.versions.pep440 import release_of
 
 KEPT = True
 KEYS = ("package_damage",)
-NEEDS = ("dist", "link_unread")
+NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 
 #: Whose lists hold: conda and Linux distributions change the files after the list was made.
 _EXACT = ("pip", "uv", "poetry", "pdm")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
+_MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.reading.compared"
 _SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
 _ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
@@ -147,11 +148,11 @@ def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
 
 
 def _compared(
-    asked: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
+    compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
 ) -> Sequence[Any]:
     """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
     the files."""
-    if not asked:
+    if not compared:
         return ()
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
@@ -162,12 +163,19 @@ def _compared(
             "stack": item["name"] in stack,
             "elsewhere": _told_elsewhere(str(item["name"]), extensions),
         }
-        for item in asked
+        for item in compared
     ]
-    lists = [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"]
+    machine = request.value("os.arch")
+    asked = {
+        "root": place.files.root,
+        "python": python,
+        "machine": machine if request.value("os.platform") == "linux" and machine in _MACHINES else None,
+        "packages": packages,
+        "lists": [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"],
+    }
     child = run_child(
         own_python(_CHILD),
-        json.dumps({"root": place.files.root, "python": python, "packages": packages, "lists": lists}).encode(),
+        json.dumps(asked).encode(),
         seconds=_SECONDS,
         patience=_PATIENCE,
         memory_mib=_MEMORY_MIB,
@@ -178,7 +186,7 @@ def _compared(
         if looks is not None:
             looks.failed = True
         reason = f"the installed files were not compared with their lists: {_ENDINGS.get(child.status, _FAILED)}"
-        return [[asked[0]["name"], "unread", [reason], False]]
+        return [[compared[0]["name"], "unread", [reason], False]]
     answer = json.loads(child.stdout)
     if looks is not None:
         add(looks, answer["files"], answer["folders"])
