@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import struct
 import subprocess
@@ -412,3 +413,23 @@ def test_a_backend_that_torch_loads_must_be_there(live, source, named):
 def test_a_version_that_none_can_compare_stops_transformers(live):
     result = live(lambda site: install(site, "tqdm", "???"))
     assert result.code == 1 and any("finds no version of tqdm" in message for message in told(result))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda code: code, 0),
+        (lambda code: code[: len(code) // 2], 1),
+        (lambda code: code[:16] + bytes(len(code) - 16), 1),
+        (lambda code: code[:8] + bytes(4) + code[12:30], 0),  # of an older source: it is compiled again
+        (lambda code: bytes(len(code)), 0),
+        (lambda code: code[:10], 0),
+    ],
+)
+def test_bytecode_that_is_cut_off_and_taken_first_is_an_error(live, change, code):
+    def damage(site: Path) -> None:
+        path = Path(py_compile.compile(str(site / "transformers/trainer.py"), doraise=True))
+        path.write_bytes(change(path.read_bytes()))
+
+    result = live(damage)
+    assert (result.code, any("trainer.py" in message for message in told(result))) == (code, code == 1)
