@@ -35,8 +35,6 @@ KEPT = True
 KEYS = ("package_damage",)
 NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 
-#: Whose lists hold: conda and Linux distributions change the files after the list was made.
-_EXACT = ("pip", "uv", "poetry", "pdm")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
 _MACHINES = ("x86_64", "aarch64")
@@ -58,6 +56,7 @@ def observe(request: Request) -> list[Fact]:
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
+    altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
     lists: dict[str, dict[str, list[Listed]]] = {}
     compared: list[_Item] = []
@@ -68,7 +67,7 @@ def observe(request: Request) -> list[Fact]:
             continue
         gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and (str(item.get("installer")).lower().startswith(_EXACT) or _half_removed(item)):
+        if not gone and (_lists_hold(item, altered) or _half_removed(item)):
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
@@ -96,6 +95,12 @@ def observe(request: Request) -> list[Fact]:
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
     version = item.get("version", Unknown("not known"))
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
+
+
+def _lists_hold(item: _Item, altered: tuple[str, ...]) -> bool:
+    """Whether the installer left the files as its list says; what names none was installed by hand, or by a system."""
+    installer = item.get("installer")
+    return isinstance(installer, str) and not installer.lower().startswith(altered)
 
 
 def _half_removed(item: _Item) -> bool:

@@ -63,7 +63,9 @@ CUDA = {f"bitsandbytes/libbitsandbytes_cuda{cuda}.so": ELF for cuda in (118, 126
         ("tokenizers", TOKENIZERS, "pip", None, None),
         ("tokenizers", TOKENIZERS, "pip", EXTENSION, True),
         ("tokenizers", {**TOKENIZERS, PYD: b"MZ", "tokenizers/a.dll": b"MZ"}, "pip", PYD, True),
+        ("tokenizers", TOKENIZERS, "pex 2.1", EXTENSION, True),
         ("tokenizers", TOKENIZERS, "conda", EXTENSION, None),  # its lists are not taken at their word
+        ("tokenizers", TOKENIZERS, "installer 0.7.0", EXTENSION, None),
         ("numpy", {"numpy/__init__.py": b"", TESTS: ELF}, "pip", TESTS, None),  # what only tests use
         ("bitsandbytes", {"bitsandbytes/__init__.py": b"", **CUDA}, "pip", next(iter(CUDA)), False),  # other hardware
     ],
