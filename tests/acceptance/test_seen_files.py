@@ -433,3 +433,18 @@ def test_bytecode_that_is_cut_off_and_taken_first_is_an_error(live, change, code
 
     result = live(damage)
     assert (result.code, any("trainer.py" in message for message in told(result))) == (code, code == 1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links")
+@pytest.mark.parametrize(("python", "code"), [("python3.9", 1), ("python{0}.{1}", 0), ("python3", 0), ("python", 0)])
+def test_packages_of_another_python_than_the_interpreter_leads_to(live, python, code):
+    def change(site: Path) -> None:
+        wheel = f"Wheel-Version: 1.0\nTag: cp3{sys.version_info[1]}-cp3{sys.version_info[1]}-linux_x86_64\n"
+        (site / "torch-2.13.0.dist-info/WHEEL").write_text(wheel)
+        upgraded = site.parents[3] / python.format(*sys.version_info)
+        shutil.copy(os.path.realpath(sys.executable), upgraded)
+        (site.parents[2] / "bin/python").unlink()
+        (site.parents[2] / "bin/python").symlink_to(upgraded)
+
+    result = live(change)
+    assert (result.code, any("Python 3.9 runs them" in message for message in told(result))) == (code, code == 1)
