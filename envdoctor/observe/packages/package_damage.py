@@ -215,14 +215,33 @@ def _met_on_imports(
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
-    """An editable install (PEP 610) whose folder of sources was removed."""
+    """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
+    sources = []
     try:
         said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
         url = urlsplit(said["url"])
+        sources = [unquote(url.path)] if url.scheme == "file" else []
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return
-    if url.scheme == "file":
-        yield from _gone_with(item, unquote(url.path), module, layout, cwd)
+        pass
+    for source in (*sources, *_pointed_to(item, module, layout)):
+        if found := list(_gone_with(item, source, module, layout, cwd)):
+            yield from found
+            return
+
+
+def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
+    """Where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``,
+    ``__editable__.peft-0.17.1.pth``), or in the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
+    name = str(item["name"])
+    own = re.compile(rf"(?i)_*(?:editable_*\.?)?{name.replace('-', '[-_.]')}(?:[-_.].*)?\.(?:pth|py)\Z")
+    mapped = re.compile(rf"['\"]{module or name.replace('-', '_')}['\"]: *['\"]([^'\"\n]+)['\"]")
+    folder = os.path.dirname(str(item["path"]))
+    for entry in filter(own.match, layout.files.names_or_none(folder)):
+        text = layout.files.text_or_empty(os.path.join(folder, entry), 1 << 16)
+        if entry.endswith("_finder.py"):
+            yield from mapped.findall(text.partition("MAPPING")[2].partition("\n")[0])
+        elif entry.endswith(".pth"):
+            yield from (line.strip() for line in text.splitlines() if line.startswith("/"))
 
 
 def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
