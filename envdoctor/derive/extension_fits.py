@@ -9,7 +9,7 @@ from envdoctor.facts.values import ABSENT, Absent, Range, Records, Unknown, Valu
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.dotted import dotted, same_start
-from envdoctor.versions.local_tag import is_own_build, said_by_tag
+from envdoctor.versions.local_tag import BuiltFor, is_own_build, said_by_tag
 
 _NOT_KNOWN = Unknown("not known")
 
@@ -75,8 +75,20 @@ def _by_version(
                 "built_torch": built.torch or ABSENT,
                 "built_cuda": built.cuda or ABSENT,
                 "built_says": says,
+                "built_abi": _abi(built, plain, value),
                 "unresolved": ABSENT,
             }
+
+
+def _abi(built: BuiltFor, plain: bool, value: Callable[[str], Value]) -> Value:
+    """The C++ ABI that its name says, where that of torch's own wheels for Linux on x86_64 is another question."""
+    if built.new_abi is None or not plain:
+        return ABSENT
+    for key, judged in (("os.platform", "linux"), ("os.arch", "x86_64")):
+        there = value(key)
+        if there != judged:
+            return there if isinstance(there, Unknown) else ABSENT
+    return "cxx11" if built.new_abi else "pre-cxx11"
 
 
 def _pin(name: str, release: str, matrix: Matrix) -> str | None:

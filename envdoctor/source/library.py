@@ -59,6 +59,7 @@ class Library:
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
         self._folders = tuple(folders)
         self._files = files or Files()
+        self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
         self._found: dict[str, Found | None] = {}
         self._listed: dict[str, frozenset[str]] = {}
         self._compiled: dict[str, frozenset[str]] = {}
@@ -105,6 +106,26 @@ class Library:
         if found.paths and name not in self._offers:
             self._trees[name] = tree  # of packages it is asked what they offer
         return tree
+
+    def check_bytecode(self, name: str, python: Sequence[int]) -> None:
+        """Raises :class:`Unreadable` where this CPython would load bytecode in place of a source module, and it is cut
+        off or zeroed: the name of the code, ``<module>``, stands near its end. The bytecode itself is not loaded."""
+        found = self.find(name)
+        folder, base = os.path.split(found.path if found is not None else "")
+        path = os.path.join(folder, "__pycache__", f"{base[:-3]}.cpython-{python[0]}{python[1]}.pyc")
+        try:
+            code = self._unnoted.whole(path, _LARGEST)
+            source = self._unnoted.status(os.path.join(folder, base))
+        except OSError:
+            return
+        if len(code) < 16 or code[2:4] != b"\r\n":
+            return  # it is compiled again
+        flags, *of_source = (int.from_bytes(code[place : place + 4], "little") for place in (4, 8, 12))
+        current = [int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF]
+        if (flags == 1 or (flags == 0 and of_source == current)) and not (
+            code[16:17] in (b"c", b"\xe3") and b"<module>" in code
+        ):
+            raise Unreadable("its bytecode in __pycache__, which Python loads instead, is cut off: remove it", "always")
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """A function at the top of a module with its body, by the line of its definition; None where that cannot be

@@ -11,7 +11,8 @@ _CUDA = r"(?<![a-z])cu(1\d)(?:\.?(\d{1,2}))?(?!\d)"
 
 
 class BuiltFor(NamedTuple):
-    """A torch release (``2.8``, ``2.8.0``) and a CUDA version (``12``, ``12.8``); None where nothing is said.
+    """A torch release (``2.8``, ``2.8.0``), a CUDA version (``12``, ``12.8``), and whether it is a torch with the C++11
+    ABI; None where nothing is said.
 
     ``says`` names the place that says so.
     """
@@ -19,6 +20,7 @@ class BuiltFor(NamedTuple):
     torch: str | None = None
     cuda: str | None = None
     says: str | None = None
+    new_abi: bool | None = None
 
 
 def said_by_tag(tag: str) -> BuiltFor:
@@ -30,6 +32,7 @@ def said_by_tag(tag: str) -> BuiltFor:
     return BuiltFor(
         _release_in(tag),
         None if cuda is None else cuda[1] + (f".{cuda[2]}" if cuda[2] else ""),
+        new_abi="cxx11abitrue" in tag if "cxx11abi" in tag else None,
     )
 
 

@@ -23,6 +23,11 @@ PAIRS = [
         "extension-built-for-another-cuda",
         "error",
     ),
+    (
+        {"torch": "2.4.1", "flash-attn": "2.7.4.post1+cu12torch2.4cxx11abitrue"},
+        "extension-named-for-the-new-abi-on-an-old-torch",
+        "error",
+    ),
     ({"torch": "2.6.0", "torchvision": "0.20.1"}, "torchvision-of-another-torch-release", "error"),
     ({"torch": "2.5.0", "xformers": "0.0.28.post3"}, "requirement-conflict", "warning"),  # a patch release works
     ({"numba": "0.60.0", "numpy": "2.3.0"}, "requirement-conflict", "warning"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
+import struct
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -14,14 +16,17 @@ from typing import Any
 
 import pytest
 from dists import install
-from elf_writer import write_shared_object
+from elf_writer import shared_object
 from observing import write
 
+PROGRAM = "torch/bin/torch_shm_manager"
 EXTENSION = "torch/_C.cpython-311-x86_64-linux-gnu.so"
 LIBRARY, C10 = "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so"
 SOURCES = {
     "torch": {
-        "torch/__init__.py": "from torch import nn\n",
+        "torch/__init__.py": "from torch import nn\nmanager = ('torch', 'bin', 'torch_shm_manager')\n",
+        PROGRAM: "#!/bin/sh\n",
+        "torch/bin/test_jit": "#!/bin/sh\n",
         "torch/nn.py": "class Module: ...\n",
         "torch/version.py": "__version__ = '2.13.0+cpu'\ncuda = None\n",
     },
@@ -40,12 +45,19 @@ def build(folder: Path) -> Path:
         files: dict[str, str | bytes] = dict(sources)
         if name == "torch":
             for file, needs in ((EXTENSION, "libtorch_cpu.so"), (LIBRARY, "libc10.so"), (C10, "libc.so.6")):
-                write_shared_object(folder / file, needed=[needs])
-                files[file] = (folder / file).read_bytes()
+                files[file] = compiled(needs)
         info = install(folder, name, VERSIONS[name], files=files)
         (info / "INSTALLER").write_text("pip\n")
         (info / "RECORD").write_text("".join(_line(folder, file) for file in files))
     return folder
+
+
+def compiled(needs: str) -> bytes:
+    """A shared object with 64 KiB of code, which is loaded with all of the file."""
+    content = bytearray(shared_object(needs=[needs]) + bytes([0x90]) * (1 << 16))
+    struct.pack_into("<I", content, 68, 5)
+    struct.pack_into("<QQ", content, 96, len(content), len(content))
+    return bytes(content)
 
 
 def _line(folder: Path, file: str) -> str:
@@ -90,6 +102,11 @@ RECORD = "torch-2.13.0.dist-info/RECORD"
 INIT = "transformers/__init__.py"
 
 
+def put(code: bytes, start: int) -> bytes:
+    """Zeros from there on."""
+    return code[:start] + bytes(len(code) - start)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -105,12 +122,36 @@ INIT = "transformers/__init__.py"
         pytest.param(rewritten(EXTENSION, lambda code: code[:100]), EXTENSION, id="an extension module cut off"),
         pytest.param(rewritten(EXTENSION, lambda code: bytes(len(code))), EXTENSION, id="one of zeros"),
         pytest.param(rewritten(EXTENSION, lambda code: code + b"more"), EXTENSION, id="one of another build"),
+        pytest.param(rewritten(EXTENSION, lambda code: put(code, 4096)), EXTENSION, id="one of zeros behind a page"),
+        pytest.param(rewritten(EXTENSION, lambda code: put(code, 232)), EXTENSION, id="one of a head alone"),
+        pytest.param(rewritten(LIBRARY, lambda code: put(code, 1 << 15)), LIBRARY, id="a library whose half is zeros"),
+        pytest.param(gone(PROGRAM), PROGRAM, id="a program that the import asks for"),
     ],
 )
 def test_a_file_that_is_gone_or_damaged_is_an_error(check, change, named):
     result = check(change)
     assert result.code == 1
     assert any(named in message for message in told(result)), told(result)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the ELF files of Linux")
+@pytest.mark.parametrize("head", [{4: 1}, {5: 2}, {18: 183 if os.uname().machine == "x86_64" else 62}, {18: 3}])
+def test_a_library_of_another_machine_is_an_error(live, head):
+    def change(code: bytes) -> bytes:
+        ((place, value),) = head.items()
+        return code[:place] + bytes([value]) + code[place + 1 :]
+
+    result = live(rewritten(EXTENSION, change))
+    assert result.code == 1 and any(EXTENSION in message for message in told(result))
+
+
+def test_a_library_that_was_patched_is_a_note(check):
+    (finding,) = check(rewritten(EXTENSION, lambda code: code[:-1] + b"!")).json["findings"]
+    assert (finding["severity"], EXTENSION in finding["message"]) == ("note", True)
+
+
+def test_a_program_that_no_import_asks_for_may_be_gone(check):
+    assert check(gone("torch/bin/test_jit")).json["findings"] == []
 
 
 @pytest.mark.parametrize("edited", [lambda text: text + b"# mine\n", lambda _: b"class Trainer: ..."])
@@ -372,3 +413,38 @@ def test_a_backend_that_torch_loads_must_be_there(live, source, named):
 def test_a_version_that_none_can_compare_stops_transformers(live):
     result = live(lambda site: install(site, "tqdm", "???"))
     assert result.code == 1 and any("finds no version of tqdm" in message for message in told(result))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda code: code, 0),
+        (lambda code: code[: len(code) // 2], 1),
+        (lambda code: code[:16] + bytes(len(code) - 16), 1),
+        (lambda code: code[:8] + bytes(4) + code[12:30], 0),  # of an older source: it is compiled again
+        (lambda code: bytes(len(code)), 0),
+        (lambda code: code[:10], 0),
+    ],
+)
+def test_bytecode_that_is_cut_off_and_taken_first_is_an_error(live, change, code):
+    def damage(site: Path) -> None:
+        path = Path(py_compile.compile(str(site / "transformers/trainer.py"), doraise=True))
+        path.write_bytes(change(path.read_bytes()))
+
+    result = live(damage)
+    assert (result.code, any("trainer.py" in message for message in told(result))) == (code, code == 1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links")
+@pytest.mark.parametrize(("python", "code"), [("python3.9", 1), ("python{0}.{1}", 0), ("python3", 0), ("python", 0)])
+def test_packages_of_another_python_than_the_interpreter_leads_to(live, python, code):
+    def change(site: Path) -> None:
+        wheel = f"Wheel-Version: 1.0\nTag: cp3{sys.version_info[1]}-cp3{sys.version_info[1]}-linux_x86_64\n"
+        (site / "torch-2.13.0.dist-info/WHEEL").write_text(wheel)
+        upgraded = site.parents[3] / python.format(*sys.version_info)
+        shutil.copy(os.path.realpath(sys.executable), upgraded)
+        (site.parents[2] / "bin/python").unlink()
+        (site.parents[2] / "bin/python").symlink_to(upgraded)
+
+    result = live(change)
+    assert (result.code, any("Python 3.9 runs them" in message for message in told(result))) == (code, code == 1)

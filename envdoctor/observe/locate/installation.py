@@ -114,6 +114,18 @@ def implementation_of(installation: Installation) -> str | Unknown:
     return "cpython"
 
 
+def named_for_another(installation: Installation, executable: str | None) -> str | None:
+    """The Python ("3.12") that a virtual environment's interpreter leads to, where its packages lie in the folder of
+    another one: the Python it was made from was upgraded, or its link was changed."""
+    if installation.kind != "venv" or executable is None or not installation.library:
+        return None
+    named = _LIBRARY.match(_library_named_by(os.path.basename(os.path.realpath(executable))) or "")
+    own = _LIBRARY.match(installation.library)
+    if named is None or own is None or named.group(1, 2, 3) == own.group(1, 2, 3):
+        return None
+    return f"{named[2]}.{named[3]}"
+
+
 def _library_named_by(name: str) -> str | None:
     match = re.match(_NAMED_FOR, name)
     return match.group(0) if match else None

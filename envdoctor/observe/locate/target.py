@@ -9,7 +9,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.locate.caller import Caller, Running, absolute, same_folder
 from envdoctor.observe.locate.default import Choice, default_environment
 from envdoctor.observe.locate.import_path import folders_of
-from envdoctor.observe.locate.installation import WINDOWS, implementation_of
+from envdoctor.observe.locate.installation import WINDOWS, implementation_of, named_for_another
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
 
@@ -93,6 +93,9 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     from envdoctor.observe.locate.python_version import version_from_files
 
     implementation = implementation_of(installation)
+    other = named_for_another(installation, choice.executable)
+    if other is not None:
+        return other, implementation, "the name of its interpreter"
     found = version_from_files(installation, caller.files)
     if found is not None:
         return found.version, implementation, found.origin

@@ -4,6 +4,9 @@ In front stand the folder of the script (for ``python -m`` and interactive use t
 directory is looked at), PYTHONPATH, folders that a line of a ``.pth`` file puts before the packages, and outside of
 virtual environments the user's own site folder. A folder without ``__init__.py`` hides nothing: a regular package
 behind it is found first.
+
+Modules of the standard library, and of what the stack needs (table taken-modules), are told where an import fails: a
+script beside them imports a package of the stack, which takes a name that they do not have.
 """
 
 from __future__ import annotations
@@ -24,13 +27,14 @@ NEEDS = ("dist",)
 
 _LIMIT = 1 << 16
 _SCRIPTS = 30
+_STANDARD = "python"
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 #: Distributions by folder of packages and name.
 _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 
 def observe(request: Request) -> list[Fact]:
-    """What hides a distribution of the table stack-modules."""
+    """What hides a distribution of the table stack-modules, or a module that one takes names of."""
     (key,) = KEYS
     origin, layout, dists = "the folders in front of the environment's own", request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
@@ -42,6 +46,13 @@ def observe(request: Request) -> list[Fact]:
         for kind, folder in front
         for row in request.rows("stack-modules", "module")
         if (item := _shadow(kind, folder, row, installed, layout)) is not None
+    ]
+    items += [
+        item
+        for kind, folder in front
+        if kind == "working-directory"
+        for row in _hiding(folder, request.rows("taken-modules", "module"), layout.files)
+        if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
     ]
     return [Fact(key, Records(tuple(items), dists.incomplete), origin, "environment")]
 
@@ -84,6 +95,13 @@ def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
     return found
 
 
+def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], files: Files) -> Iterator[Mapping[str, Any]]:
+    """The rows whose modules the folder may hold. In a package they are its submodules, and hide nothing."""
+    names = set(files.names_or_none(folder))
+    if "__init__.py" not in names:
+        yield from (row for row in rows if row["module"] in names or f"{row['module']}.py" in names)
+
+
 def _shadow(
     kind: str,
     folder: str,
@@ -96,9 +114,13 @@ def _shadow(
     if folder in behind:
         behind = behind[behind.index(folder) + 1 :]
     hidden = next((place for place in behind if name in installed.get(place, ())), None)
-    path = None if hidden is None else module_in(folder, module, layout.files)
-    if hidden is None or path is None:
+    path = None if hidden is None and name != _STANDARD else module_in(folder, module, layout.files)
+    if path is None:
         return None
+    if hidden is None:
+        item = {"module": module, "kind": kind, "package": name, "hidden_version": ABSENT, "version": ABSENT}
+        differs = Unknown("the standard library has no version")
+        return {**item, "differs": differs, "path": path, **_lacking(path, folder, row, installed, layout.files)}
     other = module_in(hidden, module, layout.files)
     if other is None or os.path.realpath(other) == os.path.realpath(path):
         return None
@@ -143,19 +165,24 @@ def _lacking(
     )
     others = ((one["name"], one["by"], None) for one in row.get("taken", ()) if one["by"] in there)
     through = {one["by"]: one.get("through", ()) for one in row.get("taken", ())}
+    found: dict[str, Value] = {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
     for name, by, script in () if made_up else (*own, *others):
         inside = "" if path.endswith(".py") else os.path.join(path, name)
         if re.search(rf"\b{name}\b", text) or (inside and (files.is_folder(inside) or files.is_file(f"{inside}.py"))):
             continue
         user = script or _importing(by, through[by], folder, files)
-        return {"lacks": f"{row['module']}.{name}", "asked_by": by, "script": user}
-    return {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
+        if found["script"] is ABSENT:
+            found = {"lacks": f"{row['module']}.{name}", "asked_by": by, "script": user}
+    return found
 
 
 def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
-    """The first scripts of the folder, each with its text."""
+    """The first scripts of the folder, each with its text; modules of a package, which name it, are none."""
+    own = re.compile(rf"(?m)^(?:from|import)[ \t]+(?:\.|{re.escape(os.path.basename(folder))}\b)")
     for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
-        yield name, files.text_or_empty(os.path.join(folder, name), _LIMIT)
+        text = files.text_or_empty(os.path.join(folder, name), _LIMIT)
+        if not own.search(text):
+            yield name, text
 
 
 def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:

@@ -33,12 +33,11 @@ from envdoctor.versions.pep440 import release_of
 
 KEPT = True
 KEYS = ("package_damage",)
-NEEDS = ("dist", "link_unread")
+NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 
-#: Whose lists hold: conda and Linux distributions change the files after the list was made.
-_EXACT = ("pip", "uv", "poetry", "pdm")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
+_MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.reading.compared"
 _SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
 _ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
@@ -57,6 +56,7 @@ def observe(request: Request) -> list[Fact]:
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
+    altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
     lists: dict[str, dict[str, list[Listed]]] = {}
     compared: list[_Item] = []
@@ -67,7 +67,7 @@ def observe(request: Request) -> list[Fact]:
             continue
         gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and (str(item.get("installer")).lower().startswith(_EXACT) or _half_removed(item)):
+        if not gone and (_lists_hold(item, altered) or _half_removed(item)):
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
@@ -95,6 +95,12 @@ def observe(request: Request) -> list[Fact]:
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
     version = item.get("version", Unknown("not known"))
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
+
+
+def _lists_hold(item: _Item, altered: tuple[str, ...]) -> bool:
+    """Whether the installer left the files as its list says; what names none was installed by hand, or by a system."""
+    installer = item.get("installer")
+    return isinstance(installer, str) and not installer.lower().startswith(altered)
 
 
 def _half_removed(item: _Item) -> bool:
@@ -147,11 +153,11 @@ def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
 
 
 def _compared(
-    asked: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
+    compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
 ) -> Sequence[Any]:
     """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
     the files."""
-    if not asked:
+    if not compared:
         return ()
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
@@ -162,12 +168,19 @@ def _compared(
             "stack": item["name"] in stack,
             "elsewhere": _told_elsewhere(str(item["name"]), extensions),
         }
-        for item in asked
+        for item in compared
     ]
-    lists = [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"]
+    machine = request.value("os.arch")
+    asked = {
+        "root": place.files.root,
+        "python": python,
+        "machine": machine if request.value("os.platform") == "linux" and machine in _MACHINES else None,
+        "packages": packages,
+        "lists": [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"],
+    }
     child = run_child(
         own_python(_CHILD),
-        json.dumps({"root": place.files.root, "python": python, "packages": packages, "lists": lists}).encode(),
+        json.dumps(asked).encode(),
         seconds=_SECONDS,
         patience=_PATIENCE,
         memory_mib=_MEMORY_MIB,
@@ -178,7 +191,7 @@ def _compared(
         if looks is not None:
             looks.failed = True
         reason = f"the installed files were not compared with their lists: {_ENDINGS.get(child.status, _FAILED)}"
-        return [[asked[0]["name"], "unread", [reason], False]]
+        return [[compared[0]["name"], "unread", [reason], False]]
     answer = json.loads(child.stdout)
     if looks is not None:
         add(looks, answer["files"], answer["folders"])
@@ -202,14 +215,33 @@ def _met_on_imports(
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
-    """An editable install (PEP 610) whose folder of sources was removed."""
+    """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
+    sources = []
     try:
         said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
         url = urlsplit(said["url"])
+        sources = [unquote(url.path)] if url.scheme == "file" else []
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return
-    if url.scheme == "file":
-        yield from _gone_with(item, unquote(url.path), module, layout, cwd)
+        pass
+    for source in (*sources, *_pointed_to(item, module, layout)):
+        if found := list(_gone_with(item, source, module, layout, cwd)):
+            yield from found
+            return
+
+
+def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
+    """Where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``,
+    ``__editable__.peft-0.17.1.pth``), or in the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
+    name = str(item["name"])
+    own = re.compile(rf"(?i)_*(?:editable_*\.?)?{name.replace('-', '[-_.]')}(?:[-_.].*)?\.(?:pth|py)\Z")
+    mapped = re.compile(rf"['\"]{module or name.replace('-', '_')}['\"]: *['\"]([^'\"\n]+)['\"]")
+    folder = os.path.dirname(str(item["path"]))
+    for entry in filter(own.match, layout.files.names_or_none(folder)):
+        text = layout.files.text_or_empty(os.path.join(folder, entry), 1 << 16)
+        if entry.endswith("_finder.py"):
+            yield from mapped.findall(text.partition("MAPPING")[2].partition("\n")[0])
+        elif entry.endswith(".pth"):
+            yield from (line.strip() for line in text.splitlines() if line.startswith("/"))
 
 
 def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:

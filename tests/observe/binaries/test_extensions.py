@@ -24,7 +24,7 @@ def test_an_extension_of_this_torch_lacks_nothing(install, extensions, item) -> 
     install("flash-attn", "2.8.3", {"flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so": "good.so"})
     assert extensions().incomplete is None
     found = item()
-    absent = "example missing_library glibc_needs glibcxx_needs problem built_torch built_cuda built_says"
+    absent = "example missing_library glibc_needs glibcxx_needs problem built_torch built_cuda built_says built_abi"
     assert found == {
         "package": "flash-attn",
         "version": "2.8.3",

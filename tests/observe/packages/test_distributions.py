@@ -219,13 +219,21 @@ def test_any_metadata_directory_is_a_distribution_or_a_problem(
             assert isinstance(item["version"], (str, Unknown))
 
 
+@pytest.mark.parametrize("length", [0, 1 << 13, 1 << 15])
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_metadata_in_another_encoding_is_named(bare: Path, make_dist, encoding: str) -> None:
-    text = "Metadata-Version: 2.1\nName: tqdm\nVersion: 4.70.1\nAuthor: Jérôme\n\n"
+def test_metadata_in_another_encoding_is_named(bare: Path, make_dist, encoding: str, length: int) -> None:
+    text = f"Metadata-Version: 2.1\nName: tqdm\nVersion: 4.70.1\n\n{'e' * length}é"
     (make_dist(bare, "tqdm", "4.70.1") / "METADATA").write_bytes(text.encode(encoding))
     (problem,) = records(bare, "metadata_problem")
     assert (problem["name"], problem["kind"], problem["alone"]) == ("tqdm", "encoding", True)
     assert installed(bare).value("pkg.tqdm") == "4.70.1"
+
+
+@pytest.mark.parametrize("length", [0, 8100, 8101, 1 << 15])
+def test_a_long_description_in_utf_8_is_sound(bare: Path, make_dist, length: int) -> None:
+    text = f"Metadata-Version: 2.1\nName: tqdm\nVersion: 4.70.1\n\n{'e' * length}{'é' * 99}\n{'é' * length}"
+    (make_dist(bare, "tqdm", "4.70.1") / "METADATA").write_text(text, encoding="utf-8")
+    assert len(records(bare, "metadata_problem")) == 0
 
 
 def test_a_leftover_beside_sound_metadata_is_not_the_only_record(bare: Path, make_dist) -> None:

@@ -15,6 +15,10 @@ from envdoctor.facts import ABSENT, Records, Unknown, Value
 import_shadow = observer("import_shadow")
 
 TABLE = {"module": [{"module": "datasets", "name": "datasets"}, {"module": "sklearn", "name": "scikit-learn"}]}
+TAKEN = [
+    {"module": "random", "name": "python", "taken": [{"by": "datasets", "name": "Random"}]},
+    {"module": "yaml", "name": "pyyaml", "taken": [{"by": "datasets", "name": "safe_load"}]},
+]
 
 
 def module(folder: Path, name: str, *, package: bool = True) -> Path:
@@ -25,7 +29,7 @@ def module(folder: Path, name: str, *, package: bool = True) -> Path:
 
 def seen(layout, environ: dict[str, str], cwd: Path) -> Value:
     """What stands in front of the packages of an environment."""
-    rows = lambda name, part: TABLE[part]  # noqa: E731
+    rows = lambda name, part: TABLE[part] if name == "stack-modules" else TAKEN  # noqa: E731
     return one(import_shadow, layout, observe(layout).seen, environ=environ, cwd=str(cwd), rows=rows).value
 
 
@@ -206,3 +210,26 @@ def test_a_script_beside_the_module_that_needs_the_installed_one_fails(
     (tmp_path / "run" / "train.py").write_text(script)
     (item,) = shadows()
     assert (item["lacks"], item["asked_by"], item["script"]) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"random.py": "", "train.py": "import datasets\n"}, [("random", "random.Random", "datasets", "train.py")]),
+        ({"random/__init__.py": "", "a.py": "import datasets\n"}, [("random", "random.Random", "datasets", "a.py")]),
+        ({"yaml.py": "", "train.py": "import datasets\n"}, [("yaml", "yaml.safe_load", "datasets", "train.py")]),
+        ({"random.py": "", "train.py": "import csv\n"}, [("random", "random.Random", "datasets", ABSENT)]),
+        ({"random.py": "class Random: ...\n", "train.py": "import datasets\n"}, []),
+        ({"random/seeds.txt": "", "train.py": "import datasets\n"}, []),
+        # modules of a package, which is started from above
+        ({"random.py": "", "train.py": "import datasets\n", "__init__.py": ""}, []),
+        ({"random.py": "", "train.py": "import datasets\nfrom .data import x\n"}, [ABSENT]),
+        ({"random.py": "", "train.py": "import datasets\nfrom run.data import x\n"}, [ABSENT]),
+    ],
+)
+def test_a_module_beside_a_script_that_an_import_takes_first(shadows, site, tmp_path, make_dist, files, found):
+    make_dist(site, "pyyaml", "6.0")
+    module(site, "yaml")
+    write(tmp_path / "run", files)
+    items = [tuple(item[key] for key in ("module", "lacks", "asked_by", "script")) for item in shadows()]
+    assert (items if found != [ABSENT] else [item[-1] for item in items]) == found

@@ -63,7 +63,9 @@ CUDA = {f"bitsandbytes/libbitsandbytes_cuda{cuda}.so": ELF for cuda in (118, 126
         ("tokenizers", TOKENIZERS, "pip", None, None),
         ("tokenizers", TOKENIZERS, "pip", EXTENSION, True),
         ("tokenizers", {**TOKENIZERS, PYD: b"MZ", "tokenizers/a.dll": b"MZ"}, "pip", PYD, True),
+        ("tokenizers", TOKENIZERS, "pex 2.1", EXTENSION, True),
         ("tokenizers", TOKENIZERS, "conda", EXTENSION, None),  # its lists are not taken at their word
+        ("tokenizers", TOKENIZERS, "installer 0.7.0", EXTENSION, None),
         ("numpy", {"numpy/__init__.py": b"", TESTS: ELF}, "pip", TESTS, None),  # what only tests use
         ("bitsandbytes", {"bitsandbytes/__init__.py": b"", **CUDA}, "pip", next(iter(CUDA)), False),  # other hardware
     ],
@@ -147,6 +149,29 @@ def test_an_editable_install_whose_folder_is_gone_unless_it_is_found_elsewhere(s
     assert damage() == [("peft", "source-gone", str(source), True)]
     (tmp_path / "moved").rename(tmp_path / "peft")
     assert damage() == []
+
+
+FINDER = "MAPPING: dict[str, str] = {{'other': '/gone', 'peft': '{}/peft'}}\nNAMESPACES: dict[str, list[str]] = {{}}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("__editable__.peft-0.17.1.pth", "{}\n"),
+        ("_peft.pth", "{}\n"),
+        ("__editable___peft_0_17_1_finder.py", FINDER),
+    ],
+)
+def test_an_editable_install_whose_code_was_moved_within_its_folder(site, tmp_path, make_dist, damage, file, text):
+    source = tmp_path / "project" / "src"
+    write(source, {"peft/__init__.py": ""})
+    said = {"url": (tmp_path / "project").as_uri(), "dir_info": {"editable": True}}
+    make_dist(site, "peft", "0.17.1", direct_url__json=json.dumps(said))
+    (site / file).write_text(text.format(source))
+    assert damage() == []
+    shutil.rmtree(source)
+    gone = source / "peft" if text == FINDER else source
+    assert damage() == [("peft", "source-gone", str(gone), True)]
 
 
 def test_an_egg_link_to_a_folder_that_is_gone(site, tmp_path, damage):

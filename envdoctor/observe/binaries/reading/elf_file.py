@@ -15,6 +15,8 @@ _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 1, 4, 5, 6, 10
 _DT_RPATH, _DT_RUNPATH = 15, 29
 _DT_GNU_HASH, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFEF5, 0x6FFFFFFE, 0x6FFFFFFF
 _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
+_EXECUTABLE = 1  # p_flags
+_BLOCK, _BLOCKS = 4096, 16
 _WEAK_VERSION = 2
 _GLOBAL, _WEAK = 1, 2
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -61,6 +63,7 @@ class ElfFile:
             self._tags, needed = self._dynamic(*dynamic)
             self._table: tuple[int, int, int, int, int] | None = None
             self._steps = _MOST_STEPS
+            self._tag(_DT_STRTAB)  # every shared object has one: without it, the section is zeroed
             self.needed = tuple(map(self._short_name, needed))
         except BaseException:
             self.close()
@@ -75,6 +78,17 @@ class ElfFile:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self._descriptor)
+
+    def is_zeroed(self) -> bool:
+        """Whether an eighth of its code or more is zeros, by blocks that are spread over it."""
+        blocks = [
+            self._pread(place, _BLOCK)
+            for _, offset, length, flags in self._segments
+            if flags & _EXECUTABLE
+            for place in range(offset, offset + length - _BLOCK + 1, max(_BLOCK, length // _BLOCKS))
+        ]
+        zeros = sum(not any(block) for block in blocks)
+        return zeros > 0 and 8 * zeros >= len(blocks)
 
     # --- what a file asks for -------------------------------------------------------------------------------------
 
@@ -214,7 +228,7 @@ class ElfFile:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _program(self) -> tuple[str, list[tuple[int, int, int]], tuple[int, int]]:
+    def _program(self) -> tuple[str, list[tuple[int, int, int, int]], tuple[int, int]]:
         head = self._pread(0, 64, short=True)
         if head[:4] != b"\x7fELF":
             # Fat and thin Mach-O files of macOS are called .so as well.
@@ -231,15 +245,15 @@ class ElfFile:
             raise ElfError(f"it is for another machine (ELF machine {machine})", damaged=False)
         if kind != _SHARED_OBJECT or size != 56 or not 0 < count <= _MOST_SEGMENTS:
             raise ElfError("it is no shared object")
-        segments: list[tuple[int, int, int]] = []
+        segments: list[tuple[int, int, int, int]] = []
         dynamic: tuple[int, int] | None = None
-        for what, _, offset, address, _, length, _, _ in struct.iter_unpack(
+        for what, flags, offset, address, _, length, _, _ in struct.iter_unpack(
             "<IIQQQQQQ", self._pread(table, 56 * count)
         ):
             if what == _PT_LOAD:
                 if offset + length > self._size:
                     raise ElfError("it is shorter than its own tables say")
-                segments.append((address, offset, length))
+                segments.append((address, offset, length, flags))
             elif what == _PT_DYNAMIC:
                 dynamic = (offset, length)
         if dynamic is None:
@@ -276,7 +290,7 @@ class ElfFile:
 
     def _at(self, address: int, size: int) -> bytes:
         """Bytes at an address of the loaded file."""
-        for start, offset, length in self._segments:
+        for start, offset, length, _ in self._segments:
             if start <= address and address + size <= start + length:
                 return self._pread(offset + address - start, size)
         raise ElfError("a table lies outside the file")

@@ -79,6 +79,7 @@ def _item(
     linked = item.get("built_cuda", ABSENT)
     item["built_torch"] = said.torch or ABSENT
     item["built_says"] = said.says or ABSENT
+    item["built_abi"] = ABSENT  # its symbols tell
     # What a file is linked to is what the loader asks for; the text tells the minor version too.
     if said.cuda and (not isinstance(linked, str) or said.cuda.partition(".")[0] == linked):
         item["built_cuda"] = said.cuda

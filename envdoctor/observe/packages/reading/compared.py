@@ -1,7 +1,7 @@
 """Compares installed files with the lists that were written when they were installed. Runs in a bounded child.
 
-It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``lists`` (the
-metadata directories of all packages) and ``packages``, each with ``name``, ``metadata`` (its directory), ``stack`` and
+It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
+(x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``, ``metadata`` (its directory), ``stack`` and
 ``elsewhere`` (kinds of damage to its libraries that others tell). It answers with ``damage``, ``unread`` (what could
 not be looked at), and ``files`` and ``folders``, what was looked at.
 """
@@ -27,7 +27,9 @@ from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, is_library
 from envdoctor.text.files import Files, Looks, because_of
 
-_LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 28
+_LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 34
+#: Libraries up to this size are compared by their digests (80 MB in an environment with torch: 0.1 s).
+_LARGEST_COMPARED = 16 << 20
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LINE = re.compile(rb"(?m)^([^\",\n][^,\n]{0,400}),(?:sha256=([\w-]{43}))?,(\d{0,15})\r?(?:\n|\Z)")
 _FOR_TESTS = re.compile(rb"(?:\A|/)tests?/")
@@ -35,10 +37,12 @@ _LIBRARY_FOR_TESTS = re.compile(rb"(?:\A|[/_])tests?(?:[/_.]|\Z)|torchbind_test"
 #: ``_C.cpython-311-x86_64-linux-gnu.so``, ``tokenizers.abi3.so``: what ``import`` loads by its name. Other libraries
 #: may be for one of several kinds of hardware.
 _MODULE = re.compile(r"\.(?:cpython-[\w-]+|abi3|cp\d+-[\w-]+|pypy\d+-[\w-]+)\.(?:so|pyd)\Z")
-#: Files that compilers, editors and people read; those without an ending are licences and data of time zones.
+#: Files that compilers, editors and people read; those without an ending are licences and data of time zones, unless
+#: they lie in a folder of programs.
 _NOT_RUN = re.compile(
-    rb"\.(?:pyc|pyi|pyx|pxd|pxi|h|hpp|cuh|c|cc|cpp|cu|cmake|a|lib|md|rst|typed|pc)\Z|(?:\A|/)[^./]+\Z"
+    rb"\.(?:pyc|pyi|pyx|pxd|pxi|h|hpp|cuh|c|cc|cpp|cu|cmake|a|lib|md|rst|typed|pc)\Z|(?<!/bin)(?:\A|/)[^./]+\Z"
 )
+_PROGRAM = re.compile(r"/bin/[^./]+\Z")
 #: Of the metadata, what every program with plugins reads.
 _METADATA, _READ_BY_ALL = b".dist-info/", b".dist-info/entry_points.txt"
 _HEAD = 4096
@@ -53,7 +57,8 @@ class Listed(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A file that is not as it was: ``kind`` is gone, damaged, changed (a library) or edited (Python)."""
+    """A file that is not as it was: ``kind`` is gone, damaged, changed (a library), patched (one that kept its size) or
+    edited (Python)."""
 
     file: str
     kind: str
@@ -67,13 +72,14 @@ class Package:
         asked: Mapping[str, Any],
         files: Files,
         python: tuple[int, ...] | None,
+        machine: str | None,
         digests: Callable[[], Mapping[bytes, set[bytes]]],
     ) -> None:
         self.name: str = asked["name"]
         self._digests = digests
         self.unread: list[tuple[str, str]] = []
         self._folder = os.path.dirname(asked["metadata"])
-        self._files, self._python = files, python
+        self._files, self._python, self._machine = files, python, machine
         self._of_stack, self._told_elsewhere = bool(asked["stack"]), tuple(asked["elsewhere"])
         self._sources: list[Listed] = []
         self._libraries: list[Listed] = []
@@ -118,8 +124,11 @@ class Package:
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for one in found:
-            fails = one.kind != "edited" and self._fails(one, needed)
-            by_kind.setdefault(f"files-{one.kind}", ([], []))[not fails].append(one.file)
+            fails = one.kind not in ("edited", "patched") and self._fails(one, needed)
+            if not fails and _PROGRAM.search(one.file):
+                continue  # tests and tools, which people remove
+            kind = "changed" if one.kind == "patched" else one.kind
+            by_kind.setdefault(f"files-{kind}", ([], []))[not fails].append(one.file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
 
     def _hidden(self) -> Iterator[str]:
@@ -147,12 +156,16 @@ class Package:
         """Whether another package installed the file as it is now: the one that was installed last has it."""
         try:
             digests = self._digests().get(file.encode(), ())
-            return (
-                bool(digests)
-                and _digest(self._files.head(os.path.join(self._folder, file), _LARGEST_LIBRARY)) in digests
-            )
+            return bool(digests) and self._sum(os.path.join(self._folder, file)) in digests
         except OSError:
             return False
+
+    def _sum(self, path: str) -> bytes:
+        """The sha256 of a file of any size."""
+        summed = sha256()
+        for piece in self._files.lines(path, _LARGEST_LIBRARY):
+            summed.update(piece)
+        return _written(summed.digest())
 
     def _fails(self, one: Damage, words: Iterable[bytes]) -> bool:
         """Whether the file is imported, loaded or named by the package's own code."""
@@ -164,12 +177,16 @@ class Package:
             linked = folder.endswith(".libs") or (self._of_stack and folder.endswith("/lib"))
             vital = _MODULE.search(base) or linked or base in self._needed
             return bool(vital) or base.partition(".")[0].encode() in words
+        if _PROGRAM.search(one.file):  # one that the import itself asks for
+            return base.encode() in self._words(f"{one.file.partition('/')[0]}/__init__.py")
         return base.encode() in words or base.partition(".")[0].encode() in words
 
-    def _words(self) -> set[bytes]:
-        """All words of the package's Python files, and the texts in them that may name a file."""
+    def _words(self, *files: str) -> set[bytes]:
+        """All words of the package's Python files, or of some of them, and the texts in them that may name a file."""
         found: set[bytes] = set()
         for one in self._sources:
+            if files and one.name not in files:
+                continue
             try:
                 text = self._files.whole(os.path.join(self._folder, one.name), _LARGEST)
             except OSError:
@@ -214,14 +231,20 @@ class Package:
     def _library(self, path: str, listed: Listed) -> str | None:
         size = self._files.status(path).st_size
         other = bool(listed.size) and size != int(listed.size)
+        compared = bool(listed.digest) and size <= _LARGEST_COMPARED
+        patched = compared and not other and self._sum(path) != listed.digest
+        unsure = other or patched or not compared
+        refused = False
         if not path.endswith((".pyd", ".dll")):
             try:
                 with ElfFile(path, self._files) as file:
                     self._needed.update(file.needed)
+                    refused = unsure and (self._machine not in (None, file.machine) or file.is_zeroed())
             except ElfError as error:
-                if error.damaged and (other or _digest(self._files.head(path, _LARGEST_LIBRARY)) != listed.digest):
-                    return "damaged"
-        return "changed" if other else None
+                refused = unsure and (error.damaged or self._machine is not None)
+        if refused and (other or patched or self._sum(path) != listed.digest):
+            return "damaged"
+        return "changed" if other else "patched" if patched else None
 
     def _other(self, path: str, listed: Listed) -> str | None:
         head = self._files.head(path, _HEAD)
@@ -246,7 +269,11 @@ def _all_digests(lists: Sequence[str], files: Files) -> Mapping[bytes, set[bytes
 
 def _digest(content: bytes) -> bytes:
     """The sha256 of a file as RECORD writes it."""
-    return urlsafe_b64encode(sha256(content).digest())[:43]
+    return _written(sha256(content).digest())
+
+
+def _written(digest: bytes) -> bytes:
+    return urlsafe_b64encode(digest)[:43]
 
 
 def main() -> None:
@@ -262,6 +289,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
     files = Files(asked["root"])
     looks = files.looks = Looks()
     python = tuple(asked["python"]) if asked["python"] else None
+    machine = asked["machine"]
     damage, unread = [], []
 
     @cache
@@ -269,7 +297,7 @@ def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
         return _all_digests(asked["lists"], files)
 
     for one in asked["packages"]:
-        package = Package(one, files, python, digests)
+        package = Package(one, files, python, machine, digests)
         damage += [[package.name, kind, names, fails] for kind, names, fails in package.damage()]
         if package.unread:
             name, reason = package.unread[0]

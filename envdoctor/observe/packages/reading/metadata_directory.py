@@ -26,7 +26,7 @@ class Header(NamedTuple):
 
     ``requires`` are the values of Requires-Dist, without those of extras that were not asked for; ``requires_python``
     is that of Requires-Python. ``partial`` is true when the header is longer than what was read of it, ``utf8`` false
-    when its beginning is no UTF-8 text."""
+    when it is no UTF-8 text, as far as 1 MiB behind its header."""
 
     name: str | None
     version: str | None
@@ -222,7 +222,7 @@ def _editable(path: str, files: Files) -> bool | Unknown:
 
 def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> Header:
     """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. ``extras`` are
-    those whose requirements count, normalised. Raises ``OSError``."""
+    those whose requirements count, normalised. What follows is only looked at for its encoding. Raises ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
     utf8 = data.isascii() or _is_utf8(data)
     end = _end(data)
@@ -231,6 +231,12 @@ def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> 
         files.use(0, 8 * len(data))  # it is looked through more than once
         end = _end(data)
     partial = end is None and len(data) >= _HEADER_LIMIT
+    if utf8:  # importlib.metadata reads it whole
+        rest = read_regular(descriptor, _HEADER_LIMIT) if len(data) >= _FIRST_READ else b""
+        files.use(0, len(rest))
+        end_of_file = b"\n" if len(rest) < _HEADER_LIMIT else b""
+        rest = data[data.rfind(b"\n") + 1 :] + rest + end_of_file
+        utf8 = rest.isascii() or _is_utf8(rest)
     return _parse(_lines(data[:end]), end is not None, partial, utf8, extras)
 
 

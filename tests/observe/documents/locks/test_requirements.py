@@ -141,6 +141,9 @@ def test_the_name_of_a_wheel_says_what_it_was_built_for(read, line):
     assert found.version("flash-attn") == "2.7.4.post1+cu12torch2.5cxx11abiFALSE"
     (extension,) = found.facts.value("extension")
     assert (extension["built_torch"], extension["built_cuda"]) == ("2.5", "12") and extension["python_tag"] == "cp311"
+    assert extension["built_abi"] == "pre-cxx11"
+    (windows,) = read(line.replace("linux_x86_64", "win_amd64") + "\n").facts.value("extension")
+    assert windows["built_abi"] is ABSENT
 
 
 def test_requirements_come_from_the_ledger(read):
