@@ -225,3 +225,12 @@ def test_what_fails_with_every_release_that_an_image_may_have_is_told(tmp_path: 
     sources = Sources(lock="Dockerfile", cwd=tmp_path, target=target, gpu=False, environ={})
     told = [finding.message.en for finding in check(sources).shown()]
     assert told == ["numpy >=1.26.4,<2.0 would be installed, and pyarrow cannot be imported with it"]
+
+
+def test_a_listed_package_whose_requirements_nobody_knows_counts_for_require_known_alone(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.7.0\nllamagym-of-nobody==0.1.1\n")
+    sources = Sources(lock="requirements.txt", cwd=str(tmp_path), assignments=("python.minor=3.11",), environ={})
+    assert check(sources).exit_code == 0
+    report = check(sources, require=["known"])
+    assert report.exit_code == 3
+    assert "llamagym-of-nobody 0.1.1, so" in report.notices[-1].text

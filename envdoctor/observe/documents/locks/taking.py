@@ -64,17 +64,20 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return Taken()
     lines = [line for command in lock.commands for line in command.invalid]
     refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
+    steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
+    misspelled = wish.rows("names-that-do-not-install", "package")
+    unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
-        return Taken((), tuple(refused), (_NO_PYTHON,) if is_open and minor is None else ())
+        return Taken((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
     every = {**wish.markers, **markers, "python_full_version": whole}
     target = wheel_target(_facts_of(every).get)
     if target is None:
-        return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
+        return Taken(notes=(*unread, "which releases an install takes is known for CPython 3 alone"))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
     situation = Situation(every, whole, target, until)
@@ -85,17 +88,13 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day = until or ledger.days()[1]
-    of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
     bounds: dict[str, str] = {}
-    unread: list[str] = []
-    for command in lock.commands:
-        step, opaque = _step(command, wish, of_torch, ledger)
+    for command, step, opaque in steps:
         there = {**dict.fromkeys(command.before or (), _ANY), **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
-        unread += [line.name for line in command.lines if line.url and line.name in {*opaque} - {*step.checkouts}]
-        refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
+        refused += [*_lacking(command, step, there), *misnamed(step, misspelled)]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
@@ -103,18 +102,33 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         as_it_is += [line.name for line in command.lines if line.url]
         result = _solved((releases, others), step, there, as_it_is)
         if isinstance(result, str):
-            return Taken((), tuple(refused), (result,))
+            return Taken((), tuple(refused), (*unread, result))
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
-            return Taken((), tuple(refused) if known else (*refused, result), ())
+            return Taken((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
         bounds.update(_bounds(releases, bounds, opaque, result))
     taken = tuple(_taken(there, bounds, chosen, day))
-    notes = [f"what {listed(unread, 6)} requires is not read: it is taken from a repository or a folder"] * bool(unread)
-    notes += _note(taken, day, minor, (chosen, ledger.packages()))
-    return Taken(taken, tuple(refused), tuple(notes))
+    return Taken(taken, tuple(refused), (*unread, *_note(taken, day, minor, (chosen, ledger.packages()))))
+
+
+def _unread(
+    steps: Sequence[tuple[Command, Step, Sequence[str]]], refused: Collection[str], ledger: Ledger
+) -> tuple[str, ...]:
+    """Sentences on packages of the list whose requirements are not known: they may refuse what is taken."""
+    own = [
+        line.name
+        for command, step, opaque in steps
+        for line in command.lines
+        if line.url and line.name in {*opaque} - {*step.checkouts}
+    ]
+    asked = [one.name for command, step, _ in steps if command.deps for one in step.asked]
+    strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
+    texts = [f"what {listed(dict.fromkeys(own), 6)} requires is not read: it is taken from a repository or a folder"]
+    known = [f"what {listed(dict.fromkeys(strange), 5)} requires is not known, nor whether other lines fit it"]
+    return (*texts * bool(own), *known * bool(strange))
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
@@ -196,7 +210,7 @@ def _bounds(
         yield name, join_specifiers((known, asked)) or ""
 
 
-def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger) -> tuple[Step, list[str]]:
+def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
@@ -207,7 +221,8 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger
         limits += _of_index(command.only, wish)
     overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
-    given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
+    of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
+    given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
     step = step._replace(

@@ -224,6 +224,19 @@ def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s
     assert _refused(found) == []
 
 
-def test_what_a_repository_of_an_unknown_package_requires_is_said_not_to_be_read(read):
-    (note,) = read("torch==2.7.0\ngit+https://github.com/me/mine.git\n").notes
-    assert note == "what mine requires is not read: it is taken from a repository or a folder"
+_MINE = "what mine requires is not read: it is taken from a repository or a folder"
+_TOOLS = "what a1, b1, c1, d1, e1 and 1 more requires is not known, nor whether other lines fit it"
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "said"),
+    [
+        ("torch==2.7.0\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
+        ("torch==2.5.1\nvllm==0.6.3\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
+        ("torch\ngit+https://github.com/me/mine.git\n", "", [_MINE]),
+        ("torch==2.7.0\na1\nb1==1\nc1\nd1\ne1\nf1\na1>0\nsklearn\n", "3.11", [_TOOLS]),
+        ("torch==2.7.0\nnumpy\n", "3.11", []),
+    ],
+)
+def test_packages_whose_requirements_are_not_known_are_said_even_where_the_list_is_refused(read, text, python, said):
+    assert [note for note in read(text, python=python).notes if note.startswith("what ")] == said
