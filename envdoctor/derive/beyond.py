@@ -12,9 +12,9 @@ from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.observe.needed import required
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import order
 
 INPUTS = (
@@ -54,8 +54,7 @@ def _listed(dists: Value, matrix: Matrix) -> Iterator[_Item]:
     """Packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is taken.
     What known packages bring along is not meant, as CUDA's libraries are not."""
     items = dists.items if isinstance(dists, Records) and dists.incomplete else ()
-    lines = [line for item in items for line in (item["requires"] if isinstance(item.get("requires"), tuple) else ())]
-    brought = {normalise(re.split(r"[^\w.-]", str(line), maxsplit=1)[0]) for line in lines}
+    brought = {name for item in items for name in required(item)}
     for item in items:
         name, version = str(item.get("name")), item.get("version")
         unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None

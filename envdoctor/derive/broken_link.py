@@ -98,11 +98,8 @@ class _Needs:
         if name is not None and any(name.lower().startswith(stage) for stage in self._stages):
             return True
         top = module.partition(".")[0]
-        for use in self._uses:
-            if str(use["module"]).partition(".")[0] == top:
-                if name is None or str(use["name"]).partition(".")[0] in (name, "*"):
-                    return True
-        return False
+        uses = (use for use in self._uses if str(use["module"]).partition(".")[0] == top)
+        return any(name is None or str(use["name"]).partition(".")[0] in (name, "*") for use in uses)
 
 
 def _texts(value: Value | None) -> tuple[str, ...]:
