@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_taking import (
     Asked,
+    Candidate,
     Refusal,
     Releases,
     Situation,
@@ -39,6 +41,8 @@ _LONGEST = 300
 _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
 #: What it certainly has not.
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
+#: An image is pushed within so many days of the release that it is named for.
+_SLACK = timedelta(days=30)
 _TOO_LATE = "which releases an install takes was not found in time"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
@@ -80,16 +84,41 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return Taken(notes=(*unread, "which releases an install takes is known for CPython 3 alone"))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
+    start = Taken(refused=tuple(refused), notes=unread)
     situation = Situation(every, whole, target, until)
+    return _installed(lock, steps, chosen, wish, ledger, situation=situation, start=start)
+
+
+def _installed(
+    lock: Lock,
+    steps: Sequence[tuple[Command, Step, Sequence[str]]],
+    chosen: Mapping[str, Locked],
+    wish: Wish,
+    ledger: Ledger,
+    *,
+    situation: Situation,
+    start: Taken,
+) -> Taken:
+    """What the steps take one after the other, by the ledger."""
+    refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = Releases(ledger, situation)
     others = Releases(ledger, situation, behind=True, written=_written(lock, ledger))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    day = until or ledger.days()[1]
+    day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
     bounds: dict[str, str] = {}
+    kept: set[str] = set()
+    image = _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
+        if command.image:
+            image = _image(step, ledger, situation)
+            there.update(image.versions)
+            kept.update(image.versions)
+            bounds.update(image.ranges)
+            continue
+        step = step._replace(kept=frozenset(kept), unseen=step.unseen or not image.is_whole)
         there = {**dict.fromkeys(command.before or (), _ANY), **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
@@ -110,8 +139,55 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
         bounds.update(_bounds(releases, bounds, opaque, result))
-    taken = tuple(_taken(there, bounds, chosen, day))
-    return Taken(taken, tuple(refused), (*unread, *_note(taken, day, minor, (chosen, ledger.packages()))))
+        kept.update(new)
+    stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
+    taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
+    named = {name for name, one in chosen.items() if isinstance(one.version, str)}
+    brought = tuple(image.brings(name) for name in sorted(stays - named))
+    return Taken((*brought, *taken), tuple(refused), (*unread, *_note(taken, day, minor, (chosen, ledger.packages()))))
+
+
+class _Image(NamedTuple):
+    """What a base image was made with: ``versions`` that an install of its day took, of which ``sure`` are pinned by
+    what is pinned; the others are within ``ranges``. ``is_whole``: it has nothing else that is not named."""
+
+    versions: Mapping[str, str]
+    ranges: Mapping[str, str]
+    sure: frozenset[str]
+    place: str
+    is_whole: bool = True
+
+    def brings(self, name: str) -> Locked:
+        """A package as it is in the image."""
+        return Locked(name, self.versions[name] if name in self.sure else Range(self.ranges[name]), self.place)
+
+
+def _image(step: Step, ledger: Ledger, situation: Situation) -> _Image:
+    """The image that a step made on the day of the release that it pins first."""
+    first = step.asked[0]
+    release = listed_release(ledger.package(first.name), first.pin or "")
+    if release is None:
+        return _Image({first.name: first.pin or _ANY}, {}, frozenset((first.name,)), first.by, is_whole=False)
+    then = situation._replace(until=release.date)
+    both = Releases(ledger, then), Releases(ledger, then, behind=True)
+    result = _solved(both, step._replace(unseen=False), {}, [])
+    sure, asked = {one.name: one for one in step.asked if one.pin}, list(step.asked)
+    for one in (pins := list(sure.values())):  # it grows
+        wanted = both[0].required(Candidate(one.name, one.extras, one.pin or ""))
+        asked += wanted
+        new = [each for each in wanted if each.pin and each.name not in sure]
+        pins += new
+        sure.update((each.name, each) for each in new)
+    versions = dict(result.versions) if isinstance(result, Solution) else dict.fromkeys((one.name for one in asked), "")
+    pinned = {name: one.pin or _ANY for name, one in sure.items()}
+    versions = {name: pinned.get(name) or version or _ANY for name, version in versions.items()}
+    until = str(date.fromisoformat(release.date) + _SLACK)
+    ranges = {}
+    for name in versions.keys() - sure.keys():
+        releases = getattr(ledger.package(name), "releases", ())
+        newest = [f"<={one.version}" for one in releases if one.date <= until][-1:]
+        ranges[name] = join_specifiers((*(one.specifiers for one in asked if one.name == name), *newest)) or ""
+    return _Image(versions, ranges, frozenset(sure), first.by, isinstance(result, Solution))
 
 
 def _unread(
@@ -124,7 +200,7 @@ def _unread(
         for line in command.lines
         if line.url and line.name in {*opaque} - {*step.checkouts}
     ]
-    asked = [one.name for command, step, _ in steps if command.deps for one in step.asked]
+    asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
     strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
     texts = [f"what {listed(dict.fromkeys(own), 6)} requires is not read: it is taken from a repository or a folder"]
     known = [f"what {listed(dict.fromkeys(strange), 5)} requires is not known, nor whether other lines fit it"]
@@ -147,7 +223,7 @@ def records(refused: Sequence[Refusal], path: str) -> Fact:
 
 
 def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> Taken:
-    lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command)))
+    lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command) if not command.image))
     pins = resolve(lines, wish.markers)
     if isinstance(pins, str):
         names = [line.name for command in lock.commands for line in command.lines]
