@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
-from envdoctor.facts.values import ABSENT, Records, Unlisted, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.observe.needed import required
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import order
@@ -22,12 +23,13 @@ _CPYTHON = re.compile(r"cp3(\d+)-")
 
 
 @derives(
-    "beyond", of="pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn"
+    "beyond",
+    of="dist pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn",
 )
 def beyond(facts: View, matrix: Matrix) -> Answer:
     """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
     value = facts.value
-    found = [*_packages(value, matrix), *_machine(value, matrix), *_run(value, matrix)]
+    found = [*_packages(value, matrix), *_listed(value("dist"), matrix), *_machine(value, matrix), *_run(value, matrix)]
     items: list[Mapping[str, Value]] = [
         {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
     ]
@@ -46,6 +48,18 @@ def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
             yield name, installed, newest
         elif place is None or not is_own_build(installed) or (public not in known and place not in known.values()):
             yield name, installed, None
+
+
+def _listed(dists: Value, matrix: Matrix) -> Iterator[_Item]:
+    """Packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is taken.
+    What known packages bring along is not meant, as CUDA's libraries are not."""
+    items = dists.items if isinstance(dists, Records) and dists.incomplete else ()
+    brought = {name for item in items for name in required(item)}
+    for item in items:
+        name, version = str(item.get("name")), item.get("version")
+        unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None
+        if unknown and name not in brought:
+            yield name, version if isinstance(version, str) else "(any release)", None
 
 
 def _machine(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:

@@ -6,27 +6,29 @@ Where the statements were really run (the probe imports), a link stands only if 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.facts.view import View
+from envdoctor.knowledge.entry_statements import choices, entries, parse_statement
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.ledger_answers import Asked, range_of, releases_with
 from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.observe.needed import needed
 from envdoctor.source.overriding import spelled
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
-    *("reach", "text"),
+    *("reach", "text", "need", "works"),
 )
 _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-@derives("broken_link", of="link link_read import_run conflict dist pkg.*")
+@derives("broken_link", of="link link_read import_run conflict dist pkg.* refused use beside recipe.stage")
 def broken_link(facts: View, matrix: Matrix) -> Answer:
     """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
     they are now: those of a facts file, and those that are being changed."""
@@ -42,9 +44,63 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(value, there, matrix.ledger, followed),
     )
+    if isinstance(value("refused"), Records):  # a list: nobody says what of it is used
+        found = tuple(_Needs(value, matrix, there).told(list(found)))
     declared = _declared(value("conflict"))
     items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
+    items = tuple({key: cell for key, cell in item.items() if key != "fail"} for item in items)
     return Derived(Records(items, observed.incomplete), "what packages take from each other")
+
+
+class _Needs:
+    """Whether what is known of a list's code takes what an import of a listed package stops.
+
+    Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
+    known, it may take all but the choices of the table entry-statements.
+    """
+
+    def __init__(self, value: Callable[[str], Value], matrix: Matrix, there: Mapping[str, str]) -> None:
+        self._matrix, self._there = matrix, there
+        known = [items for key in ("use", "beside") if isinstance(items := value(key), Records)]
+        self._is_known = any(known)
+        self._uses = [one for items in known for one in items if not one["guarded"] and one.get("reach") != "unused"]
+        dists = value("dist")
+        installed = {str(one["name"]): one for one in (dists if isinstance(dists, Records) else ())}
+        self._stack = {*needed(installed, matrix.registry.first("pkg"))}
+        stage, spec = value("recipe.stage"), matrix.registry.find("recipe.stage")
+        spelled = [word for word, meant in spec.spellings.items() if meant == stage] if spec is not None else []
+        self._stages = (stage, *spelled) if isinstance(stage, str) else ()
+
+    def told(self, links: list[Mapping[str, Value]]) -> Iterator[Mapping[str, Value]]:
+        """Yield the links with ``need`` and ``works``."""
+        failing = {entry for link in links for entry in _texts(link.get("fail"))}
+        for link in links:
+            need = self._need(str(link["consumer"]), _texts(link.get("fail")))
+            works = [one for one in self._statements(str(link["consumer"])) if one not in failing]
+            yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+
+    def _statements(self, package: str) -> Iterator[str]:
+        return (entry.statement for entry in entries(self._matrix, self._there) if entry.package == package)
+
+    def _need(self, package: str, statements: Sequence[str]) -> str:
+        choice = all(one in choices(self._matrix, package) for one in statements)
+        asked = [parse_statement(one) for one in statements]
+        if any(self._is_used(module, name) for module, name in asked):
+            return ""
+        if all(name for _, name in asked):
+            return "part" * choice
+        return "package" * (package not in self._stack and (choice or self._is_known))
+
+    def _is_used(self, module: str, name: str | None) -> bool:
+        if name is not None and any(name.lower().startswith(stage) for stage in self._stages):
+            return True
+        top = module.partition(".")[0]
+        uses = (use for use in self._uses if str(use["module"]).partition(".")[0] == top)
+        return any(name is None or str(use["name"]).partition(".")[0] in (name, "*") for use in uses)
+
+
+def _texts(value: Value | None) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _worked(runs: Value) -> Mapping[str, bool]:
@@ -170,6 +226,9 @@ def _of_ledger(
                 "text": ABSENT,
                 "keyword": ABSENT,
                 "reach": ABSENT,
+                "need": ABSENT,
+                "works": ABSENT,
+                "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
             found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}

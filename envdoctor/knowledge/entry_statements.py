@@ -59,6 +59,12 @@ def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
                 yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))
 
 
+def choices(tables: _Tables, package: str) -> frozenset[str]:
+    """The statements about a package that code takes for one purpose among several."""
+    rows = (row for row in tables.rows("entry-statements") if row["name"] == package)
+    return frozenset(statement for row in rows for statement in row.get("choice", ()))
+
+
 def _has(row: Mapping[str, Any], version: str) -> bool:
     versions = row.get("versions")
     return versions is None or (is_version(version) and satisfies(version, versions))

@@ -181,7 +181,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             if candidate.extras
             else []
         )
-        if not self._step.deps or self._there.get(candidate.name) == candidate.version:
+        is_there = self._there.get(candidate.name) == candidate.version
+        if not self._step.deps or (is_there and candidate.name not in self._step.kept):
             return base
         required = self._releases.required(candidate)
         return [*base, *(one._replace(specifiers=self._overrides.get(one.name, one).specifiers) for one in required)]

@@ -225,3 +225,53 @@ def test_what_fails_with_every_release_that_an_image_may_have_is_told(tmp_path: 
     sources = Sources(lock="Dockerfile", cwd=tmp_path, target=target, gpu=False, environ={})
     told = [finding.message.en for finding in check(sources).shown()]
     assert told == ["numpy >=1.26.4,<2.0 would be installed, and pyarrow cannot be imported with it"]
+
+
+def test_a_listed_package_whose_requirements_nobody_knows_counts_for_require_known_alone(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.7.0\nllamagym-of-nobody==0.1.1\n")
+    sources = Sources(lock="requirements.txt", cwd=str(tmp_path), assignments=("python.minor=3.11",), environ={})
+    assert check(sources).exit_code == 0
+    report = check(sources, require=["known"])
+    assert report.exit_code == 3
+    assert "llamagym-of-nobody 0.1.1, so" in report.notices[-1].text
+
+
+_TRL = "transformers==5.17.0\ntrl==0.19.1\n"
+_GPTQ = "transformers==5.17.0\nauto-gptq==0.7.1\n"
+_TRY = "try:\n    import auto_gptq\nexcept ImportError:\n    auto_gptq = None\n"
+_PART, _PACKAGE, _ERROR = (
+    "import-of-a-part-fails",
+    "import-of-an-unneeded-package-fails",
+    "import-takes-what-is-not-there",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "stage", "found"),
+    [
+        (_TRL, "", "", {_PART}),
+        (_TRL, "", "sft", {_PART}),
+        (_TRL, "", "dpo", {_ERROR}),
+        (_TRL, "from trl import SFTTrainer", "", {_PART}),
+        (_TRL, "import trl\nprint(trl.DPOTrainer)", "", {_ERROR}),
+        (_TRL, "from trl.trainer.dpo_trainer import DPOTrainer", "", {_ERROR}),
+        (_TRL, "try:\n    from trl import DPOTrainer\nexcept ImportError:\n    pass", "", {_PART}),
+        (_TRL, "(" * 5000 + "trl", "", {_PART}),
+        ("transformers==4.38.2\npeft==0.21.2\n", "import transformers", "", {_ERROR}),  # the stack takes peft itself
+        (_GPTQ, "", "", {_PACKAGE}),
+        (_GPTQ, "import transformers", "", {_PACKAGE}),
+        (_GPTQ, f"import transformers\n{_TRY}", "", {_PACKAGE}),
+        (_GPTQ, "from auto_gptq import AutoGPTQForCausalLM", "", {_ERROR}),
+    ],
+)
+def test_what_the_code_of_a_list_does_without_is_a_warning(
+    tmp_path: Path, lines: str, code: str, stage: str, found: set[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text(lines)
+    if code:
+        (tmp_path / "scripts").mkdir()
+        (tmp_path / "scripts" / "train.py").write_text(code)
+    given = ("python.minor=3.11", "os.platform=linux", *[f"recipe.stage={stage}"] * bool(stage))
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
+    assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
+    assert report.exit_code == (_ERROR in found)

@@ -115,6 +115,11 @@ class _Stage:
                 for key, value in row["facts"].items():
                     self._known(key, str(value).format(**match.groupdict()), place)
                 self._before = tuple(row["others"]) if "others" in row else None
+                if "installs" in row:
+                    made = Requirements(self._path, self._wish)
+                    for line in row["installs"]:
+                        made.line(line.format(**match.groupdict()), self._path, place)
+                    self._commands.append(made.command()._replace(before=self._before, image=True))
                 return
         self._before = None
         self._notes.append(f"{place}: what the image {named[:100]} has installed is not known")
@@ -250,8 +255,9 @@ def _instructions(text: str) -> Iterator[_Line]:
 
 
 def tag_pattern(tag: str) -> str:
-    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` digits and dots."""
-    return re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*)", re.escape(tag)).replace(r"\*", ".*")
+    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` digits and dots, and the number of
+    a release behind (``0.6.3.post1``)."""
+    return re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*(?:post\\d+)?)", re.escape(tag)).replace(r"\*", ".*")
 
 
 def _filled(text: str, variables: dict[str, str]) -> str:

@@ -73,7 +73,8 @@ class Command(NamedTuple):
     replaces PyPI (``cu121``), ``tags`` those of all; ``isolated``: what is built from source does not see what is
     installed, but for what was there before where ``legacy`` says so. ``overrides`` are requirements that replace those
     of all others on the same packages, ``invalid`` are lines (as ``url``) that no installer reads. ``before`` are
-    packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any."""
+    packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any.
+    ``image``: it was run when the base image was made, on the day of the release that its first line pins."""
 
     lines: tuple[Line, ...]
     limits: tuple[Line, ...] = ()
@@ -88,6 +89,7 @@ class Command(NamedTuple):
     builds: bool = False
     legacy: bool = False
     before: tuple[str, ...] | None = ()
+    image: bool = False
 
 
 class Lock(NamedTuple):

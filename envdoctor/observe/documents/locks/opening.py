@@ -11,6 +11,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger
+from envdoctor.observe.documents.locks.beside import beside
 from envdoctor.observe.documents.locks.lock import (
     MOST_PACKAGES,
     Lock,
@@ -68,7 +69,9 @@ def open_lock(
         lock = _reader(path, text)(text, path, wish)
         if len(lock.packages) > MOST_PACKAGES:
             raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
-        return _facts(lock, path, with_python(wish, lock.python), ledger, until)
+        facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
+        facts.update(beside(os.path.join(cwd, path), facts, rows))
+        return facts, notes
     except LockError as error:
         raise LockError(f"{option} {path}: {error}") from None
     except (RecursionError, MemoryError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.ledger_taking import (
     Asked,
+    Candidate,
     Refusal,
     Releases,
     Situation,
@@ -39,6 +41,8 @@ _LONGEST = 300
 _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
 #: What it certainly has not.
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
+#: An image is pushed within so many days of the release that it is named for.
+_SLACK = timedelta(days=30)
 _TOO_LATE = "which releases an install takes was not found in time"
 _NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
 
@@ -64,38 +68,62 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return Taken()
     lines = [line for command in lock.commands for line in command.invalid]
     refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
+    steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
+    misspelled = wish.rows("names-that-do-not-install", "package")
+    unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
-        return Taken((), tuple(refused), (_NO_PYTHON,) if is_open and minor is None else ())
+        return Taken((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
     every = {**wish.markers, **markers, "python_full_version": whole}
     target = wheel_target(_facts_of(every).get)
     if target is None:
-        return Taken(notes=("which releases an install takes is known for CPython 3 alone",))
+        return Taken(notes=(*unread, "which releases an install takes is known for CPython 3 alone"))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
+    start = Taken(refused=tuple(refused), notes=unread)
     situation = Situation(every, whole, target, until)
+    return _installed(lock, steps, chosen, wish, ledger, situation=situation, start=start)
+
+
+def _installed(
+    lock: Lock,
+    steps: Sequence[tuple[Command, Step, Sequence[str]]],
+    chosen: Mapping[str, Locked],
+    wish: Wish,
+    ledger: Ledger,
+    *,
+    situation: Situation,
+    start: Taken,
+) -> Taken:
+    """What the steps take one after the other, by the ledger."""
+    refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = Releases(ledger, situation)
     others = Releases(ledger, situation, behind=True, written=_written(lock, ledger))
     built_first = wish.rows("built-with-torch", "package")
     places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    day = until or ledger.days()[1]
-    of_torch = frozenset(name for name in ledger.packages() if re.fullmatch(_BUILDS, name))
+    day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
     bounds: dict[str, str] = {}
-    unread: list[str] = []
-    for command in lock.commands:
-        step, opaque = _step(command, wish, of_torch, ledger)
+    kept: set[str] = set()
+    image = _Image({}, {}, frozenset(), "")
+    for command, step, opaque in steps:
+        if command.image:
+            image = _image(step, ledger, situation)
+            there.update(image.versions)
+            kept.update(image.versions)
+            bounds.update(image.ranges)
+            continue
+        step = step._replace(kept=frozenset(kept), unseen=step.unseen or not image.is_whole)
         there = {**dict.fromkeys(command.before or (), _ANY), **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
-        unread += [line.name for line in command.lines if line.url and line.name in {*opaque} - {*step.checkouts}]
-        refused += [*_lacking(command, step, there), *misnamed(step, wish.rows("names-that-do-not-install", "package"))]
+        refused += [*_lacking(command, step, there), *misnamed(step, misspelled)]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
         refused += single
@@ -103,18 +131,80 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         as_it_is += [line.name for line in command.lines if line.url]
         result = _solved((releases, others), step, there, as_it_is)
         if isinstance(result, str):
-            return Taken((), tuple(refused), (result,))
+            return Taken((), tuple(refused), (*unread, result))
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
-            return Taken((), tuple(refused) if known else (*refused, result), ())
+            return Taken((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
         bounds.update(_bounds(releases, bounds, opaque, result))
-    taken = tuple(_taken(there, bounds, chosen, day))
-    notes = [f"what {listed(unread, 6)} requires is not read: it is taken from a repository or a folder"] * bool(unread)
-    notes += _note(taken, day, minor, (chosen, ledger.packages()))
-    return Taken(taken, tuple(refused), tuple(notes))
+        kept.update(new)
+    stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
+    taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
+    named = {name for name, one in chosen.items() if isinstance(one.version, str)}
+    brought = tuple(image.brings(name) for name in sorted(stays - named))
+    return Taken((*brought, *taken), tuple(refused), (*unread, *_note(taken, day, minor, (chosen, ledger.packages()))))
+
+
+class _Image(NamedTuple):
+    """What a base image was made with: ``versions`` that an install of its day took, of which ``sure`` are pinned by
+    what is pinned; the others are within ``ranges``. ``is_whole``: it has nothing else that is not named."""
+
+    versions: Mapping[str, str]
+    ranges: Mapping[str, str]
+    sure: frozenset[str]
+    place: str
+    is_whole: bool = True
+
+    def brings(self, name: str) -> Locked:
+        """A package as it is in the image."""
+        return Locked(name, self.versions[name] if name in self.sure else Range(self.ranges[name]), self.place)
+
+
+def _image(step: Step, ledger: Ledger, situation: Situation) -> _Image:
+    """The image that a step made on the day of the release that it pins first."""
+    first = step.asked[0]
+    release = listed_release(ledger.package(first.name), first.pin or "")
+    if release is None:
+        return _Image({first.name: first.pin or _ANY}, {}, frozenset((first.name,)), first.by, is_whole=False)
+    then = situation._replace(until=release.date)
+    both = Releases(ledger, then), Releases(ledger, then, behind=True)
+    result = _solved(both, step._replace(unseen=False), {}, [])
+    sure, asked = {one.name: one for one in step.asked if one.pin}, list(step.asked)
+    for one in (pins := list(sure.values())):  # it grows
+        wanted = both[0].required(Candidate(one.name, one.extras, one.pin or ""))
+        asked += wanted
+        new = [each for each in wanted if each.pin and each.name not in sure]
+        pins += new
+        sure.update((each.name, each) for each in new)
+    versions = dict(result.versions) if isinstance(result, Solution) else dict.fromkeys((one.name for one in asked), "")
+    pinned = {name: one.pin or _ANY for name, one in sure.items()}
+    versions = {name: pinned.get(name) or version or _ANY for name, version in versions.items()}
+    until = str(date.fromisoformat(release.date) + _SLACK)
+    ranges = {}
+    for name in versions.keys() - sure.keys():
+        releases = getattr(ledger.package(name), "releases", ())
+        newest = [f"<={one.version}" for one in releases if one.date <= until][-1:]
+        ranges[name] = join_specifiers((*(one.specifiers for one in asked if one.name == name), *newest)) or ""
+    return _Image(versions, ranges, frozenset(sure), first.by, isinstance(result, Solution))
+
+
+def _unread(
+    steps: Sequence[tuple[Command, Step, Sequence[str]]], refused: Collection[str], ledger: Ledger
+) -> tuple[str, ...]:
+    """Sentences on packages of the list whose requirements are not known: they may refuse what is taken."""
+    own = [
+        line.name
+        for command, step, opaque in steps
+        for line in command.lines
+        if line.url and line.name in {*opaque} - {*step.checkouts}
+    ]
+    asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
+    strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
+    texts = [f"what {listed(dict.fromkeys(own), 6)} requires is not read: it is taken from a repository or a folder"]
+    known = [f"what {listed(dict.fromkeys(strange), 5)} requires is not known, nor whether other lines fit it"]
+    return (*texts * bool(own), *known * bool(strange))
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
@@ -133,7 +223,7 @@ def records(refused: Sequence[Refusal], path: str) -> Fact:
 
 
 def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> Taken:
-    lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command)))
+    lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command) if not command.image))
     pins = resolve(lines, wish.markers)
     if isinstance(pins, str):
         names = [line.name for command in lock.commands for line in command.lines]
@@ -196,7 +286,7 @@ def _bounds(
         yield name, join_specifiers((known, asked)) or ""
 
 
-def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger) -> tuple[Step, list[str]]:
+def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
@@ -207,7 +297,8 @@ def _step(command: Command, wish: Wish, of_torch: frozenset[str], ledger: Ledger
         limits += _of_index(command.only, wish)
     overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
-    given = frozenset(line.name for line in command.lines if line.url) | (of_torch if command.builds else frozenset())
+    of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
+    given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
     step = step._replace(

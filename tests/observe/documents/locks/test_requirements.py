@@ -177,7 +177,7 @@ def test_lists_that_include_many_others_end(tmp_path):
         (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\np{number}==1\n")
     found = opened("r0.txt", tmp_path)
     assert found.version("p49") == "1" and found.version("p51") == NOT_GIVEN
-    assert found.notes == ("r49.txt:1: r50.txt is one of more than 50 files",)
+    assert found.notes[0] == "r49.txt:1: r50.txt is one of more than 50 files"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -195,6 +195,46 @@ def test_a_release_that_is_not_known_meets_what_is_asked_for_or_is_replaced(
     assert (found, getattr(found, "specifiers", None)) == (version, getattr(version, "specifiers", None))
 
 
+_VLLM = "FROM vllm/vllm-openai:v0.7.3\n"
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "version"),
+    [
+        ([], "torch", "2.5.1"),
+        ([], "triton", "3.1.0"),  # torch 2.5.1 pins it
+        ([], "numpy", Range("<=2.2.4,>=1.22,<2.0.0")),
+        (["trl==0.15.1 deepspeed==0.16.3"], "torch", "2.5.1"),
+        (["trl==0.15.1 deepspeed==0.16.3"], "deepspeed", "0.16.3"),
+        (["trl==0.15.1"], "accelerate", Range("<=1.5.2")),
+        (["transformers"], "transformers", Range("<=4.50.0,>=4.48.2")),  # what is there is kept
+        (["-U transformers"], "torch", "2.5.1"),
+        (["'transformers<4.48'"], "transformers", "4.47.1"),
+        (["torch==2.6.0"], "torch", "2.6.0"),
+        (["torch==2.6.0"], "triton", "3.2.0"),
+    ],
+)
+def test_an_image_that_is_known_by_one_package_brings_what_that_release_requires(read, steps, name, version):
+    found = read(_VLLM + "".join(f"RUN pip install {step}\n" for step in steps), "Dockerfile").version(name)
+    assert (found, getattr(found, "specifiers", None)) == (version, getattr(version, "specifiers", None))
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_a_step_on_such_an_image_takes_what_it_takes_behind_an_install(read, python):
+    step = "RUN pip install trl==0.15.1 deepspeed==0.16.3\n"
+    image = read(_VLLM + step, "Dockerfile", python=python)
+    steps = read(f"FROM python:{python}\nRUN pip install vllm==0.7.3\n{step}", "Dockerfile", python="")
+    for name in ("torch", "transformers", "tokenizers", "huggingface-hub", "datasets", "numpy", "trl"):
+        assert image.version(name) == steps.version(name), name
+
+
+def test_an_image_of_a_release_that_nobody_knows_may_bring_anything(read):
+    found = read("FROM vllm/vllm-openai:v99.0\nRUN pip install trl==0.15.1 flash-attn\n", "Dockerfile")
+    assert found.reason("transformers") and found.version("trl") == "0.15.1" and _refused(found) == []
+    post = read("FROM vllm/vllm-openai:v0.6.3.post1\nRUN pip install trl==0.15.1\n", "Dockerfile")
+    assert post.version("vllm") == "0.6.3.post1" and post.version("torch") == "2.4.0"
+
+
 def test_no_release_of_an_image_meets_what_contradicts_itself(read):
     text = f"{_IMAGE}RUN pip install 'numpy>=2' scikit-learn==1.3.2\n"
     assert _refused(read(text, "Dockerfile")) == [("numpy", "conflict")]
@@ -224,6 +264,19 @@ def test_a_checkout_requires_what_the_newest_release_does_and_that_of_the_list_s
     assert _refused(found) == []
 
 
-def test_what_a_repository_of_an_unknown_package_requires_is_said_not_to_be_read(read):
-    (note,) = read("torch==2.7.0\ngit+https://github.com/me/mine.git\n").notes
-    assert note == "what mine requires is not read: it is taken from a repository or a folder"
+_MINE = "what mine requires is not read: it is taken from a repository or a folder"
+_TOOLS = "what a1, b1, c1, d1, e1 and 1 more requires is not known, nor whether other lines fit it"
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "said"),
+    [
+        ("torch==2.7.0\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
+        ("torch==2.5.1\nvllm==0.6.3\ngit+https://github.com/me/mine.git\n", "3.11", [_MINE]),
+        ("torch\ngit+https://github.com/me/mine.git\n", "", [_MINE]),
+        ("torch==2.7.0\na1\nb1==1\nc1\nd1\ne1\nf1\na1>0\nsklearn\n", "3.11", [_TOOLS]),
+        ("torch==2.7.0\nnumpy\n", "3.11", []),
+    ],
+)
+def test_packages_whose_requirements_are_not_known_are_said_even_where_the_list_is_refused(read, text, python, said):
+    assert [note for note in read(text, python=python).notes if note.startswith("what ")] == said

@@ -1,0 +1,59 @@
+"""The fact ``beside``: what Python files in the folder of a list take of packages that code may do without."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Records
+from envdoctor.knowledge.entry_statements import parse_statement
+from envdoctor.observe.code.reading.code_files import CodeFile, find_code
+from envdoctor.observe.code.reading.reading_uses import answers, items
+from envdoctor.observe.errors import ObservationError
+from envdoctor.text.files import Budget, Files, Spent
+
+_LARGEST, _TOGETHER = 1 << 20, 16 << 20
+#: Files that name one of the packages; more are not parsed.
+_MOST_FILES = 60
+_SECONDS = 5.0
+
+
+def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
+    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or where no file
+    there takes a package of the training stack. Only files that name such a package are parsed, by a bounded child."""
+    table = rows("entry-statements")
+    listed = [row for row in table if isinstance(facts.get(f"pkg.{row['name']}").value, str)]
+    if not any(row.get("choice") for row in listed):
+        return
+    tops = {parse_statement(statement)[0].partition(".")[0] for row in listed for statement in row["statements"]}
+    names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
+    folder = os.path.dirname(path) or "."
+    files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER))
+    try:
+        found = list(_named(files, find_code([folder], folder, files, tops).files, names))
+    except (ObservationError, Spent):
+        return
+    read = [(file, answer) for file, answer in answers(found, seconds=_SECONDS) if not isinstance(answer, str)]
+    uses = {(one["module"], one["name"], one["guarded"]): one for one in items(read)}
+    taken = [one for one in uses.values() if str(one["module"]).partition(".")[0] in tops and one["kind"] in _KINDS]
+    if taken:
+        told = tuple({column: one[column] for column in ("module", "name", "guarded")} for one in taken)
+        yield Fact("beside", Records(told), folder, "code")
+
+
+_KINDS = ("module", "name", "attribute")
+
+
+def _named(files: Files, code: Sequence[CodeFile], names: re.Pattern[bytes]) -> Iterator[tuple[CodeFile, bytes]]:
+    count = 0
+    for file in code:
+        try:
+            content = files.whole(file.path, _LARGEST)
+        except OSError:
+            continue
+        if count < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content):
+            count += 1
+            yield file, content
