@@ -21,7 +21,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
     """``no_wheel``: of packages that are known by their versions alone. Where a wheel is known, by its files or its
     name, its own tags say what it is for (``foreign_wheel``)."""
     installed, wanted = InstalledSet(value), wanted_here(value)
-    versions = {name: value(f"pkg.{name}") for name in matrix.ledger.packages() if not _tagged(installed.get(name))}
+    versions = {name: value(f"pkg.{name}") for name in matrix.ledger.every() if not _tagged(installed.get(name))}
     asked = {name: version for name, version in versions.items() if isinstance(version, str)}
     if wanted is None:
         reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")
