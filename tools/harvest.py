@@ -25,6 +25,7 @@ from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
 from harvesting.moves import moved, served
 from harvesting.names import Names
+from harvesting.packing import write_packed
 from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
 from harvesting.selecting import selected
@@ -73,7 +74,8 @@ class Package:
         patches, since = settings["patches"].get(name, "ends"), str(settings["since"])
         read = chosen(self.releases, since, patches) if self.by_names else []
         since = str(settings.get("earlier", {}).get(name, since))
-        for release in chosen(self.releases, since, "all" if patches == "all" else "ends"):
+        is_packed = name in settings["packed"]
+        for release in chosen(self.releases, since, patches if is_packed or patches == "all" else "ends"):
             said = kept.metadata(name, release, sources=release in read)
             if said is not None:
                 self.sections["requires"][release] = {"*": required(said[0])}
@@ -163,25 +165,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fresh", action="store_true", help="ask the index again which releases there are")
     asked = parser.parse_args(arguments)
     settings = load_toml(asked.settings)
-    known = [*settings["names"], *settings["metadata"]]
+    known = [*settings["names"], *settings["metadata"], *settings["packed"]]
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
         parser.error(f"{unknown[0]} is not in {asked.settings}")
     kept = Kept(asked.work)
     asked.ledger.mkdir(parents=True, exist_ok=True)
+    shared: dict[str, bytes] = {}
     followed: dict[str, Mapping[Release, Sequence[str]]] = {}
     for name in asked.names or known:
         try:
             package = Package(name, kept, settings, fresh=asked.fresh)
         except (RequestException, NetworkConnectionError) as error:
             raise SystemExit(f"{name}: {error}: start again to go on from here") from None
-        (asked.ledger / f"{name}.txt").write_text(package.text(), encoding="utf-8", newline="\n")
+        if name in settings["packed"]:
+            shared[name] = package.text().encode()
+        else:
+            (asked.ledger / f"{name}.txt").write_text(package.text(), encoding="utf-8", newline="\n")
         counts = ", ".join(
             f"{len(package.sections[section])} {section}" for section in ("wheels", "requires", "offers")
         )
         print(f"{name}: {counts}", flush=True)
-        needs = package.sections["requires"]
-        followed[name] = {one: tuple(needs.get(one, {}).get("*", ())) for one in package.sections["offers"]}
+        if package.by_names:
+            needs = package.sections["requires"]
+            followed[name] = {one: tuple(needs.get(one, {}).get("*", ())) for one in package.sections["offers"]}
+    if shared:
+        write_packed(asked.ledger, shared, settings["packed"])
     ledger = Ledger(asked.ledger)
     for name, releases in followed.items():
         lines = "".join(f"{line}\n" for line in takes(name, releases, kept, ledger, settings))

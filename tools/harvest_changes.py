@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import lzma
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from harvesting.changing import lines_of, read
 from harvesting.kept import Kept
+from harvesting.packing import compressed
 from harvesting.releases import chosen, released
 from harvesting.stubs import told_earlier, with_stubs
 
@@ -24,8 +24,6 @@ from envdoctor.knowledge import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
-#: For plain text: without alignment.
-FILTER = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0, "nice_len": 273}
 
 
 def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, Any], depth: Callable[[str], int]) -> str:
@@ -88,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if asked.text:
             sys.stdout.write(text)
             continue
-        data = lzma.compress(text.encode(), check=lzma.CHECK_CRC32, filters=[FILTER])
+        data = compressed(text.encode())
         (asked.ledger / f"{name}.xz").write_bytes(data)
         print(f"{name}: {len(text):,} bytes of text, {len(data):,} compressed", flush=True)
 

@@ -63,7 +63,7 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
     """Packages that are known by their versions alone, with what the ledger says that these releases require; not what
     they ask of one platform, which are the CUDA libraries of PyPI's own build."""
-    for name in ledger.packages():
+    for name in ledger.every():
         version = ABSENT if installed.get(name) else value(f"pkg.{name}")
         released = ledger.package(name) if isinstance(version, str) else None
         lines = released.items("requires", "*", str(version).partition("+")[0]) if released is not None else ()

@@ -109,7 +109,7 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
     installed, wanted = InstalledSet(facts.value), wanted_here(facts.value)
-    versions = {n: facts.value(f"pkg.{n}") for n in matrix.ledger.packages() if not _tagged(installed.get(n))}
+    versions = {n: facts.value(f"pkg.{n}") for n in matrix.ledger.every() if not _tagged(installed.get(n))}
     asked = {name: version for name, version in versions.items() if isinstance(version, str)}
     if wanted is None:
         reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")

@@ -1,4 +1,4 @@
-"""The ledger of released packages: what each release offers, takes and asks for, one text file a package.
+"""The ledger of released packages: what each release offers, takes and asks for, one text a package.
 
 A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. What the lines
 mean stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` holds them to it.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger_packed import Packed
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
@@ -41,6 +42,7 @@ class Ledger:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self._packed = Packed(home)
         self._known: dict[str, Released | None] = {}
         self._owners: dict[str, str] | None = None
         self._packages: tuple[str, ...] | None = None
@@ -50,12 +52,12 @@ class Ledger:
         """The releases of a distribution; None for one that the ledger does not know."""
         name = normalise(name)
         if name not in self._known:
+            data: bytes | None
             try:
                 data = (self.home / f"{name}.txt").read_bytes()
             except (OSError, ValueError):
-                self._known[name] = None
-            else:
-                self._known[name] = Released(name, data)
+                data = self._packed.text(name)
+            self._known[name] = Released(name, data) if data is not None else None
         return self._known[name]
 
     def changes(self, name: str) -> Released | None:
@@ -72,7 +74,7 @@ class Ledger:
         return self._changes[name]
 
     def packages(self) -> tuple[str, ...]:
-        """The names of all distributions in the ledger, sorted."""
+        """Return the names of the distributions that have a file of their own, sorted."""
         if self._packages is None:
             try:
                 files = os.listdir(self.home)
@@ -81,8 +83,12 @@ class Ledger:
             self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
         return self._packages
 
+    def every(self) -> tuple[str, ...]:
+        """Return the names of all distributions in the ledger, those too that only lists ask for, sorted."""
+        return tuple(sorted((*self.packages(), *self._packed.names)))
+
     def days(self) -> tuple[str, str]:
-        """The days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        """Return the days of the oldest and of the newest release of these packages; empty texts when it has none."""
         known = [one.releases for name in self.packages() if (one := self.package(name)) is not None and one.releases]
         return min((one[0].date for one in known), default=""), max((one[-1].date for one in known), default="")
 

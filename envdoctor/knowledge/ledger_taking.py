@@ -104,16 +104,24 @@ class Releases:
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
     or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
     rise. A checkout may be the newest release, or as old as the list (``written``: the day of the newest release that
-    it pins). ``guessed`` are the packages of which these two asked differently so far.
+    it pins). ``guessed`` are the packages of which these two asked differently so far. ``certain``: of such a release
+    only what both require counts.
     """
 
-    def __init__(self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "") -> None:
+    def __init__(
+        self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "", certain: bool = False
+    ) -> None:
         self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
+        self._certain = certain
         self.guessed: set[str] = set()
         self._fitting: dict[tuple[str, bool], list[str]] = {}
         self._required: dict[Candidate, tuple[Asked, ...]] = {}
         self._allowed: dict[tuple[str, str], list[str]] = {}
         self._known: dict[tuple[str, str], bool] = {}
+
+    def certainly(self) -> Releases:
+        """Return the same releases, of which only what is certain counts."""
+        return Releases(self._ledger, self.situation, written=self._written, certain=True)
 
     def package(self, name: str) -> Released | None:
         """The package, when the ledger knows what its releases are."""
@@ -195,18 +203,34 @@ class Releases:
         near = package.neighbours(release) if package is not None and release else (None, None)
         read = near[1 if self._behind else 0]
         unlike: set[Requirement] = set()
+        required = tuple(package.requires(read)) if package is not None and read else ()
         if package is not None and near[0] != near[1]:
             before, behind = (set(package.requires(side)) if side else set() for side in near)
             unlike = before ^ behind
             self.guessed.update(wanted.name for wanted in unlike)
+            if self._certain:
+                required = tuple(self._both(before, behind))
         by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
-        for wanted in package.requires(read) if package is not None and read else ():
+        for wanted in required:
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
                 pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
                 own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
                 yield Asked(wanted.name, wanted.extras, own if near[0] else _caps(own), by)
+
+    def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
+        """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
+        allows, and of exact pins none: each release pins another."""
+        others = {one._replace(specifiers=""): one.specifiers for one in behind}
+        for one in before:
+            other = others.get(one._replace(specifiers=""))
+            if other == one.specifiers:
+                yield one
+            elif other is not None and exact(one.specifiers) is None is exact(other):
+                known = [release.version for release in getattr(self.package(one.name), "releases", ())]
+                out = [each for each in known if not allows(one.specifiers, each) and not allows(other, each)]
+                yield one._replace(specifiers=",".join(f"!={each}" for each in out))
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:

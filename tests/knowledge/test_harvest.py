@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from harvesting.history import history
 from harvesting.kept import _merged
-from harvesting.ledger_format import complaints
+from harvesting.ledger_format import complaints_of_folder
 from harvesting.metadata import installed, modules, required
 from harvesting.releases import File, chosen, released
 from harvesting.selecting import selected
@@ -22,12 +22,14 @@ from small_index import SmallIndex
 
 from envdoctor.facts import Unknown
 from envdoctor.knowledge import Ledger, Released, load_toml, parse_toml
+from envdoctor.knowledge.ledger_packed import PACKED
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """listed = 2018-01-01
 since = 2023-01-01
 names = ["spade", "rake", "peft"]
-metadata = ["bucket"]
+metadata = []
+packed = ["bucket"]
 patches = { rake = "last" }
 reading = { thin = ["spade.models"], lean = ["rake"], unlisted = [], surface = [], private = ["_dig_deep"] }
 selection = { shallow = [], deep = [], compact = [], methods = ["spade"], subclassed = ["spade"], unaliased = [], \
@@ -83,7 +85,7 @@ def small_index() -> Iterator[SmallIndex]:
         wheel = {"requires": ("NumPy (>=1.17)", "torch<3,>=2; python_version >= '3.9'", "pytest; extra == 'test'")}
         index.wheel("spade", "1.0.0", "2023-01-05", OLD, **wheel, **{"requires-python": ">=3.8"})
         index.wheel("spade", "1.0.1", "2023-02-05", {"spade/broken.py": "x"}, yanked="broken")
-        index.wheel("spade", "1.0.2", "2023-03-05", OLD, **wheel)
+        index.wheel("spade", "1.0.2", "2023-03-05", OLD, **wheel, **{"requires-python": ">=3.5.*"})
         index.wheel("spade", "1.1.0", "2023-04-05", NEW, requires=("numpy>=2",))
         egg = {"rake.egg-info/requires.txt": "torch\n\n[:python_version<'3.9']\nold\n\n[test]\npytest\n"}
         index.sdist("rake", "0.1.0", "2023-01-05", {"rake/__init__.py": ""})
@@ -138,8 +140,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[First]:
 @pytest.fixture
 def spade(first: First) -> Released:
     """A package as the harvest wrote it."""
-    for name, data in written(first.folder).items():
-        assert list(complaints(name.removesuffix(".txt"), data)) == []
+    assert list(complaints_of_folder(first.folder / "ledger")) == []
     found = Ledger(first.folder / "ledger").package("spade")
     assert found is not None
     return found
@@ -182,6 +183,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert rake.items("offers", "rake", "0.1.1") == ("dig", "teeth", "tine")
     assert rake.items("offers", "rake.tines", "0.1.1") == ("tine",)
     assert bucket.modules == ("pail",) and not bucket.by_names
+    assert Ledger(first.folder / "ledger").packages() == ("peft", "rake", "spade")  # bucket shares a file
     assert bucket.items("wheels", "*", "3.0") == ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-win_amd64")
     # names that are not recorded are unknown
     assert spade.offers("spade.handles", "os", "1.0.0") == Unknown("the ledger does not say from where os can be taken")
@@ -229,9 +231,9 @@ def test_a_package_that_nobody_listed_is_refused(index: SmallIndex, tmp_path: Pa
 
 def test_the_shipped_settings_name_each_package_once():
     settings = load_toml(ROOT / "tools" / "harvest.toml")
-    known = [*settings["names"], *settings["metadata"]]
-    assert len(known) == len(set(known)) == len(list((ROOT / "matrices" / "ledger").glob("*.txt")))
-    changes = {path.stem for path in (ROOT / "matrices" / "ledger").glob("*.xz")}
+    known = [*settings["names"], *settings["metadata"], *settings["packed"]]
+    assert len(known) == len(set(known)) and sorted(known) == [*Ledger(ROOT / "matrices" / "ledger").every()]
+    changes = {path.stem for path in (ROOT / "matrices" / "ledger").glob("*.xz")} - {Path(PACKED).stem}
     assert changes == set(settings["changes"]["packages"]) <= set(known)
     assert set(settings["patches"]) <= set(known) and set(settings["patches"].values()) <= {"all", "last"}
     tried = parse_toml(SETTINGS.encode(), "")

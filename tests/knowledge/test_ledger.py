@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from harvesting.ledger_format import complaints, complaints_of_folder
+from harvesting.packing import write_packed
 from known import answer
 from ledgers import ledger
 
 from envdoctor.facts import Unknown
-from envdoctor.knowledge import Ledger, Matrix, Released, load_matrix
+from envdoctor.knowledge import Ledger, Matrix, Released, ledger_packed, load_matrix
+from envdoctor.knowledge.ledger_packed import PACKED
 
 FILE = """envdoctor-ledger	1
 package	spade-kit
@@ -194,6 +197,80 @@ def test_the_owner_of_a_module_is_the_package_that_lists_it(tmp_path: Path):
     assert Ledger(tmp_path / "none").owner("spade") is None
 
 
+SHARED = {
+    name: f"envdoctor-ledger\t1\npackage\t{name}\nmodules\t{name}\ndepth\tmetadata\n[releases]\n"
+    f"1.0\t2023-01-05\t-\tm\n[requires]\n*\tA..\t{needs}\n[wheels]\n*\tA..\tpy3-none-any\n"
+    for name, needs in (("bucket", "rope<2"), ("pail", "rope>=2"), ("rope", "spade-kit"))
+}
+
+
+def share(folder: Path, texts: Mapping[str, str] = SHARED) -> bytes:
+    """The shared file of a ledger with these packages."""
+    write_packed(folder, {name: text.encode() for name, text in texts.items()}, ())
+    return (folder / PACKED).read_bytes()
+
+
+def test_packages_that_share_a_file_are_known_and_named_apart(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    share(tmp_path)
+    found = Ledger(tmp_path)
+    assert found.packages() == ("spade-kit",) and found.every() == ("bucket", "pail", "rope", "spade-kit")
+    for name, text in SHARED.items():
+        package = found.package(name)
+        assert package is not None and package._data.decode() == text
+        assert found.owner(name) == name and not package.by_names
+    assert found.package("_metadata") is None and found.days() == ("2023-01-05", "2024-03-05")
+    assert list(complaints_of_folder(tmp_path)) == []
+
+
+def test_the_texts_are_read_when_a_package_is_asked_for_and_once(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    data = share(tmp_path)
+    (tmp_path / PACKED).write_bytes(data[: data.find(b"\n") + 1])  # would fail when read
+    found = Ledger(tmp_path)
+    assert found.package("spade-kit") is not None and found.package("shovel") is None and "pail" in found.every()
+    (tmp_path / PACKED).write_bytes(data)
+    assert found.package("pail") is not None
+    (tmp_path / PACKED).unlink()
+    assert found.package("rope") is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (b"bucket\tpail", b"pail\tbucket", "line 1: names of packages in order"),
+        (b"bucket\tpail", b"bucket", "has other packages than its first line names"),
+        (b"bucket\tpail", b"basket\tpail", "basket: line 2: package"),
+        (b"\n\xfd7zXZ", b"\n\xfd7zXY", "cannot be read"),
+        (b"\n\xfd7zXZ", b"", "line 1: names of packages in order"),
+        (b"YZ", b"Y", "cannot be read"),
+    ],
+)
+def test_a_shared_file_that_is_invalid_has_no_packages(tmp_path: Path, old: bytes, new: bytes, complaint: str):
+    data = share(tmp_path)
+    assert old in data
+    (tmp_path / PACKED).write_bytes(data.replace(old, new, 1))
+    assert any(complaint in problem for _, problem in complaints_of_folder(tmp_path))
+    assert Ledger(tmp_path).package("shovel") is None
+
+
+def test_a_shared_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    share(tmp_path)
+    monkeypatch.setattr(ledger_packed, "_LONGEST", 100)
+    assert Ledger(tmp_path).package("pail") is None
+
+
+def test_what_a_shared_file_may_not_have(tmp_path: Path):
+    (tmp_path / "spade-kit.txt").write_text(FILE)
+    text = SHARED["rope"]
+    share(tmp_path, {"rope": text.replace("\tmetadata\n", "\tnames\n"), "bucket": text})
+    (tmp_path / "rope.txt").write_text(text)
+    problems = [problem for _, problem in complaints_of_folder(tmp_path)]
+    assert "rope: its files were read: it needs a file of its own" in problems
+    assert "rope has a file of its own too" in problems
+    assert any(problem.startswith("bucket: line 2: package") for problem in problems)
+
+
 def test_no_file_is_opened_before_it_is_asked_for(tmp_path: Path):
     (tmp_path / "spade-kit.txt").write_text(FILE)
     found = Ledger(tmp_path)
@@ -245,6 +322,6 @@ def test_the_shipped_ledger_has_its_format(matrix: Matrix):
 
 
 def test_the_wheel_carries_the_ledger_as_it_is(compiled: Path, matrix: Matrix):
-    assert load_matrix().ledger.packages() == matrix.ledger.packages() != ()
-    name = matrix.ledger.packages()[0]
-    assert (compiled / "ledger" / f"{name}.txt").read_bytes() == (matrix.home / "ledger" / f"{name}.txt").read_bytes()
+    assert load_matrix().ledger.every() == matrix.ledger.every() != matrix.ledger.packages() != ()
+    for file in (f"{matrix.ledger.packages()[0]}.txt", PACKED):
+        assert (compiled / "ledger" / file).read_bytes() == (matrix.home / "ledger" / file).read_bytes()

@@ -12,6 +12,7 @@ from typing import Any
 
 from envdoctor.knowledge import Ledger
 from envdoctor.knowledge.ledger import BASIS, places_of, release_rows
+from envdoctor.knowledge.ledger_packed import PACKED, Packed
 from envdoctor.versions import NotARequirement, NotASpecifier, normalise, order, read_requirement, satisfies
 
 __all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]
@@ -82,13 +83,35 @@ def complaints_of_folder(folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(path for path in folder.iterdir() if path.name != "README.md"):
         data = path.read_bytes()
         size += len(data)
-        found = _packed(path, data) if path.suffix == ".xz" else complaints(path.name.removesuffix(".txt"), data)
+        if path.name == PACKED:
+            found = _shared(folder)
+        elif path.suffix == ".xz":
+            found = _changes(path, data)
+        else:
+            found = complaints(path.name.removesuffix(".txt"), data)
         yield from ((path.name, problem) for problem in found)
     if size > LARGEST:
         yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
 
 
-def _packed(path: Path, data: bytes) -> Iterator[str]:
+def _shared(folder: Path) -> Iterator[str]:
+    """Yield what is wrong with the file that packages share."""
+    shared = Packed(folder)
+    if not shared.names or list(shared.names) != sorted(set(shared.names)):
+        yield "line 1: names of packages in order are expected"
+    for name in shared.names:
+        text = shared.text(name)
+        if text is None:
+            yield "it cannot be read, or has other packages than its first line names"
+            return
+        if (folder / f"{name}.txt").exists():
+            yield f"{name} has a file of its own too"
+        if b"\ndepth\tmetadata\n" not in text:
+            yield f"{name}: its files were read: it needs a file of its own"
+        yield from (f"{name}: {problem}" for problem in complaints(name, text))
+
+
+def _changes(path: Path, data: bytes) -> Iterator[str]:
     released = Ledger(path.parent).package(path.stem)
     if released is None:
         yield f"there is no {path.stem}.txt beside it"

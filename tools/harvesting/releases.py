@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
@@ -49,11 +50,20 @@ class Release(NamedTuple):
 
     @property
     def python(self) -> str:
-        return next((file.python for file in self.files if file.python), "")
+        return next((file.python for file in self.files if file.python and _is_valid(file.python)), "")
 
     @property
     def yanked(self) -> bool:
         return all(file.yanked for file in self.files)
+
+
+def _is_valid(python: str) -> bool:
+    """Return whether a Requires-Python can be read; installers ignore others (``>=3.5.*``)."""
+    try:
+        SpecifierSet(python)
+    except InvalidSpecifier:
+        return False
+    return True
 
 
 def released(files: Iterable[File]) -> list[Release]:

@@ -257,6 +257,12 @@ def _solved(
     if first is None or second is None:
         return _TOO_LATE
     pinned = {asked.name for asked in step.asked if asked.pin}
+    guessed = both[0].guessed | both[1].guessed
+    if isinstance(first, Refusal) and isinstance(second, Refusal) and guessed:  # each may rest on another guess
+        sure = solve(both[0].certainly(), step, there, refused)
+        if isinstance(sure, Refusal):
+            return next((one for one in (first, second) if one.package == sure.package), sure)
+        return _TOO_LATE if sure is None else _without(sure, guessed - pinned)
     if isinstance(first, Refusal):
         return first if isinstance(second, Refusal) else _without(second, both[1].guessed - pinned)
     if isinstance(second, Refusal):
