@@ -186,7 +186,7 @@ def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool
 def _extension(one: Locked) -> dict[str, Value]:
     said = said_by_tag(str(one.version).partition("+")[2])
     python, _, platform = one.wheel.split("-")[-3:]
-    abi = {True: "cxx11", False: "pre-cxx11", None: ABSENT}[said.new_abi]
+    abi: Value = {True: "cxx11", False: "pre-cxx11", None: ABSENT}[said.new_abi]
     return {
         "package": one.name,
         "version": one.version,
