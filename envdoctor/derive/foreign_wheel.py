@@ -15,6 +15,8 @@ from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 INPUTS = ("dist", *TARGET_KEYS)
 OUTPUTS = ("foreign_wheel", "environment.packages_python")
 
+#: The kinds of metadata on disk; a list has none.
+_INSTALLED = ("dist-info", "egg-info", "conda")
 #: Compiled for one release of CPython: cp310-cp310-…
 _TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
 
@@ -44,6 +46,7 @@ def compute(value: Callable[[str], Value], matrix: Matrix) -> Mapping[str, Deriv
                     "built_for": why,
                     "tag": tags[0],
                     "loads": not (single and target.cannot_load(tags)),
+                    "listed": one.kind not in _INSTALLED,
                 }
                 for one, tags, single in tagged
                 if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
