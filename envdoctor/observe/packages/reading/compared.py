@@ -2,8 +2,8 @@
 
 It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
 (x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``,
-``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It answers
-with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
+``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It
+answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
 """
 
 from __future__ import annotations
