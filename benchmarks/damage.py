@@ -197,6 +197,7 @@ def upgrade_interrupted(env: Env, name: str, undo: Undo, chance: random.Random) 
     """pip has moved the old release away to folders that begin with ``~``, and has written a part of the other one."""
     infos = [] if env.others is None else sorted(env.others.glob("*.dist-info"))
     infos = [one for one in infos if list(env.site.glob(f"{one.name.partition('-')[0]}-*.dist-info"))]
+    infos = [one for one in infos if (env.site / one.name.partition("-")[0]).is_dir()]  # pyyaml's is yaml
     if env.others is None or not infos:
         return False
     info = chance.choice(infos)

@@ -19,7 +19,8 @@ from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 _TARGET = " ".join(TARGET_KEYS)
 #: Compiled for one release of CPython: cp310-cp310-…
 _TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
-_WITH_TAGS = ("dist-info", "egg-info", "conda")
+#: The kinds of metadata on disk; a list has none.
+_ON_DISK = ("dist-info", "egg-info", "conda")
 
 
 @derives("python.minor", of="python.version")
@@ -82,6 +83,7 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
                     "built_for": why,
                     "tag": tags[0],
                     "loads": not (single and target.cannot_load(tags)),
+                    "listed": one.kind not in _ON_DISK,
                 }
                 for one, tags, single in tagged
                 if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
@@ -130,7 +132,7 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
 
 
 def _tagged(found: list[Installed]) -> bool:
-    return any(one.kind in _WITH_TAGS or not isinstance(one.tags, Unknown) for one in found)
+    return any(one.kind in _ON_DISK or not isinstance(one.tags, Unknown) for one in found)
 
 
 @derives("withdrawn", of="pkg.*")

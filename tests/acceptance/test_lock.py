@@ -135,3 +135,11 @@ def test_uv_is_asked_only_where_it_can_be(run, listed, monkeypatch):
     program.write_text("#!/bin/sh\necho 'x No solution found when resolving: torch==2.1.2 and numpy' >&2\nexit 1\n")
     result = run("check", *LOCK, *LINUX, "--resolve")
     assert result.code == 1 and "error[list-contradicts-itself]" in result.out
+
+
+@pytest.mark.parametrize(("tag", "code"), [("cp310-cp310", 1), ("cp311-cp311", 0), ("py3-none", 0)])
+def test_a_wheel_for_another_python_is_refused(run, listed, tag, code):
+    listed.write_text(f"torch==2.5.1\nhttps://example.com/foo_bar-1.0-{tag}-linux_x86_64.whl\n")
+    result = run("check", *LOCK, *LINUX, "--format", "json")
+    told = [f["message"] for f in result.json["findings"] if f["severity"] == "error"]
+    assert (result.code, [f"foo-bar for CPython 3.10 ({tag}" in one for one in told]) == (code, [True] * code)

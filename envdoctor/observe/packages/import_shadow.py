@@ -28,6 +28,8 @@ NEEDS = ("dist",)
 _LIMIT = 1 << 16
 _SCRIPTS = 30
 _STANDARD = "python"
+#: What lines of .pth files import that imports little itself.
+_LIGHT = {"sys", "os", "types", "importlib", "_virtualenv", "_distutils_hack"}
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 #: Distributions by folder of packages and name.
 _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
@@ -51,7 +53,7 @@ def observe(request: Request) -> list[Fact]:
         item
         for kind, folder in front
         if kind == "working-directory"
-        for row in _hiding(folder, request.rows("taken-modules", "module"), layout.files)
+        for row in _hiding(folder, request.rows("taken-modules", "module"), layout)
         if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
     ]
     return [Fact(key, Records(tuple(items), dists.incomplete), origin, "environment")]
@@ -95,10 +97,12 @@ def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
     return found
 
 
-def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], files: Files) -> Iterator[Mapping[str, Any]]:
-    """The rows whose modules the folder may hold. In a package they are its submodules, and hide nothing."""
-    names = set(files.names_or_none(folder))
-    if "__init__.py" not in names:
+def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> Iterator[Mapping[str, Any]]:
+    """The rows whose modules the folder may hold. In a package they are its submodules, and hide nothing; nor does what
+    code at Python's start has imported before."""
+    names = set(layout.files.names_or_none(folder))
+    imported = {name for startup in layout.startup for name in startup.imports}
+    if "__init__.py" not in names and all(name in _LIGHT or name.startswith("__editable__") for name in imported):
         yield from (row for row in rows if row["module"] in names or f"{row['module']}.py" in names)
 
 

@@ -186,14 +186,14 @@ def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool
 def _extension(one: Locked) -> dict[str, Value]:
     said = said_by_tag(str(one.version).partition("+")[2])
     python, _, platform = one.wheel.split("-")[-3:]
-    abi: dict[bool | None, Value] = {True: "cxx11", False: "pre-cxx11", None: ABSENT}
+    linux = said.new_abi is not None and platform == "linux_x86_64.whl"
     return {
         "package": one.name,
         "version": one.version,
         "built_torch": said.torch or ABSENT,
         "built_cuda": said.cuda or ABSENT,
         "built_says": "the name of its wheel",
-        "built_abi": abi[said.new_abi] if platform == "linux_x86_64.whl" else ABSENT,
+        "built_abi": ("cxx11" if said.new_abi else "pre-cxx11") if linux else ABSENT,
         "unresolved": ABSENT,
         **({"python_tag": python} if python.startswith("cp") else {}),
     }

@@ -1,9 +1,9 @@
 """Compares installed files with the lists that were written when they were installed. Runs in a bounded child.
 
 It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
-(x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``, ``metadata`` (its directory), ``stack`` and
-``elsewhere`` (kinds of damage to its libraries that others tell). It answers with ``damage``, ``unread`` (what could
-not be looked at), and ``files`` and ``folders``, what was looked at.
+(x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``,
+``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It
+answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
 """
 
 from __future__ import annotations
@@ -107,6 +107,11 @@ class Package:
                 kind = self._others if run else None
             if kind is not None:
                 kind.append(Listed(name.decode("utf-8", "replace"), match[2] or b"", match[3]))
+        programs = [one for one in self._others if _PROGRAM.search(one.name)]
+        words = self._words(*{f"{one.name.partition('/')[0]}/__init__.py" for one in programs}) if programs else ()
+        # The others are tests and tools, which people remove.
+        idle = {one.name for one in programs if os.path.basename(one.name).encode() not in words}
+        self._others = [one for one in self._others if one.name not in idle]
 
     def damage(self) -> Iterator[tuple[str, list[str], bool]]:
         """Kinds with their files, and whether an import fails for them."""
@@ -125,8 +130,6 @@ class Package:
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for one in found:
             fails = one.kind not in ("edited", "patched") and self._fails(one, needed)
-            if not fails and _PROGRAM.search(one.file):
-                continue  # tests and tools, which people remove
             kind = "changed" if one.kind == "patched" else one.kind
             by_kind.setdefault(f"files-{kind}", ([], []))[not fails].append(one.file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
@@ -177,8 +180,6 @@ class Package:
             linked = folder.endswith(".libs") or (self._of_stack and folder.endswith("/lib"))
             vital = _MODULE.search(base) or linked or base in self._needed
             return bool(vital) or base.partition(".")[0].encode() in words
-        if _PROGRAM.search(one.file):  # one that the import itself asks for
-            return base.encode() in self._words(f"{one.file.partition('/')[0]}/__init__.py")
         return base.encode() in words or base.partition(".")[0].encode() in words
 
     def _words(self, *files: str) -> set[bytes]:
