@@ -88,9 +88,9 @@ class Ledger:
         return tuple(sorted((*self.packages(), *self._packed.names)))
 
     def days(self) -> tuple[str, str]:
-        """Return the days of the oldest and of the newest release of these packages; empty texts when it has none."""
-        known = [one.releases for name in self.packages() if (one := self.package(name)) is not None and one.releases]
-        return min((one[0].date for one in known), default=""), max((one[-1].date for one in known), default="")
+        """Return the days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        known = [days for name in self.every() if (one := self.package(name)) is not None and (days := one.days)]
+        return min((first for first, _ in known), default=""), max((last for _, last in known), default="")
 
     def owner(self, module: str) -> str | None:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
@@ -136,6 +136,13 @@ class Released:
                 for yanked in ("yanked" in flags,)
             )
         return self._releases
+
+    @property
+    def days(self) -> tuple[str, str] | None:
+        """The days of the oldest and of the newest version; None when there is none."""
+        start, end = self._place("releases")
+        rows = self._data[start:end].splitlines()
+        return (rows[0].split(b"\t")[1].decode(), rows[-1].split(b"\t")[1].decode()) if rows else None
 
     @property
     def read(self) -> list[str]:
