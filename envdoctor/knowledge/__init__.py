@@ -13,7 +13,7 @@ __all__, __getattr__ = door(
         "gpu_code": "arch_lists capability compiler_range is_nightly kernels",
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
         "json_schemas": "Schemas",
-        "ledger": "Ledger Released",
+        "ledger": "Ledger PACKED Released",
         "ledger_answers": "Asked Lacking answer inherited_from range_of releases_with releases_with_base went_to "
         "without",
         "ledger_links": "Taken fitting_consumers fitting_providers missing",

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.knowledge.ledger_packed import Packed
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
@@ -22,6 +21,8 @@ from envdoctor.versions.requirement import NotARequirement, Requirement, read_re
 BASIS = {"wheels": "", "requires": "metadata"}
 _LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
 _HEAD = 4096
+#: The file of packages that only lists ask for; no package has this name. Bytes that its line of names may have.
+PACKED, _LONGEST_LINE = "_metadata.xz", 1 << 20
 _NOT_BY_NAMES = Unknown("the ledger has no names of this package")
 
 
@@ -42,7 +43,8 @@ class Ledger:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._packed = Packed(home)
+        self._shared: tuple[str, ...] | None = None
+        self._texts: Mapping[str, bytes] | None = None
         self._known: dict[str, Released | None] = {}
         self._owners: dict[str, str] | None = None
         self._packages: tuple[str, ...] | None = None
@@ -52,13 +54,24 @@ class Ledger:
         """The releases of a distribution; None for one that the ledger does not know."""
         name = normalise(name)
         if name not in self._known:
-            data: bytes | None
-            try:
-                data = (self.home / f"{name}.txt").read_bytes()
-            except (OSError, ValueError):
-                data = self._packed.text(name)
+            data = self._text(name)
             self._known[name] = Released(name, data) if data is not None else None
         return self._known[name]
+
+    def _text(self, name: str) -> bytes | None:
+        try:
+            return (self.home / f"{name}.txt").read_bytes()
+        except (OSError, ValueError):
+            if name not in self.shared():
+                return None
+        if self._texts is None:
+            from envdoctor.knowledge.ledger_packed import texts  # a check of an environment needs none of these
+
+            try:
+                self._texts = texts((self.home / PACKED).read_bytes())
+            except (OSError, ValueError):
+                self._texts = {}
+        return self._texts.get(name)
 
     def changes(self, name: str) -> Released | None:
         """What changed between the releases of a distribution, of which other modules and names than those that changed
@@ -83,14 +96,25 @@ class Ledger:
             self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
         return self._packages
 
+    def shared(self) -> tuple[str, ...]:
+        """Return the names of the distributions that share a file, since only lists ask for them, sorted."""
+        if self._shared is None:
+            try:
+                with open(self.home / PACKED, "rb") as file:
+                    line = file.readline(_LONGEST_LINE).decode()
+            except (OSError, ValueError):
+                line = ""
+            self._shared = tuple(line.split()) if line.endswith("\n") else ()
+        return self._shared
+
     def every(self) -> tuple[str, ...]:
-        """Return the names of all distributions in the ledger, those too that only lists ask for, sorted."""
-        return tuple(sorted((*self.packages(), *self._packed.names)))
+        """Return the names of all distributions in the ledger, sorted."""
+        return tuple(sorted((*self.packages(), *self.shared())))
 
     def days(self) -> tuple[str, str]:
-        """Return the days of the oldest and of the newest release of these packages; empty texts when it has none."""
-        known = [one.releases for name in self.packages() if (one := self.package(name)) is not None and one.releases]
-        return min((one[0].date for one in known), default=""), max((one[-1].date for one in known), default="")
+        """Return the days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        known = [days for name in self.every() if (one := self.package(name)) is not None and (days := one.days)]
+        return min((first for first, _ in known), default=""), max((last for _, last in known), default="")
 
     def owner(self, module: str) -> str | None:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
@@ -136,6 +160,13 @@ class Released:
                 for yanked in ("yanked" in flags,)
             )
         return self._releases
+
+    @property
+    def days(self) -> tuple[str, str] | None:
+        """The days of the oldest and of the newest version; None when there is none."""
+        start, end = self._place("releases")
+        rows = self._data[start:end].splitlines()
+        return (rows[0].split(b"\t")[1].decode(), rows[-1].split(b"\t")[1].decode()) if rows else None
 
     @property
     def read(self) -> list[str]:

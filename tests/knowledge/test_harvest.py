@@ -21,8 +21,7 @@ from harvesting.selecting import selected
 from small_index import SmallIndex
 
 from envdoctor.facts import Unknown
-from envdoctor.knowledge import Ledger, Released, load_toml, parse_toml
-from envdoctor.knowledge.ledger_packed import PACKED
+from envdoctor.knowledge import PACKED, Ledger, Released, load_toml, parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """listed = 2018-01-01

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge import Ledger
-from envdoctor.knowledge.ledger import BASIS, places_of, release_rows
-from envdoctor.knowledge.ledger_packed import PACKED, Packed
+from envdoctor.knowledge.ledger import BASIS, PACKED, places_of, release_rows
+from envdoctor.knowledge.ledger_packed import texts
 from envdoctor.versions import NotARequirement, NotASpecifier, normalise, order, read_requirement, satisfies
 
 __all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]
@@ -84,7 +84,7 @@ def complaints_of_folder(folder: Path) -> Iterator[tuple[str, str]]:
         data = path.read_bytes()
         size += len(data)
         if path.name == PACKED:
-            found = _shared(folder)
+            found = _shared(folder, data)
         elif path.suffix == ".xz":
             found = _changes(path, data)
         else:
@@ -94,16 +94,16 @@ def complaints_of_folder(folder: Path) -> Iterator[tuple[str, str]]:
         yield "ledger", f"all files together have {size:,} bytes, at most {LARGEST:,} are allowed"
 
 
-def _shared(folder: Path) -> Iterator[str]:
+def _shared(folder: Path, data: bytes) -> Iterator[str]:
     """Yield what is wrong with the file that packages share."""
-    shared = Packed(folder)
-    if not shared.names or list(shared.names) != sorted(set(shared.names)):
+    try:
+        found = texts(data)
+    except ValueError as error:
+        yield f"it cannot be read, or has other packages than its first line names: {error}"
+        return
+    if list(found) != sorted(found):
         yield "line 1: names of packages in order are expected"
-    for name in shared.names:
-        text = shared.text(name)
-        if text is None:
-            yield "it cannot be read, or has other packages than its first line names"
-            return
+    for name, text in found.items():
         if (folder / f"{name}.txt").exists():
             yield f"{name} has a file of its own too"
         if b"\ndepth\tmetadata\n" not in text:

@@ -6,7 +6,8 @@ import lzma
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from envdoctor.knowledge.ledger_packed import PACKED, Packed
+from envdoctor.knowledge.ledger import PACKED
+from envdoctor.knowledge.ledger_packed import texts
 
 __all__ = ["compressed", "write_packed"]
 
@@ -22,11 +23,11 @@ def compressed(text: bytes) -> bytes:
 def write_packed(folder: Path, new: Mapping[str, bytes], kept: Collection[str]) -> None:
     """Write the shared file of a ledger: the ``new`` texts by package, and those of ``kept`` that it has already. The
     packages have no file of their own any more."""
-    before = Packed(folder)
-    texts = {name: text for name in before.names if name in kept and (text := before.text(name)) is not None}
-    texts |= new
-    names = sorted(texts)
-    data = "\t".join(names).encode() + b"\n" + compressed(b"".join(texts[name] for name in names))
-    (folder / PACKED).write_bytes(data)
+    path = folder / PACKED
+    before = texts(path.read_bytes()) if path.exists() else {}
+    found = {**{name: text for name, text in before.items() if name in kept}, **new}
+    names = sorted(found)
+    data = "\t".join(names).encode() + b"\n" + compressed(b"".join(found[name] for name in names))
+    path.write_bytes(data)
     for name in names:
         (folder / f"{name}.txt").unlink(missing_ok=True)
