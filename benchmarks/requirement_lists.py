@@ -5,9 +5,10 @@
 
 MIRRORS is a folder of bare clones, ``OWNER+NAME/repo`` each (``git clone --bare https://github.com/OWNER/NAME``). Drawn
 are lists that name torch or transformers, one a repository. ``judge`` writes each list to a scratch folder with the
-files beside it, resolves it with uv for Python 3.11 on Linux, and judges both the list and what uv resolved it to.
-The lists' text is not kept: a row has repository, commit and path, and the Python where it is not 3.11. Those of draws
-3 and 4 were drawn and labelled otherwise: by hand, with uv, pip and imports (``evidence``), before envdoctor saw them.
+files beside it and, unless ``--no-code`` is given, the Python files below, resolves it with uv for Python 3.11 on
+Linux, and judges both the list and what uv resolved it to. The lists' text is not kept: a row has repository, commit
+and path, and the Python where it is not 3.11. Those of draws 3 to 5 were drawn and labelled otherwise: by hand, with
+uv, pip and imports (``evidence``), before envdoctor saw them.
 
 label    refused: uv finds no set (with its reason); unresolved: uv could not tell; broken: envdoctor finds an error in
          the set that uv resolved; sound: it finds none
@@ -35,6 +36,7 @@ _STACK = r"(?im)^[^#\n]*\b(?:torch|pytorch|transformers)\b"
 _TARGET = ("--target-platform", "linux-x86_64", "--target-python")
 _UV = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_31", "--no-header", "--no-annotate", "-q")
 _SECONDS = 150
+_MOST_CODE = 300
 
 
 def _git(repo: Path, *words: str) -> bytes:
@@ -64,8 +66,8 @@ def draw(mirrors: Path, seed: int, count: int, skip: set[str]) -> list[dict[str,
     return rows
 
 
-def judge(mirrors: Path, row: dict[str, Any], envdoctor: list[str]) -> dict[str, object]:
-    """Return the row with label and verdict."""
+def judge(mirrors: Path, row: dict[str, Any], envdoctor: list[str], code: bool) -> dict[str, object]:
+    """Return the row with label and verdict; with ``code`` the repository's Python files lie beside the list."""
     repo = mirrors / row["repository"].replace("/", "+", 1) / "repo"
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(Path(row["path"]).parent)
@@ -77,6 +79,12 @@ def judge(mirrors: Path, row: dict[str, Any], envdoctor: list[str]) -> dict[str,
                     ["git", f"--git-dir={repo}", "show", f"{row['commit']}:{name}"], check=False, capture_output=True
                 )
                 Path(scratch, Path(name).name).write_bytes(data.stdout)
+        if code:
+            listed = _git(repo, "ls-tree", "-r", "--name-only", row["commit"], *under).decode("utf-8", "replace")
+            for name in [name for name in listed.splitlines() if name.endswith(".py") and '"' not in name][:_MOST_CODE]:
+                place = Path(scratch, name.removeprefix(under[0] if under else ""))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(_git(repo, "show", f"{row['commit']}:{name}"))
         name = Path(row["path"]).name
         verdict = _verdict(envdoctor, name, scratch, row.get("python", "3.11"))
         label, why, errors = row.get("label") or "not-resolved", row.get("why", ""), row.get("resolved_errors", [])
@@ -125,6 +133,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--skip", type=Path, action="append", default=[], help="rows whose repositories are left out")
     parser.add_argument("--envdoctor", default="envdoctor")
+    parser.add_argument("--no-code", action="store_true", help="the lists alone, without the Python files below")
     given = parser.parse_args()
     if given.what == "draw":
         skipped = [row for path in given.skip for row in tomllib.loads(path.read_text())["list"]]
@@ -133,7 +142,8 @@ def main() -> None:
     else:
         rows = tomllib.loads(given.rows.read_text())["list"]
     for row in rows:
-        shown = judge(given.mirrors, row, shlex.split(given.envdoctor)) if given.what == "judge" else row
+        is_judged, envdoctor = given.what == "judge", shlex.split(given.envdoctor)
+        shown = judge(given.mirrors, row, envdoctor, not given.no_code) if is_judged else row
         print("[[list]]", *(f"{key} = {json.dumps(value)}" for key, value in shown.items()), "", sep="\n")
         sys.stdout.flush()
 

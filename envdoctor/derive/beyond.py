@@ -59,7 +59,7 @@ def _listed(dists: Value, matrix: Matrix) -> Iterator[_Item]:
         name, version = str(item.get("name")), item.get("version")
         unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None
         if unknown and name not in brought:
-            yield name, version if isinstance(version, str) else "(any release)", None
+            yield name, version if isinstance(version, str) else "*", None
 
 
 def _machine(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:

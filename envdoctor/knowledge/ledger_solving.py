@@ -124,7 +124,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         is_new = self._step.upgrade and name in self._direct
         there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
         if name in self._step.checkouts:
-            for version in self._releases.like(name, self._step.checkouts[name]):
+            newest = self._releases.fitting(name, True)[:1] if name in self._step.newest else None
+            for version in newest or self._releases.like(name, self._step.checkouts[name]):
                 if self._meets(name, version, asked):
                     yield version
         if there is not None:

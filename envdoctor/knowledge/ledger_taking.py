@@ -41,8 +41,8 @@ class Step(NamedTuple):
     ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
     ``unseen``: any package may be there before, in a version that nobody tells; ``loose`` are those that are there in
     such a version and are moved where it does not fit, with the specifiers that it certainly meets; ``checkouts`` are
-    those that come from a repository or a folder, with the tag that is named. ``kept`` are installed packages whose
-    requirements count where they stay."""
+    those that come from a repository or a folder, with the tag that is named. ``newest``: of these it is the
+    default branch of their maintainers; ``kept`` are installed packages whose requirements count where they stay."""
 
     asked: tuple[Asked, ...]
     limits: tuple[Asked, ...] = ()
@@ -54,6 +54,7 @@ class Step(NamedTuple):
     unseen: bool = False
     loose: Mapping[str, str] = {}
     checkouts: Mapping[str, str] = {}
+    newest: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
 
     def other(self, name: str) -> bool:

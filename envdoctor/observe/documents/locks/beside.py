@@ -18,7 +18,7 @@ from envdoctor.text.files import Budget, Files, Spent
 _LARGEST, _TOGETHER = 1 << 20, 16 << 20
 #: Files that name one of the packages; more are not parsed.
 _MOST_FILES = 60
-_SECONDS = 5.0
+_SECONDS, _STEPS = 2.0, 50_000
 
 
 def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
@@ -31,12 +31,12 @@ def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Ite
     tops = {parse_statement(statement)[0].partition(".")[0] for row in listed for statement in row["statements"]}
     names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
     folder = os.path.dirname(path) or "."
-    files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER))
+    files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
     try:
         found = list(_named(files, find_code([folder], folder, files, tops).files, names))
     except (ObservationError, Spent):
         return
-    read = [(file, answer) for file, answer in answers(found, seconds=_SECONDS) if not isinstance(answer, str)]
+    read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
     uses = {(one["module"], one["name"], one["guarded"]): one for one in items(read)}
     taken = [one for one in uses.values() if str(one["module"]).partition(".")[0] in tops and one["kind"] in _KINDS]
     if taken:

@@ -139,6 +139,9 @@ def _installed(
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
         bounds.update(_bounds(releases, bounds, opaque, result))
+        for name in step.newest:  # its default branch
+            since = releases.fitting(name, True)[:1]
+            bounds[name] = join_specifiers((bounds.get(name, ""), *(f">={one}" for one in since))) or ""
         kept.update(new)
     stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
     taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
@@ -307,8 +310,10 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]
     given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
+    own = {row["name"]: row["repository"] for row in wish.rows("packages", "package") if "repository" in row}
+    newest = frozenset(name for name in tags if name in own and _is_default_branch(like[name].url, own[name]))
     step = step._replace(
-        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags
+        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags, newest=newest
     )
     return step, [line.name for line in opaque]
 
@@ -342,6 +347,12 @@ def _written(lock: Lock, ledger: Ledger) -> str:
     pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
     released = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
     return max((one.date for one in released if one is not None), default="")
+
+
+def _is_default_branch(url: str, repository: str) -> bool:
+    """Whether the address of a line is that of a repository without a revision, or with its main branch."""
+    address = re.sub(r"\A\w+\+|(?:@(?:main|master))?(?:#.*)?\Z", "", url.strip()).rstrip("/").removesuffix(".git")
+    return address.lower() == repository.lower()
 
 
 def _tag_of(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from locking import opened
+from observing import shipped
 
 from envdoctor.facts import Range
 
@@ -176,7 +177,9 @@ def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
 
 
 _IMAGE = "FROM pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel\n"
-_FROM_GIT = "FROM python:3.11\nRUN pip install git+https://github.com/huggingface/transformers\n"
+_FORK = "FROM python:3.11\nRUN pip install git+https://github.com/me/transformers\n"
+_OWN = _FORK.replace("/me/", "/huggingface/")
+_NEWEST = f">={shipped().ledger.package('transformers').releases[-1].version}"
 
 
 @pytest.mark.parametrize(
@@ -188,9 +191,12 @@ _FROM_GIT = "FROM python:3.11\nRUN pip install git+https://github.com/huggingfac
         (_IMAGE, ["scikit-learn==1.3.2", "numpy==1.25.0"], "numpy", "1.25.0"),
         (_IMAGE, ["scikit-learn==1.3.2", "'numpy>=2,<2.1'"], "numpy", "2.0.2"),
         (_IMAGE, ["'numpy<2' -c limits.txt"], "numpy", Range(">=1.25,<2")),
-        (_FROM_GIT, ["transformers==4.49.0"], "transformers", "4.49.0"),
-        (_FROM_GIT, ["transformers==4.49.0"], "huggingface-hub", Range(">=0.26.0,<1.0")),
-        (_FROM_GIT, ["trl==0.9.6"], "transformers", Range(">=4.31.0")),
+        (_OWN, ["transformers==4.49.0"], "transformers", "4.49.0"),
+        (_OWN, ["transformers==4.49.0"], "huggingface-hub", "0.36.2"),
+        (_OWN, ["trl==0.9.6"], "transformers", Range(_NEWEST)),
+        (_OWN.replace("transformers", "transformers.git@main"), ["trl==0.9.6"], "transformers", Range(_NEWEST)),
+        (_FORK, ["transformers==4.49.0"], "huggingface-hub", Range(">=0.26.0,<1.0")),
+        (_FORK, ["trl==0.9.6"], "transformers", Range(">=4.31.0")),
     ],
 )
 def test_a_release_that_is_not_known_meets_what_is_asked_for_or_is_replaced(
@@ -258,7 +264,8 @@ _TRL = "git+https://github.com/huggingface/trl"
         (f"-e {_TRL}@main#egg=trl\n", ["datasets"], ["trl"]),
         (f"{_TRL}\nvllm==0.6.6\n", ["datasets"], ["trl"]),
         (f"{_TRANSFORMERS}\n", ["safetensors", "tokenizers"], ["transformers"]),
-        (f"{_TRANSFORMERS}\npeft==0.5.0\n", ["safetensors"], ["transformers", "tokenizers"]),
+        (f"{_TRANSFORMERS}\npeft==0.5.0\n", ["safetensors", "tokenizers"], ["transformers"]),
+        ("git+https://github.com/me/transformers\npeft==0.5.0\n", ["safetensors"], ["transformers", "tokenizers"]),
         (f"{_TRANSFORMERS}@v4.49.0\npeft==0.5.0\n", ["tokenizers"], ["transformers"]),
         (f"{_TRANSFORMERS}@v4.49.0\ntokenizers==0.20.3\n", [], ["transformers"]),
     ],
