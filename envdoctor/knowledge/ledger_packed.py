@@ -1,5 +1,4 @@
-"""Read the file of the ledger that holds the packages which only lists ask for: a line of their names, and their texts
-one after the other, compressed."""
+"""Read the file of packages which only lists ask for: a line of their names, and their texts, compressed."""
 
 from __future__ import annotations
 

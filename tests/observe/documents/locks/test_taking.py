@@ -56,9 +56,7 @@ def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agre
     pair = read("pydantic==2.11.3\npydantic_core==2.33.1\n")  # each release pins another, and both its neighbours do
     assert _refused(pair) == []
     mixed = "protobuf==6.30.2\nwandb==0.19.10\ndill==0.3.8\ndatasets==3.5.1\nmultiprocess==0.70.16\n"
-    assert (
-        _refused(read(mixed)) == []
-    )  # wandb as its release before, and multiprocess as that behind, refuse other lines
+    assert _refused(read(mixed)) == []  # one guess refuses protobuf, the other one dill
     both = read("protobuf==7.34.0\nwandb==0.19.10\ndill==0.3.8\ndatasets==3.5.1\nmultiprocess==0.70.16\n")
     assert _refused(both) == [("protobuf", "conflict")]  # <6 before, <7 behind
     between = read("datasets<2.14.6\n")
