@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,14 +198,13 @@ class Released:
         """Whether a subject has an item in a version."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
 
-    def requires(self, version: str) -> Iterator[Requirement]:
-        """What a version requires of others, as far as that is known and can be read."""
-        lines = self.items("requires", "*", version)
-        for line in () if isinstance(lines, Unknown) else lines:
-            try:
-                yield read_requirement(line)
-            except NotARequirement:
-                continue
+    def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
+        """What a version requires of others, with these extras, as far as that is known and can be read."""
+        for subject in ("*", *extras):
+            lines = self.items("requires", subject, version)
+            for line in () if isinstance(lines, Unknown) else lines:
+                with suppress(NotARequirement):
+                    yield read_requirement(line)
 
     def neighbours(self, version: str) -> tuple[str | None, str | None]:
         """Return the releases next to a version, before and behind it, whose requirements were read: itself where it

@@ -204,9 +204,9 @@ class Releases:
         near = package.neighbours(release) if package is not None and release else (None, None)
         read = near[1 if self._behind else 0]
         unlike: set[Requirement] = set()
-        required = tuple(package.requires(read)) if package is not None and read else ()
+        required = tuple(package.requires(read, one.extras)) if package is not None and read else ()
         if package is not None and near[0] != near[1]:
-            before, behind = (set(package.requires(side)) if side else set() for side in near)
+            before, behind = (set(package.requires(side, one.extras)) if side else set() for side in near)
             unlike = before ^ behind
             self.guessed.update(wanted.name for wanted in unlike)
             if self._certain:

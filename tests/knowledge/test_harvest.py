@@ -312,8 +312,11 @@ def test_histories_have_a_line_for_each_span():
 
 
 def test_requirements_are_written_in_one_way():
-    text = "Requires-Dist: Flash_Attn (>=2.0,<3)\nRequires-Dist: b; extra=='x'\nRequires-Dist: ???\nName: c\n"
-    assert required(text) == {"flash-attn<3,>=2.0"}
+    text = "Requires-Dist: Flash_Attn (>=2.0,<3)\nRequires-Dist: b; extra == 'x'\nRequires-Dist: ???\nName: c\n"
+    text += "Requires-Dist: D>1; python_version>'3' and extra == 'x'\nRequires-Dist: e; python_version < '3.9'\n"
+    here = {"flash-attn<3,>=2.0", 'e; python_version < "3.9"'}
+    assert required(text) == {"*": here}
+    assert required(text, ["x", "y"]) == {"*": here, "x": {"b"}, "y": set()}
 
 
 def test_modules_are_what_a_release_installs():

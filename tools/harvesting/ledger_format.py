@@ -57,7 +57,7 @@ def _is_take(text: str) -> bool:
 _STAR = _like(r"\*")
 #: By section: what its subjects and its items look like.
 HISTORIES: dict[str, tuple[Callable[[str], bool], Callable[[str], bool]]] = {
-    "requires": (_STAR, _is_requirement),
+    "requires": (_like(r"\*|[a-z][a-z0-9.-]*"), _is_requirement),
     "wheels": (_STAR, _like(rf"sdist|(?:\+[\w.]+ )?{_TAG}")),
     "offers": (_like(rf"\*|{_MODULE}"), _like(_NAME)),
     "open": (_like(rf"{_MODULE}(?:\.\*)?|{_NAME}:(?:\*{_NAME}|{_NAME}\*)"), _like(r"\S.*")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -18,21 +19,22 @@ _NOT_MODULES = {
 }
 
 
-def required(metadata: str) -> set[str]:
-    """The requirements that hold without an extra, each written in one way: ``huggingface-hub<1.0,>=0.23``."""
-    return set(_required(metadata))
-
-
-def _required(metadata: str) -> Iterator[str]:
+def required(metadata: str, extras: Iterable[str] = ()) -> dict[str, set[str]]:
+    """The requirements that hold without an extra (``*``), and those of these ``extras``, each written in one way:
+    ``huggingface-hub<1.0,>=0.23``."""
+    found: dict[str, set[str]] = {"*": set(), **{extra: set() for extra in extras}}
     for line in metadata.splitlines():
-        if not line.startswith("Requires-Dist: ") or re.search(r";.*\bextra\b", line):
+        if not line.startswith("Requires-Dist: "):
             continue
-        try:
-            requirement = Requirement(line.partition(": ")[2])
-        except InvalidRequirement:
-            continue
-        requirement.name = canonicalize_name(requirement.name)
-        yield str(requirement)
+        text, _, marker = line.partition(": ")[2].partition(";")
+        of_extra = re.fullmatch(r"""\s*\(?extra == ['"]([\w.-]+)['"]\)?\s*""", marker)
+        extra = of_extra[1] if of_extra else "*" if not re.search(r"\bextra\b", marker) else ""
+        if extra in found:
+            with suppress(InvalidRequirement):
+                requirement = Requirement(text if of_extra else f"{text};{marker}" if marker else text)
+                requirement.name = canonicalize_name(requirement.name)
+                found[extra].add(str(requirement))
+    return found
 
 
 def installed(name: str) -> str:

@@ -142,7 +142,8 @@ class _Stage:
                 self._copied[posixpath.basename(source if is_folder else target)] = source
 
     def _file(self, named: str) -> str:
-        """The file of the build that a command means: as it is named, as it was copied, or beside the Dockerfile."""
+        """The file of the build that a command means: as it is named, as it was copied, or beside the Dockerfile; what
+        was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
         name = posixpath.basename(named)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
@@ -150,6 +151,7 @@ class _Stage:
             *([] if named.startswith("/") or name in self._copied else [named]),
             source,
             posixpath.basename(source),
+            *([posixpath.join("..", source)] if name in self._copied else []),
         ]
         return next((one for one in choices if os.path.isfile(os.path.join(folder, one))), named)
 

@@ -106,6 +106,13 @@ def test_a_list_that_was_copied_into_the_image_is_read(build, tmp_path, copied):
     assert build(renamed).version("peft") == "0.9.0"
 
 
+def test_a_list_of_a_build_from_the_folder_above(tmp_path):
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "list.txt").write_text("peft==0.12.0\n")
+    (tmp_path / "docker" / "Dockerfile").write_text("FROM python:3.11\nCOPY list.txt .\nRUN pip install -r list.txt\n")
+    assert opened("docker/Dockerfile", tmp_path, python="", platform="").version("peft") == "0.12.0"
+
+
 def test_a_real_file_with_here_documents():
     found = opened("qwen.Dockerfile", python="", platform="")
     lines = (LOCKS / "qwen.Dockerfile").read_text().splitlines()
