@@ -278,7 +278,7 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
 
 
 def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:
-    """transformers[torch] asks for torch>=2 from 4.48 on: an install takes an older one, and refuses where it may not."""
+    """transformers[torch] asks for torch>=2 from 4.48 on: an install takes an older one, or is refused."""
     given = Sources(lock="list.txt", cwd=tmp_path, assignments=("python.minor=3.11", "os.platform=linux"), environ={})
     (tmp_path / "list.txt").write_text("transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n")
     assert check(given).facts.value("pkg.transformers") == "4.47.1"
