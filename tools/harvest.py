@@ -78,7 +78,7 @@ class Package:
         for release in chosen(self.releases, since, patches if is_packed or patches == "all" else "ends"):
             said = kept.metadata(name, release, sources=release in read)
             if said is not None:
-                self.sections["requires"][release] = required(said[0], settings["extras"].get(name, ()))
+                self.sections["requires"][release] = required(said[0], settings.get("extras", {}).get(name, ()))
                 self.modules |= modules(said[1])
         if self.by_names:
             self._read(kept, settings, read)

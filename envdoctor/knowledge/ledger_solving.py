@@ -97,7 +97,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         asked = [one.requirement for one in information[identifier]]
         pinned = any(one.pin for one in asked)
         bounded = any("<" in one.specifiers or "~=" in one.specifiers for one in asked)
-        return not pinned, not causes, not bounded, self._direct.get(identifier[0], len(self._direct)), identifier
+        place, free = self._direct.get(identifier[0], len(self._direct)), not any(one.specifiers for one in asked)
+        return not pinned, not causes, not bounded, place, free, identifier
 
     def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
         name, extras = identifier

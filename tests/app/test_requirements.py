@@ -284,3 +284,13 @@ def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:
     assert check(given).facts.value("pkg.transformers") == "4.47.1"
     (tmp_path / "list.txt").write_text("transformers[torch]>=4.48\ntorch==1.13.1\n")
     assert "list-contradicts-itself" in {one.id for one in check(given).findings}
+
+
+def test_what_a_step_finds_installed_stays_where_pip_leaves_it(tmp_path: Path) -> None:
+    """optimum asks for transformers with a bound and for datasets with none: pip 26.3 looks for another datasets."""
+    steps = "FROM python:3.11\nRUN pip install transformers==4.36.0\nRUN pip install optimum==1.14.0\n"
+    (tmp_path / "Dockerfile").write_text(steps)
+    given = ("python.minor=3.11", "os.platform=linux")
+    facts = check(Sources(lock="Dockerfile", cwd=tmp_path, assignments=given, environ={})).facts
+    found = [facts.value(f"pkg.{name}") for name in ("transformers", "huggingface-hub", "datasets")]
+    assert found == ["4.36.0", "0.36.2", "5.0.1"]
