@@ -50,21 +50,6 @@ class ChildResult(NamedTuple):
         return self.status != "failed" or self.code is not None
 
 
-def own_python(module: str, *, packages: bool = False) -> list[str]:
-    """The command that calls ``main()`` of a module of envdoctor in envdoctor's own interpreter.
-
-    It starts without site, user site, ``.pth`` files and PYTHON* variables, and neither the working folder nor a
-    script's is on ``sys.path``: only the standard library and envdoctor can be imported, and with ``packages`` what
-    this process can import.
-    """
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [root]
-    if packages:
-        skipped = (root, os.getcwd())
-        paths += [path for path in sys.path if os.path.isabs(path) and path not in skipped]
-    return [MODULE + module, *paths]
-
-
 def run_child(
     argv: Sequence[str],
     stdin: bytes = b"",

@@ -1,14 +1,17 @@
-"""A notebook as one Python file: its code cells in order, without IPython's magics; which cell a line is from."""
+"""A script or notebook as one syntax tree: code cells in order, without IPython's magics; which cell a line is from."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+_OPERATORS = b".([+-*/%@&|^<>"
+_MOST_OPERATORS = 20_000
 _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
@@ -34,6 +37,27 @@ class Notebook(NamedTuple):
         """The number of the cell and the line in it."""
         at = bisect_right(self.starts, line) - 1
         return self.cells[at], line - self.starts[at] + 1
+
+
+def parse_code(content: bytes, *, notebook: bool = False) -> tuple[ast.Module, Callable[[int], str], list[str]]:
+    """A script or notebook: its tree, how a line of that is named (``12``, ``cell 3:2``), and the cells that are not
+    read. Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for what is no text."""
+    if notebook:
+        book = parse_notebook(content)
+        unread = [f"cell {cell}:{line}" for cell, line in book.unread]
+        return book.tree, lambda line: "cell {}:{}".format(*book.place(line)), unread
+    if overruns(content):
+        raise RecursionError
+    try:
+        return ast.parse(content), str, []
+    except (ValueError, LookupError) as error:
+        raise SyntaxError(str(error)) from None
+
+
+def overruns(source: bytes) -> bool:
+    """Whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one expression,
+    which overrun a stack of 8 MiB."""
+    return sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
 
 
 def parse_notebook(content: bytes) -> Notebook:

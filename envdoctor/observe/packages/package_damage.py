@@ -25,9 +25,8 @@ from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, l
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
 from envdoctor.observe.packages.reading.startup_code import not_understood
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
-from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -39,11 +38,9 @@ NEEDS = ("dist", "link_unread")
 _EXACT = ("pip", "uv", "poetry", "pdm")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
-_CHILD = "envdoctor.observe.packages.reading.compared"
-_SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
-_ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
+_CHILD = "envdoctor.observe.packages.reading.compared:answer"
+_LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = "it runs code when Python starts, and what that puts in front of the packages is not known"
-_FAILED = "the child that reads them failed"
 _Item = Mapping[str, Value]
 
 
@@ -165,23 +162,11 @@ def _compared(
         for item in asked
     ]
     lists = [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"]
-    child = run_child(
-        own_python(_CHILD),
-        json.dumps({"root": place.files.root, "python": python, "packages": packages, "lists": lists}).encode(),
-        seconds=_SECONDS,
-        patience=_PATIENCE,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
-    looks = place.files.looks
-    if child.status != "ok":
-        if looks is not None:
-            looks.failed = True
-        reason = f"the installed files were not compared with their lists: {_ENDINGS.get(child.status, _FAILED)}"
+    asked_of = {"root": place.files.root, "python": python, "packages": packages, "lists": lists}
+    answer = ask_once(_CHILD, asked_of, _LIMITS, looks=place.files.looks)
+    if isinstance(answer, Problem):
+        reason = f"the installed files were not compared with their lists: {answer.said()}"
         return [[asked[0]["name"], "unread", [reason], False]]
-    answer = json.loads(child.stdout)
-    if looks is not None:
-        add(looks, answer["files"], answer["folders"])
     unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
     return [*answer["damage"], *unread]
 
