@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from envdoctor.text.files import Looks
 
 #: The keyword arguments of a function, and perhaps bytes, its first argument.
-Question = tuple[Mapping[str, Any], bytes | None]
+_Question = tuple[Mapping[str, Any], bytes | None]
 #: How a child, or its answer, ends: a status of ``child.py``, or an exception's class.
 _WORDS = {
     "timeout": "took more than {seconds:g} s",
@@ -70,7 +70,7 @@ class Problem(NamedTuple):
 
 def ask(
     function: str,
-    questions: Iterable[Question],
+    questions: Iterable[_Question],
     limits: Limits,
     *,
     packages: bool = False,
@@ -150,7 +150,7 @@ def ask_program(
     return text, None if kind == "ok" else Problem(kind, limits.seconds, limits.mib, tail)
 
 
-def _framed(question: Question) -> bytes:
+def _framed(question: _Question) -> bytes:
     asked, content = question
     head = json.dumps([asked, None if content is None else len(content)])
     return b"%b\n%b" % (head.encode(), content or b"")

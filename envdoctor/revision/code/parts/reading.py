@@ -66,7 +66,7 @@ def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
 
 
 def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[FileCode | Unread]:
-    answers = ask(_CHILD, [({}, source.content) for source in sources], _LIMITS, until=until)
+    answers = ask(_CHILD, [({}, content) for _, content in sources], _LIMITS, until=until)
     return [
         Unread(source.path, answer.said()) if isinstance(answer, Problem) else from_json(answer)
         for source, answer in zip(sources, answers, strict=True)
