@@ -5,7 +5,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "asking": "Limits Problem ask ask_once ask_program",
+        "asking": "Limits Problem ask ask_program",
         "child": "run_child",
         "environment": "minimal_environment",
         "process_tree": "processors",

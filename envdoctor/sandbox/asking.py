@@ -13,8 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from envdoctor.sandbox.child import Limits, run_child
 from envdoctor.sandbox.launcher import MODULE, REFUSED
 from envdoctor.text.looks import add
+
+__all__ = ["Limits", "Problem", "ask", "ask_once", "ask_program"]
 
 if TYPE_CHECKING:
     from envdoctor.text.files import Looks
@@ -35,18 +38,6 @@ _WORDS = {
     "NotANotebook": "is not a notebook of nbformat 3 or 4",
     "TooMuch": "holds too much code",
 }
-
-
-class Limits(NamedTuple):
-    """What a child may take: ``seconds`` of processor time, ``patience`` times as many on the clock, ``mib`` MiB of
-    memory, ``output`` bytes. Where a question ends it, another child goes on behind that question while all together
-    have taken less than ``in_all`` seconds."""
-
-    seconds: float
-    mib: int
-    output: int = 16 << 20
-    patience: float = 1.0
-    in_all: float = 0.0
 
 
 class Problem(NamedTuple):
@@ -82,8 +73,6 @@ def ask(
     neither the working folder nor a script's is on ``sys.path``: only the standard library and envdoctor can be
     imported, and with ``packages`` what this process can import. ``until`` is asked whether to end now.
     """
-    from envdoctor.sandbox.child import run_child
-
     waiting = list(questions)
     deadline = time.monotonic() + max(limits.seconds, limits.in_all)
     problem = None
@@ -94,11 +83,8 @@ def ask(
             break
         child = run_child(
             [MODULE + function, *_folders(packages=packages)],
+            limits._replace(seconds=seconds),
             b"".join(map(_framed, waiting)),
-            seconds=seconds,
-            patience=limits.patience,
-            memory_mib=limits.mib,
-            output_limit=limits.output,
             until=lambda used: until(),
         )
         lines = child.stdout.split(b"\n")[:-1]
@@ -133,18 +119,7 @@ def ask_program(
     argv: Sequence[str], limits: Limits, stdin: bytes = b"", *, environ: Mapping[str, str], cwd: str
 ) -> tuple[str, Problem | None]:
     """Return what a program of the user's wrote, and how it ended if not well."""
-    from envdoctor.sandbox.child import run_child
-
-    child = run_child(
-        argv,
-        stdin,
-        seconds=limits.seconds,
-        memory_mib=limits.mib,
-        output_limit=limits.output,
-        confined=False,
-        environ=environ,
-        cwd=cwd,
-    )
+    child = run_child(argv, limits, stdin, confined=False, environ=environ, cwd=cwd)
     text = child.stdout.decode("utf-8", "replace")
     kind, tail = child.status if child.started else "unstarted", child.stderr_tail.removeprefix(REFUSED)
     return text, None if kind == "ok" else Problem(kind, limits.seconds, limits.mib, tail)
