@@ -31,11 +31,11 @@ _WORDS = {
     "output-limit": "gave too much output",
     "crash": "made Python crash",
     "unstarted": "cannot be started: {tail}",
-    "unreached": "was not reached: other files took all the time",
+    "unreached": "came behind files that took all the time",
     "SyntaxError": "is not Python that this interpreter can parse (line {line})",
     "RecursionError": "is nested too deeply, or took more than {mib} MiB",
     "MemoryError": "is nested too deeply, or took more than {mib} MiB",
-    "NotANotebook": "is not a notebook of nbformat 3 or 4",
+    "NotANotebook": "is not a notebook (nbformat 3 or 4)",
     "TooMuch": "holds too much code",
 }
 

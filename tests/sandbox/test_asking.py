@@ -63,7 +63,7 @@ def test_another_child_goes_on_behind_what_ended_the_first() -> None:
 
 def test_without_time_nothing_is_read() -> None:
     said = code(b"", b"", limits=LIMITS._replace(seconds=0.0))
-    assert said == ["it was not reached: other files took all the time"] * 2
+    assert said == ["it came behind files that took all the time"] * 2
 
 
 def test_a_child_that_cannot_answer_is_a_problem() -> None:
