@@ -40,8 +40,6 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     """
     if notebook:
         return _parse_notebook(content)
-    if overruns(content):
-        raise RecursionError
     try:
         return Code(ast.parse(content))
     except (ValueError, LookupError) as error:
