@@ -17,7 +17,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,13 @@ class Asking:
 
 def main() -> None:
     """Answer until standard input ends."""
-    from envdoctor.observe.source import link
+    from envdoctor.sandbox import asking
     from envdoctor.source import library
 
     changed: Any = library
     changed._parsed, changed.trimmed = functools.cache(changed._parsed), functools.cache(changed.trimmed)
-    changed = link
-    changed.run_child = followed_here
+    changed = asking
+    changed.ask = functools.partial(followed_here, asking.ask)
     sys.setrecursionlimit(12_000)
     gc.disable()  # as the child does; and a collection would copy every page that the forks share
     warm = False
@@ -93,12 +93,13 @@ def checked(source: Sequence[str], report: str) -> int:
     return 0
 
 
-def followed_here(argv: Sequence[str], question: bytes, **limits: Any) -> Any:
-    """What the bounded child answers."""
-    from envdoctor.observe.source.reading.followed import answer
-    from envdoctor.sandbox.child import ChildResult
+def followed_here(ask: Callable[..., Iterable[Any]], function: str, questions: Any, *limits: Any, **more: Any) -> Any:
+    """What the bounded child answers that follows imports; another child does so itself."""
+    from envdoctor.observe.source.reading import followed
 
-    return ChildResult("ok", json.dumps(answer(json.loads(question))).encode())
+    if not function.startswith(followed.__name__):
+        return ask(function, questions, *limits, **more)
+    return [json.loads(json.dumps(followed.followed(asked))) for asked, _ in questions]
 
 
 if __name__ == "__main__":

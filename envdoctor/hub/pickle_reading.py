@@ -1,29 +1,17 @@
-"""What a pickle describes, found in a bounded child: its bytes are somebody else's, and may be made to cost time.
+"""What a pickle describes, found in a bounded child: its bytes are somebody else's, and may be made to cost time."""
 
-The child reads the kind of the file (zip, torchscript or prefix), a line feed and the bytes, and answers with JSON.
-"""
-
-import json
-import sys
 import time
 from typing import Any, NamedTuple
 
 from envdoctor.hub.pickle_scan import Scan, scan_pickle
 from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
-from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.asking import Limits, Problem, ask_once
 
 #: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
 _SECONDS = 8.0
 _USUAL = 1.0
-_MEMORY_MIB = 768
-_OUTPUT = 128 << 20
 #: What is said of the files behind the end of that time.
 TOO_LONG = f"looking at headers and pickles took more than {_SECONDS:g} s"
-_ENDINGS = {
-    "timeout": TOO_LONG,
-    "memory": f"looking at its pickle took more than {_MEMORY_MIB} MiB",
-    "output-limit": "its pickle describes too much",
-}
 #: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -54,37 +42,25 @@ class Clock:
 def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
     """What the pickle describes; ``prefix`` is the beginning of a file that is no archive."""
     if clock.left <= 0:
-        return _not_read(kind, "timeout")
+        return _not_read(kind, TOO_LONG)
     began = time.monotonic()
-    child = run_child(
-        own_python("envdoctor.hub.pickle_reading"),
-        f"{kind}\n".encode() + data,
-        seconds=clock.left + _USUAL,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
+    limits = Limits(seconds=clock.left + _USUAL, mib=768, output=128 << 20)
+    answer = ask_once("envdoctor.hub.pickle_reading:described", {"kind": kind}, limits, data)
     clock.left -= max(0.0, time.monotonic() - began - _USUAL)
-    if child.status != "ok":
-        return _not_read(kind, child.status)
-    form, names, whole, tensors, problem, cut = json.loads(child.stdout)
+    if isinstance(answer, Problem):
+        return _not_read(kind, TOO_LONG if answer.kind == "timeout" else f"its pickle {answer.clause()}")
+    form, names, whole, tensors, problem, cut = answer
     built = None
     if tensors is not None:
         built = {name: PickledTensor(dtype, tuple(shape), storage) for name, dtype, shape, storage in tensors}
     return Checkpoint(form, tuple(names), whole, built, problem, cut)
 
 
-def _not_read(kind: str, status: str) -> Checkpoint:
-    problem = _ENDINGS.get(status, "the child that looks at its pickle failed")
+def _not_read(kind: str, problem: str) -> Checkpoint:
     return Checkpoint("pickle" if kind == "prefix" else kind, (), False, None, problem)
 
 
-def main() -> None:
-    """Answer what stands on stdin."""
-    kind, _, data = sys.stdin.buffer.read().partition(b"\n")
-    sys.stdout.write(json.dumps(described(kind.decode(), data)))
-
-
-def described(kind: str, data: bytes) -> list[Any]:
+def described(data: bytes, kind: str) -> list[Any]:
     """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
     kind, scan = _from_prefix(data) if kind == "prefix" else (kind, scan_pickle(data))
     names = list(scan.globals)

@@ -10,11 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.sandbox.child import run_child
+from envdoctor.sandbox.asking import Limits, ask_program
 
-_SECONDS = 240.0
-_MEMORY_MIB = 4096
-_OUTPUT = 16 << 20
+_LIMITS = Limits(seconds=240.0, mib=4096)
 #: Systems as uv names them; Linux by the newest C library that wheels may ask for.
 _SYSTEMS = {"windows": "pc-windows-msvc", "darwin": "apple-darwin"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
@@ -53,27 +51,18 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     command = [program, "pip", "compile", "-", *_OPTIONS, "--python-version", wanted.python]
     command += ["--python-platform", _platform(wanted)]
     command += ["--torch-backend", wanted.backend] if wanted.backend is not None else []
-    result = run_child(
-        command,
-        "".join(f"{line}\n" for line in wanted.lines).encode(),
-        seconds=_SECONDS,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-        confined=False,
-        environ=environ,
-        cwd=cwd,
-    )
-    lines = result.stdout.decode("utf-8", "replace").splitlines()
-    pins = tuple(line for line in lines if re.match(r"[A-Za-z0-9]", line))
-    said = " ".join(result.stderr_tail.split())
-    if result.status == "ok" and pins:
+    lines = "".join(f"{line}\n" for line in wanted.lines)
+    text, problem = ask_program(command, _LIMITS, lines.encode(), environ=environ, cwd=cwd)
+    pins = tuple(line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line))
+    if problem is None and pins:
         return pins
-    if result.status == "failed" and re.search(_NONE, said):
+    said = " ".join(problem.tail.split()) if problem else "it names no release"
+    if problem is not None and problem.kind == "failed" and re.search(_NONE, said):
         if _NO_WHEEL in said:
             raise NoResolver(f"some package has no wheel, and nothing is built here, so there may be a set: {said}")
         return said
-    how = f"gave no answer in {_SECONDS:.0f} s" if result.status == "timeout" else "failed"
-    raise NoResolver(f"uv {how}: {said or result.status}")
+    how = problem.clause() if problem is not None and problem.kind == "timeout" else "failed"
+    raise NoResolver(f"uv {how}: {said}")
 
 
 def _platform(wanted: Wanted) -> str:

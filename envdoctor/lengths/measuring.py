@@ -5,7 +5,6 @@ interpreter tokenises (``payload/tokenizing.py``), with the target's release of 
 file are written as lines first, by the target's pyarrow (``payload/unpacking.py``).
 """
 
-import json
 import os
 from bisect import bisect_left
 from collections import Counter
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.lengths.tokenizer import Tokenizer
-from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
 
@@ -30,11 +29,6 @@ _TOKENISE_MIB = 2000
 _PARQUET = b"PAR1"
 _UNPACKED = 4 << 30
 _UNPACK_SECONDS = 120.0
-_ENDINGS = {
-    "timeout": f"could not be read, and put into the chat template, in {_READ_SECONDS:g} s",
-    "memory": "takes too much memory to be read",
-    "output-limit": "takes too much memory to be read",
-}
 
 
 class DataError(Exception):
@@ -96,20 +90,13 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
     raise DataError(f"--data {shown} {why}")
 
 
-def _read(path: str, shown: str, tokenizer: Tokenizer) -> dict[str, Any]:
-    request = {"path": path, "template": tokenizer.template, "variables": tokenizer.variables}
-    child = run_child(
-        own_python("envdoctor.lengths.read_data", packages=True),
-        json.dumps({**request, "sampled": _SAMPLED, "longest": _LONGEST}).encode(),
-        seconds=_READ_SECONDS,
-        memory_mib=_READ_MIB,
-        output_limit=256 << 20,
-    )
-    answer: dict[str, Any]
-    if child.status == "ok":
-        answer = json.loads(child.stdout)
-    else:
-        answer = {"problem": _ENDINGS.get(child.status, "could not be read: the child that reads it failed")}
+def _read(path: str, shown: str, tokenizer: Tokenizer) -> Any:
+    rows = {"path": path, "sampled": _SAMPLED, "longest": _LONGEST}
+    request = {**rows, "template": tokenizer.template, "variables": tokenizer.variables}
+    limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
+    answer = ask_once("envdoctor.lengths.read_data:answer", request, limits, packages=True)
+    if isinstance(answer, Problem):
+        raise DataError(f"--data {shown} {answer.clause()}")
     if "problem" in answer:
         raise DataError(f"--data {shown} {answer['problem']}")
     return answer

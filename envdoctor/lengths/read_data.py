@@ -1,17 +1,14 @@
 """Child script: look at a data file: the size of every row, and the texts of some as they go into the tokenizer.
 
-Standard input is a JSON object: ``path``, ``template`` (the chat template, or null), ``variables`` (its special
-tokens), ``sampled`` (how many rows of all sizes) and ``longest`` (how many of the largest). Standard output is one too:
-``problem``, or ``sizes`` of all rows, ``rows`` as pairs of a row's number and its texts (``sampled`` rows of all sizes,
-then the others from the largest down), ``formats`` of the rows, ``unread`` and ``refused``, each a list of rows with
-the reason.
+It is asked with ``path``, ``template`` (the chat template, or null), ``variables`` (its special tokens), ``sampled``
+(how many rows of all sizes) and ``longest`` (how many of the largest). It answers with a ``problem``, or ``sizes`` of
+all rows, ``rows`` as pairs of a row's number and its texts (``sampled`` rows of all sizes, then the others from the
+largest down), ``formats`` of the rows, ``unread`` and ``refused``, each a list of rows with the reason.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,16 +23,14 @@ from envdoctor.text.files import Files, because_of
 _MOST_TEXT = 24 << 20
 
 
-def main() -> None:
-    """Read the request from standard input, write the answer."""
-    request = json.loads(sys.stdin.buffer.read())
+def answer(**request: Any) -> dict[str, Any]:
+    """What the parent is told."""
     try:
-        answer = _looked_at(request)
+        return _looked_at(request)
     except DataProblem as error:
-        answer = {"problem": str(error)}
+        return {"problem": str(error)}
     except OSError as error:
-        answer = {"problem": f"cannot be read: {because_of(error)}"}
-    json.dump(answer, sys.stdout)
+        return {"problem": f"cannot be read: {because_of(error)}"}
 
 
 def _looked_at(request: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "child": "own_python run_child",
+        "asking": "Limits Problem ask ask_program",
+        "child": "run_child",
         "environment": "minimal_environment",
-        "frames": "framed",
         "process_tree": "processors",
         "target": "Answer ENDINGS NO_TORCH PAYLOAD Place Task run_in_target scratch_folder",
         "templates": "Refusal template_environment",

@@ -26,6 +26,18 @@ _POLL = 0.05
 _MEMORY_POLL = 0.2
 
 
+class Limits(NamedTuple):
+    """What a child may take: ``seconds`` of processor time, and ``patience`` times as many on the clock (where it only
+    computes, a busy machine is no reason to end it); ``mib`` MiB of memory; ``output`` bytes. Where a question ends it,
+    ``ask`` starts another behind that question while all together have taken less than ``in_all`` seconds."""
+
+    seconds: float
+    mib: int
+    output: int = 16 << 20
+    patience: float = 1.0
+    in_all: float = 0.0
+
+
 class ChildResult(NamedTuple):
     """How the child ended.
 
@@ -50,42 +62,21 @@ class ChildResult(NamedTuple):
         return self.status != "failed" or self.code is not None
 
 
-def own_python(module: str, *, packages: bool = False) -> list[str]:
-    """The command that calls ``main()`` of a module of envdoctor in envdoctor's own interpreter.
-
-    It starts without site, user site, ``.pth`` files and PYTHON* variables, and neither the working folder nor a
-    script's is on ``sys.path``: only the standard library and envdoctor can be imported, and with ``packages`` what
-    this process can import.
-    """
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [root]
-    if packages:
-        skipped = (root, os.getcwd())
-        paths += [path for path in sys.path if os.path.isabs(path) and path not in skipped]
-    return [MODULE + module, *paths]
-
-
 def run_child(
     argv: Sequence[str],
+    limits: Limits,
     stdin: bytes = b"",
     *,
-    seconds: float,
-    patience: float = 1.0,
-    memory_mib: int,
-    output_limit: int,
     confined: bool = True,
     environ: Mapping[str, str] | None = None,
     cwd: str = os.path.abspath(os.sep),
     on_line: Callable[[bytes], bool] | None = None,
     until: Callable[[Usage], bool] = lambda usage: False,
 ) -> ChildResult:
-    """Run ``argv``, give it ``stdin``, and wait for at most ``seconds``; never raises for what the child does.
-
-    With ``patience`` the child has ``seconds`` of processor time, and so many times as long on the clock: where it only
-    computes, a busy machine is no reason to end it.
+    """Run ``argv``, give it ``stdin``, and wait within the limits; never raises for what the child does.
 
     The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
-    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has ``memory_mib`` MiB of address
+    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has that much address
     space and can write to no file (Linux; macOS as far as it keeps such limits). Of another one memory is watched and
     not limited in advance, because CUDA and torch reserve far more addresses than they use: what counts is what no
     file backs, of the child and its children (Linux only).
@@ -101,7 +92,7 @@ def run_child(
     started = time.monotonic()
     try:
         process = subprocess.Popen(
-            _launched(argv, memory_mib if confined else 0, int(seconds) + 2),
+            _launched(argv, limits.mib if confined else 0, int(limits.seconds) + 2),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -112,9 +103,10 @@ def run_child(
         )
     except (OSError, ValueError) as error:
         return ChildResult("failed", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
-    child = _Child(process, stdin, output_limit, on_line)
+    child = _Child(process, stdin, limits.output, on_line)
     try:
-        status = child.watch(started + seconds * patience, 0 if confined else memory_mib << 20, until)
+        deadline = started + limits.seconds * limits.patience
+        status = child.watch(deadline, 0 if confined else limits.mib << 20, until)
     finally:
         end_all(process.pid, mark)
         child.close()
@@ -127,7 +119,7 @@ def run_child(
     peak = round(child.peak / (1 << 20), 1) if child.peak else None
     return ChildResult(
         status if code is None else _status(code, tail, confined),
-        bytes(child.output[:output_limit]),
+        bytes(child.output[: limits.output]),
         tail,
         code,
         time.monotonic() - started,

@@ -29,14 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.sandbox.answers import ENDINGS, NO_TORCH, PATIENCE, Answer, Conversation
-from envdoctor.sandbox.child import run_child
+from envdoctor.sandbox.child import Limits, run_child
 from envdoctor.sandbox.environment import target_environment
 
 __all__ = ["ENDINGS", "NO_TORCH", "PAYLOAD", "Answer", "Place", "Task", "run_in_target", "scratch_folder"]
 
 #: The scripts that run in the target interpreter, and the one that runs them.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
-_OUTPUT_LIMIT = 32 << 20
 
 
 @contextmanager
@@ -95,11 +94,8 @@ def run_in_target(
     request = {"folder": str(place.payload), "tasks": [{**task._asdict(), "job": dict(task.job)} for task in tasks]}
     result = run_child(
         [place.python, "-X", "faulthandler", "-B", "-u", str(PAYLOAD / "child.py")],
+        Limits(sum(task.seconds for task in tasks), max(task.memory_mib for task in tasks), 32 << 20, PATIENCE),
         json.dumps(request).encode(),
-        seconds=sum(task.seconds for task in tasks),
-        patience=PATIENCE,
-        memory_mib=max(task.memory_mib for task in tasks),
-        output_limit=_OUTPUT_LIMIT,
         confined=False,
         environ=target_environment(
             place.environ,

@@ -13,6 +13,7 @@ class Refusal(Exception):
 
 def template_environment() -> Any:
     """The environment in which transformers renders chat templates, with everything that varies held still."""
+    import gc
     from datetime import datetime
 
     from jinja2.ext import Extension
@@ -42,6 +43,7 @@ def template_environment() -> Any:
     def strftime_now(format: str) -> str:
         return datetime(2024, 7, 26, 12, 0, 0).strftime(format)
 
+    gc.enable()  # a template may make as many circles as it likes
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )

@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
         "inheriting": "Inheriting",
         "library": "Library Unreadable",
         "names": "Names",
-        "notebook": "NotANotebook parse_notebook",
+        "notebook": "NotANotebook parse_code",
         "overriding": "can_be_called spelled",
         "places": "Places",
         "uses": "Found TooMuch Use uses_of",

@@ -6,13 +6,13 @@ import ast
 import errno
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from envdoctor.source.definitions import is_generator
+from envdoctor.source.notebook import overruns
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import definition, trimmed
@@ -20,10 +20,6 @@ from envdoctor.text.files import Files, because_of
 
 _LARGEST = 4 << 20
 _COMPILED = (".so", ".pyd", ".pyc")
-#: Before 3.11 the parser has no limit of its own: 100,000 operators in one expression overrun an 8 MiB stack.
-_OPERATORS = b".([+-*/%@&|^<>"
-_MOST_OPERATORS = 20_000
-
 
 _Read = TypeVar("_Read")
 
@@ -251,7 +247,7 @@ class Library:
 
 def _short(source: bytes, *, signatures: bool = False) -> bytes:
     """Raises :class:`Unreadable`."""
-    if sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS:
+    if overruns(source):
         raise Unreadable("is too large to be parsed safely by Python before 3.11")
     return trimmed(source, signatures=signatures)
 

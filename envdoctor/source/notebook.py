@@ -1,14 +1,17 @@
-"""A notebook as one Python file: its code cells in order, without IPython's magics; which cell a line is from."""
+"""A script or notebook as one syntax tree: code cells in order, without IPython's magics; which cell a line is from."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+_OPERATORS = b".([+-*/%@&|^<>"
+_MOST_OPERATORS = 20_000
 _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
@@ -21,32 +24,44 @@ class NotANotebook(ValueError):
     """The file is no notebook; the message is a clause."""
 
 
-class Notebook(NamedTuple):
-    """``tree`` holds the statements of all cells that could be parsed; ``unread`` the others, each with the line at
-    fault. ``starts`` are the cells' first lines in the tree, ``cells`` their numbers (from 1, all cells counted)."""
+class Code(NamedTuple):
+    """``tree`` holds the statements of a script, or of all cells of a notebook that could be parsed. ``place`` names a
+    line of it (``12``, ``cell 3:2``); ``unread`` are the other cells, each by the line at fault."""
 
     tree: ast.Module
-    unread: tuple[tuple[int, int], ...]
-    starts: tuple[int, ...]
-    cells: tuple[int, ...]
-
-    def place(self, line: int) -> tuple[int, int]:
-        """The number of the cell and the line in it."""
-        at = bisect_right(self.starts, line) - 1
-        return self.cells[at], line - self.starts[at] + 1
+    place: Callable[[int], str] = str
+    unread: Sequence[str] = ()
 
 
-def parse_notebook(content: bytes) -> Notebook:
-    """The code of a notebook (nbformat 3 and 4). Raises :class:`NotANotebook`."""
+def parse_code(content: bytes, *, notebook: bool = False) -> Code:
+    """A script, or a notebook of nbformat 3 or 4.
+
+    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text.
+    """
+    if notebook:
+        return _parse_notebook(content)
+    try:
+        return Code(ast.parse(content))
+    except (ValueError, LookupError) as error:
+        raise SyntaxError(str(error)) from None
+
+
+def overruns(source: bytes) -> bool:
+    """Whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one expression,
+    which overrun a stack of 8 MiB."""
+    return sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
+
+
+def _parse_notebook(content: bytes) -> Code:
     tree = ast.Module([], [])
-    unread: list[tuple[int, int]] = []
+    unread: list[str] = []
     starts, numbers = [1], [1]
     line = 1
     for number, source in _cells(content):
         try:
             part = _parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append((number, getattr(error, "lineno", None) or 1))
+            unread.append(f"cell {number}:{getattr(error, 'lineno', None) or 1}")
             continue
         starts.append(line)
         numbers.append(number)
@@ -54,7 +69,12 @@ def parse_notebook(content: bytes) -> Notebook:
             ast.increment_lineno(statement, line - 1)
         tree.body += part.body
         line += source.count("\n") + 1
-    return Notebook(tree, tuple(unread), tuple(starts), tuple(numbers))
+
+    def place(line: int) -> str:
+        at = bisect_right(starts, line) - 1
+        return f"cell {numbers[at]}:{line - starts[at] + 1}"
+
+    return Code(tree, place, unread)
 
 
 def _cells(content: bytes) -> Iterator[tuple[int, str]]:

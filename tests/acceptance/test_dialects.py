@@ -100,7 +100,7 @@ def test_two_samples_are_named_and_one_is_not(answered, way):
     ("text", "told"),
     [
         ("accelerate launch train.py --bs 2", "run.sh:1 names train.py, which is not there"),
-        ("accelerate launch broken.py", "run.sh:1 names broken.py, which is not Python that can be parsed"),
+        ("accelerate launch broken.py", "run.sh:1 names broken.py, which is not Python that this"),
         ("python train.py --bs 2", "--recipe run.sh: names train.py, which is not there"),
     ],
 )

@@ -28,7 +28,7 @@ def read(content: bytes, clock: Clock | None = None) -> Checkpoint | Unread:
 
 def scan(pickle: bytes) -> Checkpoint:
     """What a pickle describes, read in this process."""
-    return Checkpoint(*described("zip", pickle))
+    return Checkpoint(*described(pickle, "zip"))
 
 
 # --- what a pickle would import ---------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():
 @given(st.binary(max_size=400), st.integers(0, 600))
 def test_damaged_pickles_never_raise(noise, place):
     for kind, content in (("zip", state_pickle(TENSORS)), ("prefix", legacy_checkpoint(state_pickle(TENSORS)))):
-        assert described(kind, content[:place] + noise + content[place + len(noise) :])
-    assert described("prefix", noise)
+        assert described(content[:place] + noise + content[place + len(noise) :], kind)
+    assert described(noise, "prefix")
 
 
 @settings(max_examples=20)

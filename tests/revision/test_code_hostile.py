@@ -14,7 +14,8 @@ from rooms import comparer
 
 from envdoctor.hub import Unread
 from envdoctor.revision import Compared, FileCode, Source, parse
-from envdoctor.revision.code.parts.tree import TooLarge, read_code
+from envdoctor.revision.code.parts.tree import read_code
+from envdoctor.source import TooMuch
 
 remote_code = comparer("remote_code")
 
@@ -130,5 +131,5 @@ def test_a_child_that_dies_takes_only_its_file_along() -> None:
 def test_any_text_is_read_or_refused_with_a_known_error(text: str) -> None:
     try:
         assert isinstance(read_code(text.encode()), FileCode)
-    except (TooLarge, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (TooMuch, SyntaxError, RecursionError, MemoryError):
         pass

@@ -144,7 +144,7 @@ def test_what_cannot_be_rendered_is_named(text: str, said: str) -> None:
 def test_a_loop_ends_at_the_limit() -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     problems = {outcome.problem for outcome in render(loop, {}, seconds=1).outcomes.values()}
-    assert problems == {"it did not end within 1 s"}
+    assert problems == {"it took more than 1 s"}
     compiling = render("{{ " + "(" * 5_000 + ")" * 5_000 + " }}", {}, seconds=5)
     assert compiling.failure is not None or all(outcome.problem for outcome in compiling.outcomes.values())
 

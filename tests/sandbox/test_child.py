@@ -13,17 +13,20 @@ from unittest.mock import ANY
 import pytest
 from processes import gone
 
-from envdoctor.sandbox import own_python, run_child
+from envdoctor.sandbox import Limits, run_child
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what is shown here is bounded on Linux only")
 both = pytest.mark.parametrize("confined", [True, False], ids=["confined", "watched"])
 SLEEPER = "[sys.executable, '-c', 'import time; time.sleep(600)']"
 
 
-def python(code: str, stdin: bytes = b"", **limits: Any) -> Any:
+LIMITS = Limits(seconds=20, mib=512, output=1 << 16)
+PATIENT = {"limits": LIMITS._replace(seconds=0.5, patience=600)}
+
+
+def python(code: str, stdin: bytes = b"", limits: Limits = LIMITS, **options: Any) -> Any:
     """Run Python code, as an own child that parses unless told otherwise."""
-    options = {"seconds": 20, "memory_mib": 512, "output_limit": 1 << 16, **limits}
-    return run_child([sys.executable, "-I", "-S", "-B", "-c", code], stdin, **options)
+    return run_child([sys.executable, "-I", "-S", "-B", "-c", code], limits, stdin, **options)
 
 
 @both
@@ -36,7 +39,7 @@ def test_what_goes_in_comes_out(confined: bool) -> None:
 @both
 @pytest.mark.parametrize("code", ["import time; time.sleep(600)", "while True: pass"], ids=["sleeps", "computes"])
 def test_a_child_that_does_not_end_is_ended_at_the_deadline(code: str, confined: bool) -> None:
-    result = python(code, seconds=0.3, confined=confined)
+    result = python(code, limits=LIMITS._replace(seconds=0.3), confined=confined)
     assert (result.status, result.code) == ("timeout", None)
 
 
@@ -44,7 +47,6 @@ HOLD = "import time; x = bytearray(600 << 20); x[::4096] = b'1' * len(x[::4096])
 RESERVE = "import mmap; mmap.mmap(-1, 64 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)"
 KILLED = "import os; os.kill(os.getpid(), 9)"
 # A patient parent counts the processor time of the child.
-PATIENT = {"seconds": 0.5, "patience": 600}
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ PATIENT = {"seconds": 0.5, "patience": 600}
         (KILLED, {"confined": False}, "crash", -9),
         ("print(1)", {"stdin": b"x" * 3_000_000}, "ok", 0),  # which it does not read
         ("while True: print('x')", {"on_line": lambda line: False}, "output-limit", None),
-        pytest.param("bytearray(10**9)", {"memory_mib": 256}, "memory", 1, marks=linux),
-        pytest.param(HOLD, {"memory_mib": 300, "confined": False}, "memory", None, marks=linux),
+        pytest.param("bytearray(10**9)", {"limits": LIMITS._replace(mib=256)}, "memory", 1, marks=linux),
+        pytest.param(HOLD, {"limits": LIMITS._replace(mib=300), "confined": False}, "memory", None, marks=linux),
         pytest.param(RESERVE, {"confined": False}, "ok", 0, marks=linux),  # addresses cost a watched child nothing
         pytest.param("import time; time.sleep(1.5)", PATIENT, "ok", 0, marks=linux),
         pytest.param("while True: pass", PATIENT, "timeout", ANY, marks=linux),
@@ -82,7 +84,8 @@ def test_every_end_has_its_name(code: str, given: dict[str, Any], status: str, e
 @pytest.mark.parametrize("listens", [True, False])
 def test_endless_output_is_cut(code: str, listens: bool) -> None:
     lines: list[bytes] = []
-    result = python(code, output_limit=1 << 22, on_line=(lambda line: not lines.append(line)) if listens else None)
+    on_line = (lambda line: not lines.append(line)) if listens else None
+    result = python(code, limits=LIMITS._replace(output=1 << 22), on_line=on_line)
     assert result.status == "output-limit"
     assert len(result.stdout) <= 1 << 22 and sum(map(len, lines)) <= 1 << 23 and len(result.stderr_tail) <= 8192
 
@@ -103,7 +106,8 @@ def test_lines_are_handed_on_one_by_one_and_the_rest_is_kept() -> None:
 def test_lines_are_heard_before_the_child_ends_which_is_when_nobody_waits_any_more() -> None:
     heard = threading.Event()
     code = "import time; print('now', flush=True); time.sleep(600)"
-    result = python(code, on_line=lambda line: not heard.set(), seconds=60, until=lambda used: heard.is_set())
+    minute = LIMITS._replace(seconds=60)
+    result = python(code, limits=minute, on_line=lambda line: not heard.set(), until=lambda used: heard.is_set())
     assert (result.status, result.code) == ("timeout", None)
 
 
@@ -112,7 +116,7 @@ def test_a_command_that_cannot_be_started_is_said(tmp_path: Path, name: str) -> 
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_bytes(b"\x7fELF nothing")
     (tmp_path / "text").chmod(0o755)
-    result = run_child([str(tmp_path / name)], seconds=5, memory_mib=64, output_limit=10)
+    result = run_child([str(tmp_path / name)], Limits(5, 64, 10))
     assert (result.status, result.code, result.started) == ("failed", None, False)
     assert result.stderr_tail.startswith("it cannot be started: ")
 
@@ -135,11 +139,11 @@ def test_the_child_ends_with_us_though_we_had_no_chance_to_end_it(tmp_path: Path
     """SIGKILL takes the parent away in the middle of waiting."""
     script = tmp_path / "waits.py"
     script.write_text("import os, time\ndef main():\n    print(os.getpid(), flush=True)\n    time.sleep(600)\nmain()\n")
-    argv = ["module:waits", str(tmp_path)] if program == "own" else [sys.executable, str(script)]
+    argv = ["module:waits:main", str(tmp_path)] if program == "own" else [sys.executable, str(script)]
     code = (
-        "from envdoctor.sandbox import run_child\n"
+        "from envdoctor.sandbox import Limits, run_child\n"
         "tell = lambda line: not print(line.decode(), flush=True)\n"
-        f"run_child({argv!r}, seconds=600, memory_mib=512, output_limit=99, confined=False, on_line=tell)\n"
+        f"run_child({argv!r}, Limits(600, 512, 99), confined=False, on_line=tell)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -164,7 +168,7 @@ def test_the_child_is_what_the_kernel_would_rather_end() -> None:
 
 @linux
 def test_a_program_gets_its_signals_as_a_shell_gives_them() -> None:
-    result = run_child(["/bin/sh", "-c", "grep SigIgn /proc/self/status"], seconds=5, memory_mib=99, output_limit=999)
+    result = run_child(["/bin/sh", "-c", "grep SigIgn /proc/self/status"], Limits(5, 99, 999))
     ignored = int(result.stdout.split()[1], 16)
     assert not ignored & (1 << (signal.SIGPIPE - 1))
 
@@ -176,22 +180,3 @@ def test_secrets_and_proxies_of_the_environment_stay_outside(monkeypatch: pytest
     result = python("import os; print(sorted(os.environ.items()))", confined=confined)
     assert b"secret" not in result.stdout
     assert b"('HF_HUB_DISABLE_TELEMETRY', '1')" in result.stdout
-
-
-def test_own_python_imports_envdoctor_and_nothing_of_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
-    command = own_python("envdoctor.revision.code.parts.tree")
-    result = run_child(command, b"2\na\n", seconds=20, memory_mib=512, output_limit=1 << 16)
-    assert result.status == "ok", result
-    assert result.stdout.startswith(b"[")
-
-
-@pytest.mark.parametrize("packages", [False, True])
-def test_installed_packages_are_there_only_when_asked_for(packages: bool) -> None:
-    command = own_python("envdoctor.revision.template.parts.render_suite", packages=packages)
-    request = b'{"template": "hello", "variables": {}, "conversations": []}'
-    result = run_child(command, request, seconds=20, memory_mib=512, output_limit=1 << 16)
-    assert (b"jinja2" not in result.stdout) == packages, result

@@ -34,6 +34,7 @@ from envdoctor.observe.recipe.reading.calls import calls_of
 from envdoctor.observe.source.reading import followed
 from envdoctor.probe import RecordingError, read_recording
 from envdoctor.revision import flatten
+from envdoctor.source import NotANotebook, TooMuch
 from envdoctor.tracebacks import read_error
 from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies
 
@@ -53,6 +54,8 @@ SCRIPT = (
     b"import numpy as np\nfrom trl import T\nclass C(T):\n    def f(self, x=1, *, y):\n        super().f(z=np.float)\n"
     b"try:\n    C(a=1)\nexcept TypeError:\n    pass\nif is_a_available():\n    x = [b for b in np.c.d]\n"
 )
+#: What code is refused with.
+UNREAD = (SyntaxError, RecursionError, MemoryError, NotANotebook, TooMuch)
 #: A package whose imports are followed, with what such packages do; `lib` is taken from, bent too.
 FOLLOWED = b"""import importlib.metadata, sys
 from lib import here, sub, gone as other
@@ -212,11 +215,11 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     yield "rule", (rule, (TomlError, RuleError), rules)
     yield "configuration", (from_file(configuration), (UsageProblem,), toml)
     yield "config.json", (config, (JsonProblem,), models)
-    yield "code", (partial(uses, notebook=False, definitions=True), (), [*[CODE] * 3, CODE * 50])
-    yield "script", (partial(uses, notebook=False), (), [CODE, SCRIPT, SCRIPT * 50])
+    yield "code", (partial(uses, notebook=False, definitions=True), UNREAD, [*[CODE] * 3, CODE * 50])
+    yield "script", (partial(uses, notebook=False), UNREAD, [CODE, SCRIPT, SCRIPT * 50])
     yield "imports", (partial(_followed, folder / "followed"), (), [*[FOLLOWED] * 3, FOLLOWED * 50])
-    yield "notebook", (partial(uses, notebook=True), (), [NOTEBOOK])
-    yield "pickle", (lambda content: (described("zip", content), described("prefix", content)), (), [PICKLE])
+    yield "notebook", (partial(uses, notebook=True), UNREAD, [NOTEBOOK])
+    yield "pickle", (lambda content: (described(content, "zip"), described(content, "prefix")), (), [PICKLE])
     yield "traceback", (text(lambda pasted: read_error(_repeated(pasted))), (), [PASTED, *PASTED.splitlines()])
     yield "header", (lambda content: parse_header(content, len(content)), (HeaderError,), headers)
     yield "pins", (from_file(lambda path: read_pins(str(path))), (PinError,), [pins])
@@ -231,7 +234,8 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
     for ending in ("yaml", "jsonc", "sh"):
         seeds = [path.read_bytes() for top in ("recipes", "stories") for path in _below(top, ending)]
         yield f"recipe.{ending}", (partial(_recipe, folder / f"recipe.{ending}", matrix), (RecipeFileError,), seeds)
-    yield "recipe.py", (partial(calls_of, notebook=False), (), [path.read_bytes() for path in _below("recipes", "py")])
+    scripts = [path.read_bytes() for path in _below("recipes", "py")]
+    yield "recipe.py", (partial(calls_of, notebook=False), UNREAD, scripts)
     for path, held in PACKAGE.items():
         yield path, (partial(_environment, folder, path, matrix), (UsageProblem, JobError), [held])
 
@@ -257,7 +261,7 @@ def _followed(folder: Path, content: bytes) -> object:
     asked = {"folders": [str(folder)], "root": "/", "python": "3.11.7", "platform": "linux", "complete": True}
     asked |= {"versions": {"app": "1.0", "lib": "2.0"}, "owners": {}, "followed": ["app", "lib"]}
     entries = [["import app", "app", None, False], ["from app import Name", "app", "Name", True]]
-    return followed.answer({**asked, "entries": entries})
+    return followed.followed({**asked, "entries": entries})
 
 
 def _recipe(place: Path, matrix: Matrix, content: bytes) -> object:

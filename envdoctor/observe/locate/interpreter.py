@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Unknown
 
 _TIMEOUT_SECONDS = 10.0
-_OUTPUT_LIMIT = 1 << 16
-_MEMORY_MIB = 512
 _QUESTION = (
     "import sys, json; i = sys.implementation; print(json.dumps({'version': sys.version.split()[0], "
     "'implementation': i.name, 'executable': sys.executable, 'prefix': sys.prefix}))"
@@ -30,23 +28,15 @@ def ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Un
     """
     import json
 
-    from envdoctor.sandbox.child import run_child
+    from envdoctor.sandbox.asking import Limits, ask_program
     from envdoctor.sandbox.environment import minimal_environment
 
-    result = run_child(
-        [executable, "-I", "-S", "-B", "-c", _QUESTION],
-        seconds=_TIMEOUT_SECONDS,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT_LIMIT,
-        confined=False,
-        environ=minimal_environment(environ),
-        cwd=cwd,
-    )
-    if not result.started:
-        return Unknown(f"{executable}: {result.stderr_tail}")
-    if result.status == "timeout":
-        return Unknown(f"{executable} did not answer within {_TIMEOUT_SECONDS:g} seconds")
-    lines = result.stdout.decode("utf-8", "replace").strip().splitlines()
+    limits = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16)
+    argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
+    text, problem = ask_program(argv, limits, environ=minimal_environment(environ), cwd=cwd)
+    if problem is not None and problem.kind in ("unstarted", "timeout"):
+        return Unknown(f"{executable} {problem.clause()}")
+    lines = text.strip().splitlines()
     try:
         said: Any = json.loads(lines[-1])
         answer = Answer(*(said[name] for name in Answer._fields))

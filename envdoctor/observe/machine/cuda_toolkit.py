@@ -13,8 +13,6 @@ from envdoctor.observe.request import Request
 KEYS = ("cuda.toolkit",)
 
 _NVCC_TIMEOUT = 5.0
-_NVCC_OUTPUT = 65536
-_NVCC_MEMORY_MIB = 512
 
 
 def observe(request: Request) -> list[Fact]:
@@ -104,21 +102,13 @@ def _from_json(text: str) -> str | None:
 
 
 def _ask_nvcc(nvcc: str, request: Request) -> Value:
-    from envdoctor.sandbox.child import run_child
+    from envdoctor.sandbox.asking import Limits, ask_program
     from envdoctor.sandbox.environment import minimal_environment
 
-    result = run_child(
-        [nvcc, "--version"],
-        seconds=_NVCC_TIMEOUT,
-        memory_mib=_NVCC_MEMORY_MIB,
-        output_limit=_NVCC_OUTPUT,
-        confined=False,
-        environ=minimal_environment(request.environ),
-        cwd=os.path.dirname(nvcc),
-    )
-    if not result.started:
-        return Unknown("nvcc is there but cannot be started")
-    if result.status == "timeout":
-        return Unknown(f"nvcc did not answer in {_NVCC_TIMEOUT:g} s")
-    match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", result.stdout.decode("utf-8", "replace"))
+    limits = Limits(_NVCC_TIMEOUT, mib=512, output=1 << 16)
+    environ, folder = minimal_environment(request.environ), os.path.dirname(nvcc)
+    text, problem = ask_program([nvcc, "--version"], limits, environ=environ, cwd=folder)
+    if problem is not None and problem.kind in ("unstarted", "timeout"):
+        return Unknown(f"nvcc {problem.clause()}")
+    match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", text)
     return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")

@@ -25,9 +25,8 @@ from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, l
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
 from envdoctor.observe.packages.reading.startup_code import not_understood
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
-from envdoctor.text.looks import add
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -38,11 +37,9 @@ NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _NAMED = 3
 _MACHINES = ("x86_64", "aarch64")
-_CHILD = "envdoctor.observe.packages.reading.compared"
-_SECONDS, _PATIENCE, _MEMORY_MIB, _OUTPUT = 60.0, 5.0, 768, 16 << 20
-_ENDINGS = {"timeout": f"it took more than {_SECONDS:g} s", "memory": f"it took more than {_MEMORY_MIB} MiB"}
+_CHILD = "envdoctor.observe.packages.reading.compared:answer"
+_LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = "it runs code when Python starts, and what that puts in front of the packages is not known"
-_FAILED = "the child that reads them failed"
 _Item = Mapping[str, Value]
 
 
@@ -178,23 +175,10 @@ def _compared(
         "packages": packages,
         "lists": [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"],
     }
-    child = run_child(
-        own_python(_CHILD),
-        json.dumps(asked).encode(),
-        seconds=_SECONDS,
-        patience=_PATIENCE,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
-    looks = place.files.looks
-    if child.status != "ok":
-        if looks is not None:
-            looks.failed = True
-        reason = f"the installed files were not compared with their lists: {_ENDINGS.get(child.status, _FAILED)}"
+    answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
+    if isinstance(answer, Problem):
+        reason = f"the installed files were not compared with their lists: {answer.said()}"
         return [[compared[0]["name"], "unread", [reason], False]]
-    answer = json.loads(child.stdout)
-    if looks is not None:
-        add(looks, answer["files"], answer["folders"])
     unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
     return [*answer["damage"], *unread]
 
@@ -233,10 +217,12 @@ def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str
     """Where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``,
     ``__editable__.peft-0.17.1.pth``), or in the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
     name = str(item["name"])
-    own = re.compile(rf"(?i)_*(?:editable_*\.?)?{name.replace('-', '[-_.]')}(?:[-_.].*)?\.(?:pth|py)\Z")
     mapped = re.compile(rf"['\"]{module or name.replace('-', '_')}['\"]: *['\"]([^'\"\n]+)['\"]")
     folder = os.path.dirname(str(item["path"]))
-    for entry in filter(own.match, layout.files.names_or_none(folder)):
+    for entry in layout.files.names_or_none(folder):
+        stem, _, ending = entry.lower().lstrip("_").removeprefix("editable").lstrip("_.").rpartition(".")
+        if ending not in ("pth", "py") or not re.sub(r"[_.]", "-", f"{stem}.").startswith(f"{name}-"):
+            continue
         text = layout.files.text_or_empty(os.path.join(folder, entry), 1 << 16)
         if entry.endswith("_finder.py"):
             yield from mapped.findall(text.partition("MAPPING")[2].partition("\n")[0])

@@ -1,6 +1,5 @@
 """The files of a recipe: those that were given and those that they name, each read and taken apart."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -178,20 +177,14 @@ def python_calls(
 
     Raises :class:`RecipeError`.
     """
-    from envdoctor.sandbox.child import own_python, run_child
+    from envdoctor.sandbox.asking import Limits, Problem, ask_once
 
     asked = {"notebook": notebook, "words": words, "folder": folder}
     asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
-    child = run_child(
-        own_python("envdoctor.observe.recipe.reading.calls", packages=True),
-        json.dumps(asked).encode() + b"\n" + content,
-        seconds=20.0,
-        memory_mib=1024,
-        output_limit=16 << 20,
-    )
-    answer = json.loads(child.stdout) if child.status == "ok" else "takes too long, or too much memory, to be parsed"
-    if isinstance(answer, str):
-        raise RecipeError(answer)
+    child = "envdoctor.observe.recipe.reading.calls:calls_of"
+    answer = ask_once(child, asked, Limits(seconds=20.0, mib=1024), content, packages=True)
+    if isinstance(answer, Problem):
+        raise RecipeError(answer.clause())
     return [
         Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, place, False, how > 0, how == 2)
                          for key, value, place, how in settings), perhaps=perhaps)

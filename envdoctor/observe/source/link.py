@@ -7,7 +7,6 @@ of the environment is imported.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,7 @@ from envdoctor.knowledge.entry_statements import Entry, entries
 from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.child import own_python, run_child
-from envdoctor.text.looks import add
+from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -27,15 +25,8 @@ KEPT = True
 KEYS = ("link", "link_read", "link_unread")
 NEEDS = ("dist", "python.minor")
 
-_CHILD = "envdoctor.observe.source.reading.followed"
-_SECONDS, _PATIENCE = 60.0, 5.0
-_MEMORY_MIB = 1536
-_OUTPUT = 8 << 20
-_ENDINGS = {
-    "timeout": f"following the imports of the installed packages took more than {_SECONDS:g} s",
-    "memory": f"following the imports of the installed packages took more than {_MEMORY_MIB} MiB",
-}
-_FAILED = "the child that follows the imports of the installed packages failed"
+_CHILD = "envdoctor.observe.source.reading.followed:answer"
+_LIMITS = Limits(seconds=60.0, mib=1536, output=8 << 20, patience=5.0)
 
 
 def observe(request: Request) -> list[Fact]:
@@ -59,22 +50,9 @@ def observe(request: Request) -> list[Fact]:
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     asked = _question(request, wanted, versions, owners, dists)
     place = request.place
-    child = run_child(
-        own_python(_CHILD),
-        json.dumps(asked).encode(),
-        seconds=_SECONDS,
-        patience=_PATIENCE,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
-    looks = place.files.looks
-    if child.status != "ok":
-        if looks is not None:
-            looks.failed = True
-        return _facts(Records((), _ENDINGS.get(child.status, _FAILED)))
-    answer = json.loads(child.stdout)
-    if looks is not None:
-        add(looks, answer["files"], answer["folders"])
+    answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
+    if isinstance(answer, Problem):
+        return _facts(Records((), f"the imports of the installed packages were not followed: {answer.said()}"))
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))

@@ -120,7 +120,7 @@ def test_what_one_file_provides_is_there_for_all(read: Any):
         ("x.py", "(" * 5000, "not Python"),
         ("x.py", "x = " + "-" * 100_000 + "1", ""),
         ("x.py", b"#" * (3 << 20), "larger than 2 MiB"),
-        ("x.py", "import a\n" + "a.b\n" * 30_000, "more names than can be told"),
+        ("x.py", "import a\n" + "a.b\n" * 30_000, "too much code"),
         ("x.ipynb", "import a", "not a notebook"),
         ("x.ipynb", "[" * 100_000, ""),
         ("x.ipynb", '{"cells": 1}', "not a notebook"),

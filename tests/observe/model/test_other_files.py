@@ -143,9 +143,9 @@ def test_all_python_files_count_and_a_model_without_code_has_none(disk):
     [
         ("def f(:\n", r"not Python that this interpreter can parse \(line 1\)"),
         ("x = 1\0", "not Python"),
-        ("x = " + "-" * 100_000 + "1", "nested too deeply|too large to be parsed safely"),
-        ("x = a" + ".a" * 300_000, "nested too deeply|too large to be parsed safely"),
-        ("(" * 100_000, "not Python|too large to be parsed safely"),
+        ("x = " + "-" * 100_000 + "1", "nested too deeply"),
+        ("x = a" + ".a" * 300_000, "nested too deeply"),
+        ("(" * 100_000, "not Python|nested too deeply"),
         ("# " + "x" * (1 << 20), "larger than|at most 1 MiB"),
     ],
 )
@@ -202,7 +202,7 @@ def test_conditions_in_conditions_are_read_once_each(disk):
     assert {"numpy", "torch"} <= set(facts(disk, modeling_glm__py=code)["model.code_names"])
 
 
-TOO_MUCH = "too long|too large|too much|more names than"
+TOO_MUCH = "too deeply|too much|more than"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ TOO_MUCH = "too long|too large|too much|more names than"
             TOO_MUCH,
             marks=pytest.mark.slow,
         ),
-        ("# coding: punycode\n" + "x-" * 400_000, "not Python|too long"),
+        ("# coding: punycode\n" + "x-" * 400_000, "not Python|more than"),
         (f"from {'L' * 400_000} import " + ",".join(f"a{n}" for n in range(80_000)) + "\n", TOO_MUCH),
         pytest.param("x = f'" + "{a}" * 340_000 + "'\n", TOO_MUCH, marks=pytest.mark.slow),
     ],

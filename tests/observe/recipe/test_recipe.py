@@ -321,7 +321,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", "hello: world\n", "is no recipe of a framework that is known"),
         ("a.sh", "ls -l\n", "is no recipe of a framework that is known"),
         ("a.sh", "A=x\n" + 'A="$A$A"\n' * 60, "variables count for all that they stand for"),
-        ("a.py", "def (", "is not Python that can be parsed (line 1)"),
+        ("a.py", "def (", "is not Python that this interpreter can parse (line 1)"),
         ("a.ipynb", "[]", "is not a notebook"),
     ],
 )

@@ -110,7 +110,7 @@ def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None
 def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "peft", "0.17.0")
     (tmp_path / "peft").rmdir()
-    monkeypatch.delattr(link, "run_child")
+    monkeypatch.delattr(link, "ask_once")
     assert links(read(tmp_path)) == Records(())
 
 

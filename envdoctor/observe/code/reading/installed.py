@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.child import own_python, run_child
+from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.versions.names import normalise
 
-_SECONDS = 40.0
-_MEMORY_MIB = 1536
-_OUTPUT = 8 << 20
+_CHILD = "envdoctor.observe.code.reading.lacking:answer"
+_LIMITS = Limits(seconds=40.0, mib=1536)
+_COLUMNS = ("kind", "module", "name", "keyword", "parameters")
 
 
 def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
@@ -23,24 +22,20 @@ def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[M
     asked = [item for item in items if item["guarded"] is not True]
     if request.layout is None or not isinstance(dists, Records) or not asked:
         return tuple(items)
-    child = run_child(
-        own_python("envdoctor.observe.code.reading.lacking"),
-        json.dumps(_question(request, dists, asked)).encode(),
-        seconds=_SECONDS,
-        memory_mib=_MEMORY_MIB,
-        output_limit=_OUTPUT,
-    )
-    *lines, _ = child.stdout.split(b"\n")
-    answers = dict(zip(map(id, asked), map(json.loads, lines), strict=False))
+    place = request.place
+    complete = dists.incomplete is None and place.incomplete is None and not place.has_finder
+    known = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
+    uses = [{"use": [_plain(item[column]) for column in _COLUMNS], **known} for item in asked]
+    answers = dict(zip(map(id, asked), ask(_CHILD, [(use, None) for use in uses], _LIMITS), strict=True))
     owner = _owners(request, {str(one["name"]) for one in dists})
     return tuple(_answered(item, answers.get(id(item)), owner) for item in items)
 
 
 def _answered(
-    item: Mapping[str, Value], answer: str | bool | None, owner: Callable[[str], str | None]
+    item: Mapping[str, Value], answer: str | bool | Problem | None, owner: Callable[[str], str | None]
 ) -> Mapping[str, Value]:
     package = owner(str(item["module"]).partition(".")[0])
-    if answer is None:
+    if answer is None or isinstance(answer, Problem):
         return item
     return {**item, "package": package or ABSENT, "lacks": answer if isinstance(answer, str) else ABSENT}
 
@@ -54,19 +49,6 @@ def _owners(request: Request, installed: Collection[str]) -> Callable[[str], str
         return named.get(top) or next((name for name in (normalise(top),) if name in installed), None)
 
     return owner
-
-
-def _question(request: Request, dists: Records, asked: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """What the child is told, as JSON holds it."""
-    place = request.place
-    return {
-        "folders": list(place.site_packages),
-        "root": place.files.root,
-        "complete": dists.incomplete is None and place.incomplete is None and not place.has_finder,
-        "uses": [
-            [_plain(item[column]) for column in ("kind", "module", "name", "keyword", "parameters")] for item in asked
-        ],
-    }
 
 
 def _plain(cell: Value) -> Any:

@@ -1,18 +1,16 @@
 """Looks up what a script uses in the installed files. Runs in a bounded child.
 
-It reads one JSON object on stdin: the ``folders`` of an environment below its ``root``, whether they are all
-(``complete``), and ``uses`` as ``[kind, module, name, keyword, parameters]``. It answers each with one line of JSON:
-false where the files have it, null where that cannot be told, and otherwise what is missing: the dotted name of a
-module or of what should lie in one, the keyword, or how the base class calls the method that is overridden (``2
-num_items_in_batch=``).
+It is asked about a ``use`` as ``[kind, module, name, keyword, parameters]``, in the ``folders`` of an environment below
+its ``root``; ``complete`` says whether they are all. It answers false where the files have it, null where that cannot
+be told, and otherwise what is missing: the dotted name of a module or of what should lie in one, the keyword, or how
+the base class calls the method that is overridden (``2 num_items_in_batch=``).
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
 
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
@@ -24,21 +22,17 @@ from envdoctor.text.files import Files
 _RECURSION = 6000
 
 
-def main() -> None:
-    """Answer the question on stdin."""
+def answer(use: Sequence[str], *, root: str, folders: Sequence[str], complete: bool) -> str | bool | None:
+    """What the installed files lack of one use."""
     sys.setrecursionlimit(_RECURSION)
-    asked = json.loads(sys.stdin.buffer.read())
-    installed = Installed(asked)
-    for use in asked["uses"]:
-        sys.stdout.write(json.dumps(installed.lacks(*use)) + "\n")
-        sys.stdout.flush()
+    return _installed(root, complete, *folders).lacks(*use)
 
 
 class Installed:
     """The modules of one environment."""
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        self._library = Library(asked["folders"], Files(asked["root"]))
+    def __init__(self, root: str, complete: bool, *folders: str) -> None:
+        self._library = Library(folders, Files(root))
         world = World(
             version=lambda name: UNKNOWN,
             owners={},
@@ -46,7 +40,7 @@ class Installed:
             platform="",
             standard=frozenset(sys.stdlib_module_names),
             followed=lambda top: True,
-            complete=asked["complete"],
+            complete=complete,
         )
         self._names = Names(self._library, world)
         self._places = Places(self._names)
@@ -89,3 +83,6 @@ class Installed:
         """Whether a module binds a name to something else than the module below it."""
         offers = self._library.offers(module)
         return offers is not None and offers.names.get(name, "module").partition(" ")[0] != "module"
+
+
+_installed = cache(Installed)

@@ -1,32 +1,16 @@
 """What files of Python code use, read by bounded children (``read_uses.py``), and as items of a fact."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
-from envdoctor.sandbox.child import own_python, run_child
-from envdoctor.sandbox.frames import framed
+from envdoctor.sandbox.asking import Limits, Problem, ask
 
-_MEMORY_MIB = 1024
-_OUTPUT = 64 << 20
+_CHILD = "envdoctor.observe.code.reading.read_uses:answer"
 _CHILDREN = 4
 _MOST_PLACES = 20
-_ENDINGS = {
-    "timeout": "parsing it takes too long",
-    "memory": f"parsing it takes more than {_MEMORY_MIB} MiB",
-    "output-limit": "it uses too much",
-}
 CELL = "the cell is not Python that this interpreter can parse"
-_PROBLEMS = {
-    "syntax": "it is not Python that this interpreter can parse (line {})",
-    "deep": "it is nested too deeply, or too large, to be parsed",
-    "large": "it is too large to be parsed safely by Python before 3.11",
-    "many": "it uses more names than can be told",
-    "text": "it is not Python source text",
-    "notebook": "it is not a notebook of nbformat 3 or 4",
-}
 
 
 class _Use(NamedTuple):
@@ -46,29 +30,13 @@ def answers(
 ) -> Iterator[tuple[CodeFile, Mapping[str, Any] | str]]:
     """What a child says of each file, with ``definitions`` also what it defines; a clause for one that it could not
     read. A file that ends the child, which has so many ``seconds``, costs that file: the next goes on behind it."""
-    waiting = list(contents)
-    for _ in range(_CHILDREN):
-        if not waiting:
-            return
-        head = [(file.path.endswith(".ipynb"), sorted(file.own), definitions) for file, _ in waiting]
-        child = run_child(
-            own_python("envdoctor.observe.code.reading.read_uses"),
-            framed([json.dumps(head).encode(), *(content for _, content in waiting)]),
-            seconds=seconds,
-            memory_mib=_MEMORY_MIB,
-            output_limit=_OUTPUT,
-        )
-        *lines, _ = child.stdout.split(b"\n")
-        for (file, _), line in zip(waiting, lines, strict=False):
-            answer = json.loads(line)
-            problem = _PROBLEMS[answer["problem"]].format(answer["place"]) if "problem" in answer else None
-            yield file, problem or answer
-        waiting = waiting[len(lines) :]
-        if waiting:
-            yield waiting[0][0], _ENDINGS.get(child.status, "the child that parses it failed")
-            waiting = waiting[1:]
-    for file, _ in waiting:
-        yield file, "other files took too long, or too much memory"
+    limits = Limits(seconds=seconds, mib=1024, output=64 << 20, in_all=_CHILDREN * seconds)
+    questions = [
+        ({"notebook": file.path.endswith(".ipynb"), "own": sorted(file.own), "definitions": definitions}, content)
+        for file, content in contents
+    ]
+    for (file, _), answer in zip(contents, ask(_CHILD, questions, limits), strict=True):
+        yield file, answer.said() if isinstance(answer, Problem) else answer
 
 
 def items(

@@ -351,8 +351,8 @@ def _written(lock: Lock, ledger: Ledger) -> str:
 
 def _is_default_branch(url: str, repository: str) -> bool:
     """Whether the address of a line is that of a repository without a revision, or with its main branch."""
-    address = re.sub(r"\A\w+\+|(?:@(?:main|master))?(?:#.*)?\Z", "", url.strip()).rstrip("/").removesuffix(".git")
-    return address.lower() == repository.lower()
+    address = re.sub(r"\A\w+\+", "", url.strip()).partition("#")[0].removesuffix("@main").removesuffix("@master")
+    return address.rstrip("/").removesuffix(".git").lower() == repository.lower()
 
 
 def _tag_of(url: str) -> str:

@@ -1,6 +1,6 @@
 """Compares installed files with the lists that were written when they were installed. Runs in a bounded child.
 
-It reads one JSON object on stdin: ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
+It is asked with ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
 (x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``,
 ``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It
 answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ast
 import errno
-import gc
-import json
 import os
 import re
 import sys
@@ -277,15 +275,7 @@ def _written(digest: bytes) -> bytes:
     return urlsafe_b64encode(digest)[:43]
 
 
-def main() -> None:
-    """Answer the question on stdin, and end."""
-    gc.disable()
-    sys.stdout.write(json.dumps(answer(json.loads(sys.stdin.buffer.read())), separators=(",", ":")))
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+def answer(**asked: Any) -> dict[str, Any]:
     """What the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()

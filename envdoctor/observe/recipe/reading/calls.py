@@ -3,61 +3,34 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from envdoctor.observe.recipe.reading.script import Script
 from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.observe.recipe.reading.script_run import dotted
-from envdoctor.source.notebook import NotANotebook, parse_notebook
+from envdoctor.source.notebook import parse_code
 
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
 
 
-def main() -> None:
-    """Answer the script on stdin, behind a line of JSON about it, with one line of JSON: calls as
-    ``[name, [[key, value, place, how], ...], perhaps]``, or text: why it cannot be read. ``how`` is 1 for a computed
-    value, 2 for a key that is given under a condition, ``perhaps`` the same of the call."""
-    warnings.simplefilter("ignore")
-    head, _, content = sys.stdin.buffer.read().partition(b"\n")
-    asked = json.loads(head)
-    answer = calls_of(
-        content,
-        notebook=asked["notebook"],
-        words=asked["words"],
-        beside=Beside(asked["folder"], asked["libraries"]),
-        names=asked["names"],
-    )
-    sys.stdout.write(json.dumps(answer) + "\n")
-
-
 def calls_of(
-    content: bytes, *, notebook: bool, words: Sequence[str | None] = (), beside: Beside | None = None, names: str = ".*"
-) -> list[Any] | str:
-    """See :func:`main`; ``words`` are those behind the script's name in a command, ``beside`` is what lies there,
-    ``names`` a pattern of the calls that are told."""
-    beside = beside or Beside("")
-    try:
-        if notebook:
-            book = parse_notebook(content)
-            return _calls(
-                book.tree,
-                lambda line: "cell {}:{}".format(*book.place(line)),
-                Script(book.tree, words, beside, names),
-                beside,
-            )
-        tree = ast.parse(content)
-        return _calls(tree, str, Script(tree, words, beside, names), beside)
-    except SyntaxError as error:
-        return f"is not Python that can be parsed (line {error.lineno or 1})"
-    except NotANotebook:
-        return "is not a notebook of nbformat 3 or 4"
-    except (RecursionError, MemoryError, ValueError, LookupError):
-        return "is not Python source that can be read"
+    content: bytes,
+    *,
+    notebook: bool,
+    words: Sequence[str | None] = (),
+    folder: str = "",
+    libraries: Collection[str] = (),
+    names: str = ".*",
+) -> list[Any]:
+    """Return calls as ``[name, [[key, value, place, how], ...], perhaps]``: ``how`` is 1 for a computed value, 2 for a
+    key that is given under a condition, ``perhaps`` the same of the call. ``words`` are those behind the script's name
+    in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
+    tree, place, _ = parse_code(content, notebook=notebook)
+    beside = Beside(folder, libraries)
+    return _calls(tree, place, Script(tree, words, beside, names), beside)
 
 
 def _calls(tree: ast.Module, place: Callable[[int], str], script: Script, beside: Beside) -> list[Any]:

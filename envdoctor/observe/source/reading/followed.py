@@ -1,16 +1,13 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
-It reads one JSON object on stdin (``link.py`` says what is in it) and answers with one: ``stops``, pairs of what stops
-an import, or a class, and the statements, or classes, that it stops; ``why`` not all could be followed; ``unread``,
-files and folders that an import reads and that could not be read here, each with the reason and which Python cannot
-run it (:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
+``link.py`` says what it is asked. It answers with ``stops``, pairs of what stops an import, or a class, and the
+statements, or classes, that it stops; ``why`` not all could be followed; ``unread``, files and folders that an import
+reads and that could not be read here, each with the reason and which Python cannot run it
+(:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
 """
 
 from __future__ import annotations
 
-import gc
-import json
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -32,17 +29,13 @@ Entry = tuple[str, str, str | None, bool]
 Found = tuple[list[Stop], list[Stop]]
 
 
-def main() -> None:
-    """Answer the question on stdin, and end."""
+def answer(**asked: Any) -> dict[str, Any]:
+    """Answer in a process of its own."""
     sys.setrecursionlimit(_RECURSION)
-    gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
-    asked = json.loads(sys.stdin.buffer.read())
-    sys.stdout.write(json.dumps(answer(asked), separators=(",", ":")))
-    sys.stdout.flush()
-    os._exit(0)  # taking the names and trees of thousands of modules down one by one takes a tenth of the time
+    return followed(asked)
 
 
-def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
+def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()

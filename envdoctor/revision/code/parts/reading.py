@@ -1,38 +1,21 @@
 """Python files of snapshots, read and parsed in bounded children; what cannot be parsed is unread, with the reason."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.records import FileCode, from_json
-from envdoctor.sandbox.child import own_python, run_child
-from envdoctor.sandbox.frames import framed
+from envdoctor.sandbox.asking import Limits, Problem, ask
 
 #: The largest modeling file of transformers has 0.3 MiB.
 MAX_FILE = 1 << 20
 MAX_FILES = 200
 MAX_TOTAL = 16 << 20
-_SECONDS = 10.0
-_SECONDS_IN_ALL = 20.0
-_MEMORY_MIB = 512
-_OUTPUT = 64 << 20
+_CHILD = "envdoctor.revision.code.parts.tree:read_code"
+_LIMITS = Limits(seconds=10.0, mib=512, output=64 << 20, in_all=20.0)
 #: Seconds after which the waiting looks whether it was interrupted.
 _A_MOMENT = 0.2
 _CHILDREN = 2
-
-_PROBLEMS = {
-    "large": "it holds too much code to be compared",
-    "deep": "it is nested too deeply to be parsed",
-    "memory": "it is nested too deeply, or is too large, to be parsed",
-    "text": "it is not Python source text",
-}
-_ENDINGS = {
-    "timeout": "it takes too long to be parsed",
-    "memory": "it needs too much memory to be parsed",
-    "crash": "it makes Python's own parser crash",
-    "output-limit": "it defines too much to be compared",
-}
 
 
 class Source(NamedTuple):
@@ -83,32 +66,8 @@ def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
 
 
 def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[FileCode | Unread]:
-    """Files in one child; where one ends it, a new child goes on behind that file, but not when ``until`` says yes."""
-    import time
-
-    deadline = time.monotonic() + _SECONDS_IN_ALL
-    results: list[FileCode | Unread] = []
-    while (waiting := sources[len(results) :]) and (left := deadline - time.monotonic()) > 0 and not until():
-        child = run_child(
-            own_python("envdoctor.revision.code.parts.tree"),
-            framed(source.content for source in waiting),
-            seconds=min(_SECONDS, left),
-            memory_mib=_MEMORY_MIB,
-            output_limit=_OUTPUT,
-            until=lambda used: until(),
-        )
-        lines = child.stdout.split(b"\n")[:-1]
-        results += [_answer(source.path, line) for source, line in zip(waiting, lines, strict=False)]
-        if len(lines) < len(waiting):
-            reason = _ENDINGS.get(child.status, "the child that parses it failed")
-            results.append(Unread(waiting[len(lines)].path, reason))
-    return [*results, *(Unread(source.path, "other files took all the time for parsing") for source in waiting)]
-
-
-def _answer(path: str, line: bytes) -> FileCode | Unread:
-    document = json.loads(line)
-    if isinstance(document, list):
-        return from_json(document)
-    if document["problem"] == "syntax":
-        return Unread(path, f"it is not Python that this interpreter can parse (line {document['line']})")
-    return Unread(path, _PROBLEMS[document["problem"]])
+    answers = ask(_CHILD, [({}, content) for _, content in sources], _LIMITS, until=until)
+    return [
+        Unread(source.path, answer.said()) if isinstance(answer, Problem) else from_json(answer)
+        for source, answer in zip(sources, answers, strict=True)
+    ]

@@ -1,23 +1,16 @@
-"""The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed.
-
-The child reads frames (``sandbox/frames.py``) and answers each with one line of JSON: the
-records of ``records.py``, or ``{"problem": kind, "line": n}`` with kind syntax, deep, large, memory or text.
-"""
+"""The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed."""
 
 from __future__ import annotations
 
 import ast
-import gc
-import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 
 from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
 from envdoctor.revision.code.parts.imports import imports_of_tree
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
 from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exact, joined, short, target_names
-from envdoctor.sandbox.frames import frames
+from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, uses_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -28,40 +21,12 @@ _MAX_CALLS = 2000
 _MAX_NODES = 300_000
 
 
-class TooLarge(Exception):
-    """A file with more nodes than are compared."""
-
-
-def main() -> None:
-    """Answer every frame on stdin, one line each, as soon as it is done."""
-    gc.disable()  # it would look at every node again and again; the child's memory is bounded
-    for content in frames(sys.stdin.buffer.read()):
-        sys.stdout.write(json.dumps(_answer(content), separators=(",", ":")) + "\n")
-        sys.stdout.flush()
-
-
-def _answer(content: bytes) -> FileCode | dict[str, object]:
-    try:
-        return read_code(content)
-    except (TooLarge, TooMuch):
-        return {"problem": "large"}
-    except SyntaxError as error:
-        return {"problem": "syntax", "line": error.lineno or 1}
-    except RecursionError:
-        return {"problem": "deep"}
-    except MemoryError:
-        return {"problem": "memory"}
-    except (ValueError, LookupError):
-        return {"problem": "text"}
-
-
 def read_code(content: bytes) -> FileCode:
-    """Parse one file. Raises :class:`TooLarge`, :class:`TooMuch`, and SyntaxError, ValueError, RecursionError or
-    MemoryError as ``ast.parse`` does."""
-    tree = ast.parse(content)
+    """Parse one file. Raises :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does."""
+    tree, _, _ = parse_code(content)
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
-        raise TooLarge
+        raise TooMuch
     definitions: list[Definition] = []
     statements: list[Statement] = []
     for scope, statement in _in_order(tree):

@@ -1,15 +1,14 @@
-"""Child script: render one chat template for several conversations in jinja2's sandbox, one JSON line for each.
+"""Renders one chat template for several conversations in jinja2's sandbox. Runs in a bounded child.
 
-Standard input is a JSON object with ``template`` (text), ``variables`` (bos_token and the like) and ``conversations``
-(``name``, ``messages``, ``tools``, ``add_generation_prompt``). Each line of the output has ``name`` and either ``text``
-(its first characters), ``length`` and ``digest`` of the whole, or ``refused`` (the template called raise_exception), or
-``problem``. A line is written as soon as it is known: the parent ends this process when it takes too long.
+It is asked with ``template`` (text), ``variables`` (bos_token and the like) and what else is ``given`` to the template.
+It answers with ``text`` (its first characters) and ``digest`` of the whole, ``refused`` (the template called
+raise_exception), a ``problem``, or why the template is ``invalid``.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from envdoctor.sandbox.templates import Refusal, template_environment
@@ -19,39 +18,33 @@ _KEPT = 20_000
 _MESSAGE = 300
 
 
-def main() -> None:
-    """Read the request from standard input, write the answers."""
-    request = json.loads(sys.stdin.buffer.read())
+def answer(*, template: str, variables: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Render one conversation."""
+    compiled = _compiled(template)
+    if isinstance(compiled, str):
+        return {"invalid": compiled}
     try:
-        template = template_environment().from_string(request["template"])
+        return _summary(compiled.render(documents=None, **given, **variables))
+    except Refusal as error:
+        return {"refused": str(error)[:_MESSAGE]}
     except Exception as error:
-        _answer({"name": None, "problem": _problem(error)})
-        return
-    for conversation in request["conversations"]:
-        answer: dict[str, Any] = {"name": conversation["name"]}
-        try:
-            text = template.render(
-                messages=conversation["messages"],
-                tools=conversation["tools"],
-                documents=None,
-                add_generation_prompt=conversation["add_generation_prompt"],
-                **request["variables"],
-            )
-            answer.update(_summary(text))
-        except Exception as error:
-            if isinstance(error, Refusal):
-                answer["refused"] = str(error)[:_MESSAGE]
-            else:
-                answer["problem"] = _problem(error)
-        _answer(answer)
-        text = ""  # what one conversation took is free for the next
+        return {"problem": _problem(error)}
+
+
+@cache
+def _compiled(template: str) -> Any:
+    """The template, or why it is invalid."""
+    try:
+        return template_environment().from_string(template)
+    except Exception as error:
+        return _problem(error)
 
 
 def _summary(text: str) -> dict[str, Any]:
     import hashlib
 
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"text": text[:_KEPT], "length": len(text), "digest": digest}
+    return {"text": text[:_KEPT], "digest": digest}
 
 
 def _problem(error: Exception) -> str:
@@ -72,8 +65,3 @@ def _problem(error: Exception) -> str:
     if isinstance(error, OverflowError) and "range" in message.lower():
         return "it asks for a range longer than the sandbox allows"
     return f"{kind}: {message}"
-
-
-def _answer(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
