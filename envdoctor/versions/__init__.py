@@ -12,6 +12,7 @@ __all__, __getattr__ = door(
         "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version nearest order "
         "release_of same_release satisfies",
         "ranges": "EVERY Range contains intersect parse_ranges plain_release spell_ranges",
+        "releases": "Releases",
         "requirement": "NotARequirement Requirement read_requirement",
         "spans": "nearest_span spell_spans",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",
