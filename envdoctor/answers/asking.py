@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envdoctor.answers.answer import Asker, Home
-from envdoctor.answers.history import History, allows, spans_history, usable_releases
+from envdoctor.answers.history import allows, usable_releases
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.tracebacks.reading import Reading
+from envdoctor.versions.releases import Releases
 
 #: Releases of the asker that are tried, and those of them that are named.
 _TRIES, _NAMED = 12, 3
@@ -40,10 +41,10 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     if released is None:
         return Asker(package, module, version)
     taking = _asking(situation, released, asked)
-    if not any(taking.has):
+    if not taking.yes:
         return Asker(package, module, version)
     beside = f"{home.package} {home.installed}" if home.installed else ""
-    without = [one for one in usable_releases(~taking, version, situation.python) if one != version]
+    without = [one for one in usable_releases(situation, package, ~taking) if one != version]
     subjects = {subject for subject, *_ in released.beginning("takes", f"{asked} ")} | set(released.modules)
     if home.installed and home.there is False:
         fitting = (one for one in without[:_TRIES] if _fits(situation, released, one, home, subjects))
@@ -64,11 +65,11 @@ def required_by(situation: Situation, package: str, name: str) -> str | None:
     return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)
 
 
-def _asking(situation: Situation, released: Released, asked: str) -> History:
+def _asking(situation: Situation, released: Released, asked: str) -> Releases:
     """The releases that take it, by any of their public names, where the condition they put is not known to fail."""
-    found = released.beginning("takes", f"{asked} ")
-    spans = [(since, until) for _, item, since, until in found if _counts(situation, item)]
-    return spans_history(released, spans)
+    found, read = released.beginning("takes", f"{asked} "), released.read
+    spans = [(since, until or read[-1]) for _, item, since, until in found if _counts(situation, item)]
+    return Releases.between(read, [(read.index(since), read.index(until)) for since, until in spans])
 
 
 def _counts(situation: Situation, item: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from envdoctor.answers.answer import Answer, Home, Way
 from envdoctor.answers.changed import changed_keyword, changed_member, changed_required, keyword_of_any
-from envdoctor.answers.history import Found, found_by_table, spans_history, usable_releases
+from envdoctor.answers.history import Found, found_by_table, usable_releases
 from envdoctor.answers.keywords import (
     anybodys,
     as_moved,
@@ -20,6 +20,7 @@ from envdoctor.answers.keywords import (
 )
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
+from envdoctor.versions.releases import Releases
 
 
 def keyword_answer(question: Question) -> Answer:
@@ -72,16 +73,15 @@ def missing_answer(question: Question) -> Answer:
     found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     released = situation.by_names(moves[0].package) if moves and not found else None
     if released is not None:
-        history = spans_history(released, ()).also(moves)
-        there = moves[0].has(situation.version(released.name))
-        found = [Found.read(situation, history, "asks", f"{callee}({failure.name}=)", there)]
+        told = "asks", f"{callee}({failure.name}=)"
+        found = [Found.read(situation, released.name, Releases(released.read, 0), told, moves)]
     found = found or changed_required(situation, callee, failure.name, question.likely)
     homes: list[Home] = []
     ways: list[Way | None] = []
     for one in distinct(found):
-        if one.history is not None and any(one.history.has) and not all(one.history.has):
-            without = ~one.history
-            usable = usable_releases(without, one.home.installed, situation.python)
+        without = ~one.having if one.having is not None else None
+        if without is not None and without.yes and one.home.releases is not None:
+            usable = usable_releases(situation, one.home.package, without)
             homes.append(one.home._replace(kind="asks"))
             ways.append(question.ways.install(one.home.package, usable, without.specifier or ""))
     return Answer(question.reading, tuple(homes), asker=caller(question), ways=tuple(filter(None, ways)))

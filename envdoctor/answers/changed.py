@@ -9,9 +9,8 @@ from functools import reduce
 from operator import or_
 from typing import TypeVar
 
-from envdoctor.answers.history import Found, History, spans_history, subject_history
+from envdoctor.answers.history import Found
 from envdoctor.answers.situation import Situation
-from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 
 _T = TypeVar("_T")
@@ -30,18 +29,15 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
     if released is None:
         return None
     below = f"{module}.{name}" if name else module
-    history = subject_history(released, "offers", below)
-    installed = situation.version(package)
-    known = [released.listed("offers", below, installed)] if installed else []
+    having = released.having("offers", below)
     if name:
-        history |= spans_history(released, released.spans("offers", module, name))
-        known += [released.has("offers", module, name, installed)] if installed else []
-    if not any(history.has):
+        having |= released.having("offers", module, name)
+    if not having.yes:
         if not _are_all_listed(situation, released, module, name):
             return None
         if released.releases[0].version != released.read[0]:
-            history = history._replace(doubt=f"{package} was read from {released.read[0]} on")
-    return Found.read(situation, history, "name" if name else "module", below, _any(known))
+            having = having._replace(doubt=f"{package} was read from {released.read[0]} on")
+    return Found.read(situation, package, having, ("name" if name else "module", below))
 
 
 def _are_all_listed(situation: Situation, released: Released, module: str, name: str) -> bool:
@@ -51,7 +47,7 @@ def _are_all_listed(situation: Situation, released: Released, module: str, name:
     if situation.by_names(released.name) is not None:
         return False
     if name:
-        makes = released.spans("offers", module, "__getattr__")
+        makes = released.having("offers", module, "__getattr__").yes
         every = [released.items("offers", module, version) for version in released.read]
         return module in released.modules and not makes and all(every) and _is_read(name)
     package, _, last = module.rpartition(".")
@@ -74,7 +70,7 @@ def changed_keyword(
         found = []
         for package, released in situation.all_changes():
             named = released.subjects_named("parameters", name)
-            places = [one for one in named if released.spans("parameters", one, item)]
+            places = [one for one in named if released.having("parameters", one, item).yes]
             found += [(package, places)] if places else []
         told = "asks" if required else "keyword", f"{name}({keyword}=)"
         if found:
@@ -174,13 +170,4 @@ def _found(
     released, (section, item) = situation.changes(package), listed
     if released is None:
         raise LookupError(package)
-    installed = situation.version(package)
-    history: History = reduce(or_, (spans_history(released, released.spans(section, one, item)) for one in places))
-    known = [released.has(section, one, item, installed) for one in places] if installed else []
-    return Found.read(situation, history, *told, _any(known))
-
-
-def _any(answers: Sequence[bool | Unknown]) -> bool | Unknown | None:
-    if not answers:
-        return None
-    return True if True in answers else next((one for one in answers if isinstance(one, Unknown)), False)
+    return Found.read(situation, package, reduce(or_, [released.having(section, one, item) for one in places]), told)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from envdoctor.answers.answer import Moved
 from envdoctor.answers.asking import required_by
-from envdoctor.answers.history import Found, History, spans_history, subject_history
+from envdoctor.answers.history import Found
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.situation import Situation
-from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
+from envdoctor.versions.releases import Releases
 
 #: Bases of bases that are followed.
 _DEPTH = 8
@@ -94,7 +94,7 @@ def _offered(situation: Situation, found: Iterable[Called]) -> list[Called]:
         one
         for one in found
         if (released := situation.ledger.package(one.package)) is not None
-        and any(released.spans("offers", top, one.name.partition(".")[0]) for top in released.modules)
+        and any(released.having("offers", top, one.name.partition(".")[0]).yes for top in released.modules)
     ]
 
 
@@ -112,35 +112,14 @@ def _bases(situation: Situation, released: Released, subject: str, depth: int = 
 def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
     """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
     the package itself where none does. ``moves`` are the rows of the table about it."""
-    by_package: dict[str, History] = {}
+    by_package: dict[str, list[Releases]] = {}
     for package, subject in called.places:
         released = situation.by_names(package)
         if released is not None:
-            history = spans_history(released, released.spans("parameters", subject, keyword)).also(moves)
-            by_package[package] = by_package[package] | history if package in by_package else history
-    taking = {package: history for package, history in by_package.items() if any(history.has)}
-    thing = f"{called.name}({keyword}=)"
-    return [
-        Found.read(situation, history, "keyword", thing, _takes(situation, package, called, keyword, moves))
-        for package, history in (taking or dict(list(by_package.items())[:1])).items()
-    ]
-
-
-def _takes(
-    situation: Situation, package: str, called: Called, keyword: str, moves: Sequence[Move]
-) -> bool | Unknown | None:
-    released, version = situation.ledger.package(package), situation.version(package)
-    if released is None or not version:
-        return None
-    if any(move.package == package and move.has(version) for move in moves):
-        return True
-    places = [subject for owner, subject in called.places if owner == package]
-    return _any(released.has("parameters", subject, keyword, version) for subject in places)
-
-
-def _any(answers: Iterable[bool | Unknown]) -> bool | Unknown:
-    found = list(answers)
-    return True if True in found else next((one for one in found if isinstance(one, Unknown)), False)
+            by_package.setdefault(package, []).append(released.having("parameters", subject, keyword))
+    told = "keyword", f"{called.name}({keyword}=)"
+    found = [Found.read(situation, name, reduce(or_, having), told, moves) for name, having in by_package.items()]
+    return [one for one in found if one.home.releases is not None] or found[:1]
 
 
 def passing_homes(
@@ -154,13 +133,11 @@ def passing_homes(
         for subject in released.subjects_named("calls", name, whole=False):
             if among is not None and subject.rpartition(".")[0] not in among:
                 continue
-            items = released.items_of("calls", subject)
-            spans = [(since, until) for _, item, since, until in items if passes in item.split(" ")]
-            now = released.items("calls", subject, situation.version(released.name))
-            there = None if isinstance(now, Unknown) else any(passes in item.split(" ") for item in now)
-            thing = f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
-            if spans:
-                yield Found.read(situation, spans_history(released, spans), "passes", thing, there)
+            items = {item for _, item, _, _ in released.items_of("calls", subject) if passes in item.split(" ")}
+            told = "passes", f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
+            if items:
+                having = reduce(or_, [released.having("calls", subject, item) for item in items])
+                yield Found.read(situation, released.name, having, told)
 
 
 def member_homes(situation: Situation, owner: str, member: str, likely: Iterable[str]) -> Iterator[Found]:
@@ -168,21 +145,17 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Iterable
     settings, whose objects have what they were given, those that take it. Attributes that are set when an object is
     made are in no list: other releases may have it as one."""
     for called in called_of(situation, owner, likely):
-        released, version = situation.by_names(called.package), situation.version(called.package)
+        released = situation.by_names(called.package)
         if released is None:
             continue
         own = [subject for package, subject in called.places if package == called.package]
-        history = reduce(or_, (subject_history(released, "parameters", f"{one}.{member}") for one in own))
-        known = [released.listed("parameters", f"{one}.{member}", version) for one in own if version]
+        parts = [released.having("parameters", f"{one}.{member}") for one in own]
         settings = _SETTINGS.search(called.name) is not None
         if settings:
-            taking = (spans_history(released, released.spans("parameters", one, member)) for one in own)
-            history = reduce(or_, taking, history)
-            known += [released.has("parameters", one, member, version) for one in own if version]
-        there = _any(known) if known else None
-        if any(history.has) or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
-            doubt = "attributes of objects are not in the ledger"
-            yield Found.read(situation, history._replace(doubt=doubt), "member", f"{owner}.{member}", there)
+            parts += [released.having("parameters", one, member) for one in own]
+        having = reduce(or_, parts)._replace(doubt="attributes of objects are not in the ledger")
+        if having.yes or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
+            yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))
 
 
 def _is_made(released: Released, called: Called) -> bool:

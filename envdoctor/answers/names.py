@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envdoctor.answers.answer import Moved
 from envdoctor.answers.changed import changed_place
-from envdoctor.answers.history import Found, History, found_by_table, module_history, name_history
+from envdoctor.answers.history import Found, found_by_table, offering
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.messages import text_of
@@ -25,30 +25,20 @@ def place_text(module: str, name: str = "") -> str:
     return f"{module}.{name}" if name else module
 
 
-def history_of(released: Released, module: str, name: str = "") -> History:
-    """The releases that have a name of a module, or the module."""
-    return name_history(released, module, name) if name else module_history(released, module)
-
-
 def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
     """The releases of a package that have it, by what changed between them, else by the ledger where it has read names,
     else by the table of moved names; None when none says anything."""
-    released, installed = situation.by_names(package), situation.version(package)
-    changed = changed_place(situation, package, module, name)
+    released, changed = situation.by_names(package), changed_place(situation, package, module, name)
     kind, thing = ("name" if name else "module"), place_text(module, name)
     moves = [move for move in name_moves(situation.matrix, module, name) if move.package == package]
     if released is not None:
-        history = history_of(released, module, name)
-        if changed is not None and (not any(history.has) or _is_finer(changed, history)):
+        having = offering(released, module, name)
+        finer = changed is not None and changed.having is not None and len(changed.having.read) > len(having.read)
+        if finer or (changed is not None and not having.yes):
             return changed
-        if any(history.has) or not moves:
-            there = released.offers(module, name, installed) if name else released.exists(module, installed)
-            return Found.read(situation, history, kind, thing, there)
+        if having.yes or not moves:
+            return Found.read(situation, package, having, (kind, thing))
     return found_by_table(situation, moves[0], kind, thing) if moves else changed
-
-
-def _is_finer(changed: Found, history: History) -> bool:
-    return changed.history is not None and len(changed.history.versions) > len(history.versions)
 
 
 def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
@@ -96,7 +86,7 @@ def _judged(released: Released, installed: str) -> str:
 
 def _in_package(released: Released, place: str) -> Moved:
     module, _, name = place.partition(":")
-    return Moved(place_text(module, name), released.name, history_of(released, module, name).specifier or "")
+    return Moved(place_text(module, name), released.name, offering(released, module, name).specifier or "")
 
 
 def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
@@ -115,7 +105,7 @@ def _having(released: Released, name: str, module: str, version: str) -> list[st
 
 def _other_homes(released: Released, module: str, version: str) -> Iterator[str]:
     """The module that has most of what this one had in its last release."""
-    versions = [one for one, there in zip(*module_history(released, module)[1:3], strict=True) if there]
+    versions = offering(released, module).versions
     had = released.items("offers", module, versions[-1]) if versions else ()
     if isinstance(had, Unknown):
         return

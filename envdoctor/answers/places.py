@@ -56,8 +56,8 @@ def place_answer(question: Question) -> Answer:
 
 def _is_vague(found: Found) -> bool:
     """Whether of most releases it cannot be told if they have it."""
-    history = found.history
-    return history is not None and 2 * history.unsure >= len(history.versions)
+    having = found.having
+    return having is not None and 2 * having.unsure.bit_count() >= len(having.read)
 
 
 def _only_module_with(situation: Situation, name: str) -> str:
@@ -65,7 +65,7 @@ def _only_module_with(situation: Situation, name: str) -> str:
     that is no everyday word the one package that has it anywhere, or that the table knows it of."""
     found = []
     for released in situation.all_by_names():
-        found += [module for module in released.modules if released.spans("offers", module, name)]
+        found += [module for module in released.modules if released.having("offers", module, name).yes]
     if not found and len(name) >= _TELLING and "_" in name.strip("_"):
         found = list(modules_with(situation.matrix, name))
         for released in situation.all_by_names():

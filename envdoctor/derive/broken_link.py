@@ -7,12 +7,14 @@ Where the statements were really run (the probe imports), a link stands only if 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from operator import and_
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_answers import Asked, range_of, releases_with
+from envdoctor.knowledge.ledger_answers import Asked, where
 from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
@@ -109,11 +111,12 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, th
     both = [one for one in links if all(one[column] == link[column] for column in ("consumer", "provider"))]
     kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
     asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in kinds)
-    released = {one: releases_with(ledger, provider, [one], version, there.get) for one in (_asked(link), *asked)}
-    if not released[_asked(link)]:
+    having = {one: where(ledger, provider, one, there.get) for one in (_asked(link), *asked)}
+    own = having[_asked(link)]
+    if not own.yes:
         return ABSENT
-    row = releases_with(ledger, provider, [one for one, has in released.items() if has], version, there.get)
-    return provider.name + range_of(provider, row or released[_asked(link)], version)
+    whole = reduce(and_, [one for one in having.values() if one.yes])
+    return provider.name + (whole if whole.yes else own).nearest(version).excluding(version)
 
 
 def _asked(link: Mapping[str, Value]) -> Asked:
@@ -202,9 +205,13 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
     if not _by_names(consumer) or not _by_names(provider) or consumer is provider:
         return _NO_CONSTRAINTS
     assert consumer is not None and provider is not None
+    providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
+    consumers = fitting_consumers(ledger, consumer, provider, versions[1])
+    is_lacking = provider.covers(versions[1]) and consumers.has(versions[0]) is False
+    others = consumers.nearest(versions[0]).specifier if is_lacking else None
     return {
-        "constraint": fitting_providers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
-        "consumer_constraint": fitting_consumers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
+        "constraint": provider.name + providers if providers else ABSENT,
+        "consumer_constraint": consumer.name + others if others else ABSENT,
     }
 
 

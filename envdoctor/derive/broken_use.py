@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, reduce
+from operator import and_
 from typing import NamedTuple
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -14,11 +16,8 @@ from envdoctor.knowledge.ledger_answers import (
     Lacking,
     answer,
     inherited_from,
-    range_of,
-    releases_with,
-    releases_with_base,
     went_to,
-    without,
+    where,
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.moved_names import Move, keepers, keyword_moves, name_moves
@@ -27,6 +26,7 @@ from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.ranges import contains, parse_ranges
+from envdoctor.versions.releases import Releases
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 
@@ -76,7 +76,8 @@ class _Judged:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
-        self._fitting: dict[str, Sequence[str]] = {}
+        self._fitting: dict[str, Releases] = {}
+        self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
         uses = value("use")
         modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
         self._beside = {str(value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
@@ -215,10 +216,10 @@ class _Judged:
             return None
         user = released, broken.installed
         for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
-            row = releases_with_base(self._ledger, user, base, broken.asked, self._version)
-            if row:
-                version = str(self._version(base.name))
-                return base.name, version, range_of(base, row, version)
+            version = str(self._version(base.name))
+            having = where(self._ledger, base, broken.asked, self._version, user).nearest(version)
+            if having.yes:
+                return base.name, version, having.excluding(version)
         return None
 
     def _has(self, broken: _Broken, alone: bool = False) -> Value:
@@ -228,23 +229,22 @@ class _Judged:
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            row = [] if alone else self._whole(released, broken.installed)
-            if not row:
-                row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
-            beyond = broken.move is not None and released.place_of(broken.installed) == len(released.read)
-            if row and not beyond:
-                return range_of(released, row, broken.installed)
+            having = self._whole(released, broken.installed) if not alone else None
+            if having is None or not having.yes:
+                having = self._where(released, broken.asked).nearest(broken.installed)
+            beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
+            if having.yes and not beyond:
+                return having.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _whole(self, released: Released, installed: str) -> Sequence[str]:
+    def _whole(self, released: Released, installed: str) -> Releases:
         """The nearest releases of a package with which nothing that the code uses of it is broken."""
         if released.name not in self._fitting:
             broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
-            row = releases_with(self._ledger, released, broken, installed, self._version)
-            uses = [asked for owner, asked in self._asked if owner == released.name]
-            self._fitting[released.name] = _first_row(
-                without(self._ledger, released, uses, row, self._version), released, installed
-            )
+            having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
+            uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
+            having = reduce(and_, [self._where(released, asked).possible for asked in uses], having)
+            self._fitting[released.name] = having.nearest(installed)
         return self._fitting[released.name]
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
@@ -267,18 +267,6 @@ class _Judged:
     def _version(self, package: str) -> str | None:
         version = self._value(f"pkg.{package}")
         return version if isinstance(version, str) else None
-
-
-def _first_row(versions: Sequence[str], released: Released, near: str) -> Sequence[str]:
-    """The unbroken row of releases nearest to a version."""
-    rows: list[list[str]] = []
-    for version in versions:
-        if rows and released.read.index(version) == released.read.index(rows[-1][-1]) + 1:
-            rows[-1].append(version)
-        else:
-            rows.append([version])
-    at = released.place_of(near)
-    return min(rows, key=lambda row: min(abs(released.read.index(one) - at) for one in (row[0], row[-1])), default=())
 
 
 def _told(move: Move, kind: str, lang: str) -> str:

@@ -14,8 +14,7 @@ __all__, __getattr__ = door(
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
         "json_schemas": "Schemas",
         "ledger": "Ledger Released",
-        "ledger_answers": "Asked Lacking answer inherited_from range_of releases_with releases_with_base went_to "
-        "without",
+        "ledger_answers": "Asked Lacking answer inherited_from went_to where",
         "ledger_links": "Taken fitting_consumers fitting_providers missing",
         "linting": "lint_documents lint_rule",
         "literals": "Literals",

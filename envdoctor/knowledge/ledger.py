@@ -15,6 +15,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import Unknown
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
+from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
@@ -140,11 +141,6 @@ class Released:
         """Whether the version, or one before and one after it, was read for names."""
         return not isinstance(self._at("offers", version), Unknown)
 
-    def place_of(self, version: str) -> int:
-        """Where a version stands among these, or would stand."""
-        key = order(version)
-        return 0 if key is None else bisect_left(self._of("offers")[1], key)
-
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
         found = self._at(section, version)
@@ -263,14 +259,9 @@ class Released:
             return Unknown(f"the ledger has no parameters of {place}")
         return self.items("parameters", place, version)
 
-    def spans(self, section: str, subject: str, item: str) -> tuple[tuple[str, str | None], ...]:
-        """The releases (first, last) between which a subject has an item, in order; last is None when the newest
-        release that was read has it."""
-        versions = self._of(section)[0]
-        return tuple(
-            (versions[since], versions[until] if until < len(versions) - 1 else None)
-            for (since, until), _ in self._lines(section, subject, item)
-        )
+    def having(self, section: str, subject: str, item: str | None = None) -> Releases:
+        """Return the releases that have an item of a subject, or that list the subject."""
+        return Releases.between(self._of(section)[0], [span for span, _ in self._lines(section, subject, item)])
 
     def subjects(self, section: str) -> Iterator[str]:
         """Every subject of a section, sorted."""

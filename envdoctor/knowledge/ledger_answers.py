@@ -3,14 +3,14 @@ method; in one release, and in which releases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
-from envdoctor.versions.spans import nearest_span, spell_spans
+from envdoctor.versions.releases import Releases
 
 _HOPS = 8
 _TAKES_ANY = Unknown("it hands on any keyword")
@@ -71,42 +71,19 @@ def answer(
     return None if unfit is None else Lacking("override", asked.dotted, unfit)
 
 
-def releases_with(
-    ledger: Ledger, released: Released, asked: Iterable[Asked], near: str, other: VersionOf
-) -> tuple[str, ...]:
-    """The releases that were read and have all of it, of one unbroken row: that nearest to the version ``near``, the
-    newer of two that are equally near. Empty when none that was read has it."""
-    wanted = tuple(asked)
-    return _nearest_row(
-        released, near, lambda one: all(answer(ledger, released, it, one, other) is None for it in wanted)
-    )
+def where(
+    ledger: Ledger, released: Released, asked: Asked, other: VersionOf, user: tuple[Released, str] | None = None
+) -> Releases:
+    """Return the releases of a package that have what is asked for. With ``user`` a version of another package is asked
+    for it, whose classes inherit from those of this one: the releases with which that has it."""
 
+    def lacking(version: str) -> Lacking | Unknown | None:
+        if user is None:
+            return answer(ledger, released, asked, version, other)
+        return answer(ledger, user[0], asked, user[1], lambda name: version if name == released.name else other(name))
 
-def releases_with_base(
-    ledger: Ledger, user: tuple[Released, str], base: Released, asked: Asked, other: VersionOf
-) -> tuple[str, ...]:
-    """The same of the package ``base``, whose classes those of another package in a version inherit from."""
-    released, version = user
-
-    def has(one: str) -> bool:
-        return answer(ledger, released, asked, version, lambda name: one if name == base.name else other(name)) is None
-
-    return _nearest_row(base, other(base.name) or "", has)
-
-
-def _nearest_row(released: Released, near: str, has: Callable[[str], bool]) -> tuple[str, ...]:
-    row = nearest_span([has(version) for version in released.read], released.place_of(near))
-    return tuple(released.read[place] for place in row)
-
-
-def without(
-    ledger: Ledger, released: Released, asked: Iterable[Asked], versions: Sequence[str], other: VersionOf
-) -> tuple[str, ...]:
-    """Those of some releases that lack nothing of what is asked for, as far as is known."""
-    left = tuple(versions)
-    for one in asked:
-        left = tuple(v for v in left if not isinstance(answer(ledger, released, one, v, other), Lacking))
-    return left
+    found = map(lacking, released.read)
+    return Releases.of(released.read, [None if isinstance(one, Unknown) else one is None for one in found])
 
 
 def inherited_from(
@@ -125,19 +102,6 @@ def inherited_from(
                 if elsewhere[0] is not released:
                     found.setdefault(elsewhere[0].name, elsewhere[0])
     return tuple(found.values())
-
-
-def range_of(released: Released, row: Sequence[str], lacking: str) -> str:
-    """A row of releases as a specifier for people and constraints, ``>=4.46,<5.0``: up to the next that was read. The
-    version ``lacking``, which may be older or newer than all that were read, is not in it."""
-    read = released.read
-    text = spell_spans(read, [version in row for version in read]) or ""
-    at = released.place_of(lacking)
-    if at == len(read) and row[-1] == read[-1]:
-        return ",".join(filter(None, [text, f"<={row[-1]}"]))
-    if at == 0 and row[0] == read[0] != lacking:
-        return ",".join(filter(None, [f">={row[0]}", text]))
-    return text
 
 
 def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache, lru_cache, reduce
+from operator import and_
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import Requirement, read_requirement
-from envdoctor.versions.spans import nearest_span, spell_spans
 
 
 class Taken(NamedTuple):
@@ -70,34 +71,29 @@ def missing(
                 yield take, provider.name
 
 
-def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released, near: str) -> str | None:
-    """The releases of a provider that have all that a version of the consumer takes of it, as a constraint
-    (``transformers>=4.40,<5.0``): of several spans the one nearest to ``near``; None where there is none."""
-    takes = [take for take in taken(consumer, version) if provider_of(ledger, take) is provider]
-    fits = [all(_has(provider, take, one) is True for take in takes) for one in provider.read]
-    return _nearest(provider, fits, near) if takes and not all(fits) else None
+def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Releases:
+    """Return the releases of a provider that have all that a version of the consumer takes of it."""
+    having = [_having(provider, take) for take in _of_provider(ledger, consumer, version, provider)]
+    return reduce(and_, having, Releases.every(provider.read))
 
 
-def fitting_consumers(ledger: Ledger, consumer: Released, near: str, provider: Released, version: str) -> str | None:
-    """The releases of a consumer that take nothing of the provider which that version has not, as a constraint; None
-    where it is not known that the one ``near`` does."""
-    answers: dict[Taken, bool] = {}
-    if not provider.covers(version):
-        return None
+def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
+    """Return the releases of a consumer that take nothing of the provider which that version has not."""
 
-    def fits(release: str) -> bool:
-        for take in taken(consumer, release):
-            if provider_of(ledger, take) is provider:
-                key = take._replace(entry="", place="")
-                if key not in answers:
-                    answers[key] = _has(provider, take, version) is True
-                if not answers[key]:
-                    return False
-        return True
+    has = cache(lambda take: _has(provider, take, version))
+    takes = (_of_provider(ledger, consumer, release, provider) for release in consumer.read)
+    return Releases.of(consumer.read, [all(map(has, several)) for several in takes])
 
-    if fits(near):
-        return None
-    return _nearest(consumer, [fits(one) for one in consumer.read], near)
+
+@lru_cache(maxsize=1 << 12)
+def _having(provider: Released, take: Taken) -> Releases:
+    return Releases.of(provider.read, [_has(provider, take, one) for one in provider.read])
+
+
+def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[Taken]:
+    """What a version of the consumer takes of the provider, wherever it does."""
+    takes = (take for take in taken(consumer, version) if provider_of(ledger, take) is provider)
+    return dict.fromkeys(take._replace(entry="", place="") for take in takes)
 
 
 def provider_of(ledger: Ledger, take: Taken) -> Released | None:
@@ -132,10 +128,3 @@ def _meets(version: Value, need: Requirement) -> bool:
 def _requires(consumer: Released, version: str, name: str) -> bool:
     """Whether the metadata of a version requires another package wherever it is installed."""
     return any(one.name == name and not one.marker for one in consumer.requires(version))
-
-
-def _nearest(package: Released, fits: list[bool], near: str) -> str | None:
-    """The row of fitting releases that is nearest to a version, as a constraint."""
-    row = nearest_span(fits, package.place_of(near))
-    spelled = spell_spans(package.read, [place in row for place in range(len(fits))])
-    return None if spelled is None else package.name + spelled

@@ -27,7 +27,7 @@ from envdoctor.revision.json_files import read_json
 from envdoctor.source.uses import Use
 from envdoctor.text.listed import listed
 from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
-from envdoctor.versions.spans import spell_spans
+from envdoctor.versions.releases import Releases
 
 AREA = "code"
 _TABLE = "transformers-demands"
@@ -167,7 +167,7 @@ class _Releases:
             having = self._having(Asked(use.module, use.name, use.keyword))
             having = having if any(having) else self._having(Asked(use.module))
             what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
-            found[what] = spell_spans(list(self._last), having) or ""
+            found[what] = Releases.of(list(self._last), having).specifier or ""
         return {what: releases for what, releases in found.items() if releases}
 
     def _having(self, asked: Asked) -> list[bool]:
