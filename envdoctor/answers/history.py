@@ -9,7 +9,7 @@ from envdoctor.answers.answer import Home
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.moved_names import Move
+from envdoctor.knowledge.lookup import Move
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.releases import Releases
 

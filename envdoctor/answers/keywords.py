@@ -14,7 +14,7 @@ from envdoctor.answers.history import Found
 from envdoctor.answers.names import moved_to
 from envdoctor.answers.situation import Situation
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.moved_names import Move, keyword_moves, member_moves
+from envdoctor.knowledge.lookup import Move, keyword_moves, member_moves
 from envdoctor.versions.releases import Releases
 
 #: Bases of bases that are followed.

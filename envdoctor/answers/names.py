@@ -12,7 +12,7 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.moved_names import Move, name_moves
+from envdoctor.knowledge.lookup import Move, name_moves
 
 #: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
 _MODULES = 6

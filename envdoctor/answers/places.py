@@ -9,7 +9,7 @@ from envdoctor.answers.names import home_of, is_submodule, moved_of
 from envdoctor.answers.question import Question, caller, with_ways, within
 from envdoctor.answers.shadows import shadow_of
 from envdoctor.answers.situation import Situation
-from envdoctor.knowledge.moved_names import modules_with, name_moves
+from envdoctor.knowledge.lookup import modules_with, name_moves
 from envdoctor.versions.names import normalise, valid_name
 
 #: A name that is shorter may be anybody's.

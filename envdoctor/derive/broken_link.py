@@ -14,8 +14,7 @@ from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_answers import Asked, where
-from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
+from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
 

@@ -11,16 +11,19 @@ from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.ledger_answers import (
+from envdoctor.knowledge.lookup import (
     Asked,
     Lacking,
+    Move,
     answer,
     inherited_from,
+    keepers,
+    keyword_moves,
+    name_moves,
     went_to,
     where,
 )
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.moved_names import Move, keepers, keyword_moves, name_moves
 from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise

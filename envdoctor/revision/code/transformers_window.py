@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer
+from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
