@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envdoctor.answers.answer import Asker, Home
-from envdoctor.answers.history import allows, usable_releases
+from envdoctor.answers.homes import allows, usable_releases
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
@@ -52,17 +52,6 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     else:
         fits = tuple(without[:_NAMED])
     return Asker(package, module, version, taking.specifier, fits, beside)
-
-
-def required_by(situation: Situation, package: str, name: str) -> str | None:
-    """What a package requires of another one, as a specifier: its installed release, or the newest that is known. None
-    when it does not require it."""
-    released = situation.ledger.package(package)
-    if released is None:
-        return None
-    version = situation.version(package) or next((r.version for r in reversed(released.releases) if r.metadata), "")
-    asked = (wanted for wanted in (released.requires(version) if version else ()) if wanted.name == name)
-    return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)
 
 
 def _asking(situation: Situation, released: Released, asked: str) -> Releases:

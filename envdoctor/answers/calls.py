@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envdoctor.answers.answer import Answer, Home, Way
-from envdoctor.answers.changed import changed_keyword, changed_member, changed_required, keyword_of_any
-from envdoctor.answers.history import Found, found_by_table, usable_releases
-from envdoctor.answers.keywords import (
+from envdoctor.answers.homes import (
+    Found,
     anybodys,
     as_moved,
     called_of,
+    changed_keyword,
+    changed_member,
+    found_by_table,
     keyword_homes,
     keyword_moved,
+    keyword_of_any,
     member_homes,
     member_moved,
+    moved_to,
     passing_homes,
     taken_beside,
+    usable_releases,
 )
-from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
 from envdoctor.versions.releases import Releases
 
@@ -75,7 +79,7 @@ def missing_answer(question: Question) -> Answer:
     if released is not None:
         told = "asks", f"{callee}({failure.name}=)"
         found = [Found.read(situation, released.name, Releases(released.read, 0), told, moves)]
-    found = found or changed_required(situation, callee, failure.name, question.likely)
+    found = found or changed_keyword(situation, (callee,), failure.name, question.likely, required=True)
     homes: list[Home] = []
     ways: list[Way | None] = []
     for one in distinct(found):

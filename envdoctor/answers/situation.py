@@ -69,3 +69,14 @@ class Situation(NamedTuple):
             return satisfies(version, wanted.specifiers) if version else None
         except (NotARequirement, NotASpecifier):
             return None
+
+    def required_by(self, package: str, name: str) -> str | None:
+        """What a package requires of another one, as a specifier: its installed release, or the newest that is known.
+        None when it does not require it."""
+        released = self.ledger.package(package)
+        if released is None:
+            return None
+        newest = next((one.version for one in reversed(released.releases) if one.metadata), "")
+        version = self.version(package) or newest
+        asked = (wanted for wanted in (released.requires(version) if version else ()) if wanted.name == name)
+        return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)

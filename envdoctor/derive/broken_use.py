@@ -27,9 +27,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.uses import of_model, of_recipe
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import release_of
-from envdoctor.versions.ranges import contains, parse_ranges
-from envdoctor.versions.releases import Releases
+from envdoctor.versions.releases import Releases, lies_in
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 
@@ -120,8 +118,7 @@ class _Judged:
             return False
         for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
             version = self._value(f"pkg.{by}")
-            release = release_of(version) if isinstance(version, str) else None
-            known = None if release is None else contains(parse_ranges(releases), release)
+            known = lies_in(version, releases) if isinstance(version, str) else None
             if by in self._beside and known is not False and not isinstance(version, Absent):
                 return True
         return False

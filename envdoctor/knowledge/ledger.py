@@ -10,13 +10,15 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
-from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+
+if TYPE_CHECKING:
+    from envdoctor.versions.releases import Releases
 
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
@@ -261,6 +263,8 @@ class Released:
 
     def having(self, section: str, subject: str, item: str | None = None) -> Releases:
         """Return the releases that have an item of a subject, or that list the subject."""
+        from envdoctor.versions.releases import Releases
+
         return Releases.between(self._of(section)[0], [span for span, _ in self._lines(section, subject, item)])
 
     def subjects(self, section: str) -> Iterator[str]:

@@ -13,9 +13,8 @@ from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
 from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import release_of, satisfies
-from envdoctor.versions.ranges import contains, parse_ranges
-from envdoctor.versions.releases import Releases
+from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.releases import Releases, lies_in
 from envdoctor.versions.requirement import Requirement, read_requirement
 
 if TYPE_CHECKING:
@@ -366,8 +365,7 @@ class Move(NamedTuple):
 
     def has(self, version: str) -> bool | None:
         """Whether a version of the package has what is asked for; None for a text that is no version."""
-        release = release_of(version)
-        return None if release is None else contains(parse_ranges(self.releases), release)
+        return lies_in(version, self.releases)
 
 
 def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:

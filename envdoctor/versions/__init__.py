@@ -11,8 +11,7 @@ __all__, __getattr__ = door(
         "names": "normalise valid_name",
         "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version order "
         "release_of same_release satisfies",
-        "ranges": "EVERY Range contains intersect parse_ranges plain_release spell_ranges",
-        "releases": "Releases",
+        "releases": "EVERY Range Releases contains intersect parse_ranges plain_release spell_ranges",
         "requirement": "NotARequirement Requirement read_requirement",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",
     },

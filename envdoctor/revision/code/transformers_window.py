@@ -26,8 +26,7 @@ from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
 from envdoctor.source.uses import Use
 from envdoctor.text.listed import listed
-from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
-from envdoctor.versions.releases import Releases
+from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 AREA = "code"
 _TABLE = "transformers-demands"
