@@ -8,7 +8,6 @@ from envdoctor.answers.answer import Answer, Home, Way
 from envdoctor.answers.homes import (
     Found,
     anybodys,
-    as_moved,
     called_of,
     changed_keyword,
     changed_member,
@@ -18,7 +17,7 @@ from envdoctor.answers.homes import (
     keyword_of_any,
     member_homes,
     member_moved,
-    moved_to,
+    moved_by,
     passing_homes,
     taken_beside,
     usable_releases,
@@ -51,7 +50,7 @@ def keyword_answer(question: Question) -> Answer:
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
-    moved = [as_moved(move) for move in moves if move.new or move.write][:1]
+    moved = moved_by(moves, keyword=True)
     if not taking and not moved:
         moved = list(taken_beside(situation, called, failure.name))[:1]
     return with_ways(question, distinct(taking or found), moved, caller(question))
@@ -101,5 +100,4 @@ def member_answer(question: Question) -> Answer:
     if not any(one.home.releases is not None for one in found):
         defined = {one.package for one in called}
         found = changed_member(situation, failure.callee, failure.name, question.likely, defined) or found
-    moved = [moved_to(move) for move in moves if move.new or move.write][:1]
-    return with_ways(question, distinct(found), moved, caller(question))
+    return with_ways(question, distinct(found), moved_by(moves), caller(question))

@@ -4,7 +4,7 @@ changed between releases where it did not read all, and by the table moved-names
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.lookup import Move, keyword_moves, member_moves, name_moves
+from envdoctor.knowledge.lookup import Asked, Move, name_moves, part_moves
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.releases import Releases
 
@@ -101,16 +101,11 @@ def allows(specifier: str, version: str) -> bool:
         return True
 
 
-def place_text(module: str, name: str = "") -> str:
-    """``transformers.HybridCache``"""
-    return f"{module}.{name}" if name else module
-
-
 def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
     """The releases of a package that have it, by what changed between them, else by the ledger where it has read names,
     else by the table of moved names; None when none says anything."""
     released, changed = situation.by_names(package), changed_place(situation, package, module, name)
-    kind, thing = ("name" if name else "module"), place_text(module, name)
+    kind, thing = ("name" if name else "module"), Asked(module, name).dotted
     moves = [move for move in name_moves(situation.matrix, module, name) if move.package == package]
     if released is not None:
         having = offering(released, module, name)
@@ -122,10 +117,13 @@ def home_of(situation: Situation, package: str, module: str, name: str = "") -> 
     return found_by_table(situation, moves[0], kind, thing) if moves else changed
 
 
-def moved_to(move: Move) -> Moved:
-    """A row of the table as part of an answer."""
-    write = text_of(move.write) if move.write else None
-    return Moved(move.new.replace(":", "."), move.new_package, move.new_releases, write, move.source)
+def moved_by(moves: Iterable[Move], *, keyword: bool = False) -> list[Moved]:
+    """What the first row of the table that knows it says to use instead; a keyword is written with ``=``."""
+    for move in (one for one in moves if one.new or one.write):
+        new = f"{move.new}=" if keyword and move.new.isidentifier() else move.new.replace(":", ".")
+        write = text_of(move.write) if move.write else None
+        return [Moved(new, move.new_package, move.new_releases, write, move.source)]
+    return []
 
 
 def changed_place(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
@@ -136,7 +134,7 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
     below = f"{module}.{name}" if name else module
     having = released.having("offers", below)
     if name:
-        having |= released.having("offers", module, name)
+        having |= released.having("offers", module, item=name)
     if not having.yes:
         if not _are_all_listed(situation, released, module, name):
             return None
@@ -152,7 +150,7 @@ def _are_all_listed(situation: Situation, released: Released, module: str, name:
     if situation.by_names(released.name) is not None:
         return False
     if name:
-        makes = released.having("offers", module, "__getattr__").yes
+        makes = released.having("offers", module, item="__getattr__").yes
         every = [released.items("offers", module, version) for version in released.read]
         return module in released.modules and not makes and all(every) and _is_read(name)
     package, _, last = module.rpartition(".")
@@ -169,37 +167,35 @@ def changed_keyword(
 ) -> list[Found]:
     """The releases in which the first of these classes and functions that changed so takes a keyword (or must be given
     it): of the ``likely`` packages if there are any, else of those that are installed, else of all."""
-    item = f"{keyword}!" if required else keyword
+    item, kind = (f"{keyword}!", "asks") if required else (keyword, "keyword")
     names = [callee.removesuffix(".__init__").removesuffix(".__new__") for callee in callees]
+
+    def places(released: Released) -> list[str]:
+        named = released.subjects_named("parameters", name)
+        return [one for one in named if released.having("parameters", one, item=item).yes]
+
     for name in (one for one in names if re.match(r"[^\W\d][\w.]*\Z", one)):
-        found = []
-        for package, released in situation.all_changes():
-            named = released.subjects_named("parameters", name)
-            places = [one for one in named if released.having("parameters", one, item).yes]
-            found += [(package, places)] if places else []
-        told = "asks" if required else "keyword", f"{name}({keyword}=)"
+        found = _changed(situation, likely, ("parameters", item), (kind, f"{name}({keyword}=)"), places)
         if found:
-            meant = _meant(situation, found, likely)
-            return [_found(situation, package, places, ("parameters", item), told) for package, places in meant]
-    return _refused(situation, names[:1], keyword, likely) if not required else []
+            return found
+    return _refused(situation, names[0], keyword, likely) if names and not required else []
 
 
-def _refused(situation: Situation, names: Iterable[str], keyword: str, likely: Sequence[str]) -> list[Found]:
+def _refused(situation: Situation, name: str, keyword: str, likely: Sequence[str]) -> list[Found]:
     """That no release takes it, of a class that only one package has, none of whose others takes it: what a class takes
     in every release it would not have refused, and what others take it may have been handed."""
-    for name in filter(_OWN.match, names):
-        every = ((package, [*one.subjects_named("parameters", name)]) for package, one in situation.all_changes())
-        meant = _meant(situation, [(package, places) for package, places in every if places], likely)
-        if len(meant) == 1 and not any(_classes(situation, meant[0][0], keyword)):
-            package, places = meant[0]
-            return [_found(situation, package, places, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"))]
-    return []
+
+    def places(released: Released) -> list[str]:
+        return list(released.subjects_named("parameters", name)) if _OWN.match(name) else []
+
+    found = _changed(situation, likely, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"), places)
+    released = situation.changes(found[0].home.package) if len(found) == 1 else None
+    return found if released is not None and not any(_classes(released, keyword)) else []
 
 
-def _classes(situation: Situation, package: str, keyword: str) -> Iterator[str]:
+def _classes(released: Released, keyword: str) -> Iterator[str]:
     """The places of the classes of a package that took a keyword in some releases."""
-    released = situation.changes(package)
-    for subject in released.subjects_with("parameters", keyword) if released is not None else ():
+    for subject in released.subjects_with("parameters", keyword):
         if re.search(r":[A-Z]\w*\Z", subject):
             yield subject
 
@@ -207,20 +203,18 @@ def _classes(situation: Situation, package: str, keyword: str) -> Iterator[str]:
 def keyword_of_any(situation: Situation, keyword: str, likely: Sequence[str]) -> list[Found]:
     """The same where the message does not say who was called: classes of one package alone that take such a keyword."""
     found = []
-    for package, _ in situation.all_changes():
+    for released in situation.all_changes():
         classes: dict[str, list[str]] = {}
-        for subject in _classes(situation, package, keyword):
+        for subject in _classes(released, keyword):
             classes.setdefault(subject.partition(":")[2], []).append(subject)
         if classes:
-            found.append((package, classes))
+            found.append((released.name, released, classes))
     meant = _meant(situation, found, likely)
-    if len(meant) != 1 or len(meant[0][1]) > _CLASSES:
+    if len(meant) != 1 or len(meant[0][2]) > _CLASSES:
         return []
-    package, classes = meant[0]
-    return [
-        _found(situation, package, places, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"))
-        for name, places in classes.items()
-    ]
+    package, released, classes = meant[0]
+    having = ((name, released.having("parameters", *places, item=keyword)) for name, places in classes.items())
+    return [Found.read(situation, package, one, ("keyword", f"{name}({keyword}=)")) for name, one in having]
 
 
 def changed_member(
@@ -228,43 +222,46 @@ def changed_member(
 ) -> list[Found]:
     """The releases in which a class has a member: of its own, or of a class beside it, from which it may inherit.
     ``defined`` are the packages that are known to define the class; where there are none, it may be of any."""
-    found = []
     top, _, owner = owner.rpartition(".")
-    for package, released in situation.all_changes():
-        if defined and package not in defined:
-            continue
-        if top and situation.ledger.owner(top) != package:  # as compiled ones are called: torch.dtype
-            continue
+
+    def places(released: Released) -> list[str]:
+        if defined and released.name not in defined:
+            return []
+        if top and situation.ledger.owner(top) != released.name:  # as compiled ones are called: torch.dtype
+            return []
         having = list(released.subjects_with("members", member))
         own = [subject for subject in having if subject.endswith(f":{owner}")]
         if not own and having:
-            beside = {*_modules_of(situation, package, released, owner)}
+            beside = {*_modules_of(situation, released, owner)}
             own = [subject for subject in having if subject.partition(":")[0] in beside]
-        if own:
-            found.append((package, own))
-    return [
-        _found(situation, package, places, ("members", member), ("member", f"{owner}.{member}"))
-        for package, places in _meant(situation, found, likely)
-    ]
+        return own
+
+    return _changed(situation, likely, ("members", member), ("member", f"{owner}.{member}"), places)
 
 
-def _modules_of(situation: Situation, package: str, released: Released, owner: str) -> Iterator[str]:
+def _modules_of(situation: Situation, released: Released, owner: str) -> Iterator[str]:
     """The modules that define a class, as far as is known."""
     for section in ("members", "parameters"):
         yield from (subject.partition(":")[0] for subject in released.subjects_named(section, owner))
-    whole = situation.by_names(package)
+    whole = situation.by_names(released.name)
     if whole is not None:
         yield from whole.subjects_with("offers", owner)
 
 
-def _found(
-    situation: Situation, package: str, places: Sequence[str], listed: tuple[str, str], told: tuple[str, str]
-) -> Found:
-    """The releases in which any of the places has what is ``listed`` (section and item), ``told`` as kind and thing."""
-    released, (section, item) = situation.changes(package), listed
-    if released is None:
-        raise LookupError(package)
-    return Found.read(situation, package, reduce(or_, [released.having(section, one, item) for one in places]), told)
+def _changed(
+    situation: Situation,
+    likely: Sequence[str],
+    listed: tuple[str, str],
+    told: tuple[str, str],
+    places: Callable[[Released], list[str]],
+) -> list[Found]:
+    """The releases in which any of the ``places`` in a package has what is ``listed`` (section and item), of the
+    packages that are meant; ``told`` as kind and thing."""
+    every = [(one.name, one, there) for one in situation.all_changes() if (there := places(one))]
+    return [
+        Found.read(situation, package, released.having(listed[0], *there, item=listed[1]), told)
+        for package, released, there in _meant(situation, every, likely)
+    ]
 
 
 def _meant(situation: Situation, found: Sequence[_T], likely: Sequence[str]) -> Sequence[_T]:
@@ -338,7 +335,7 @@ def _offered(situation: Situation, found: Iterable[Called]) -> list[Called]:
         one
         for one in found
         if (released := situation.ledger.package(one.package)) is not None
-        and any(released.having("offers", top, one.name.partition(".")[0]).yes for top in released.modules)
+        and any(released.having("offers", top, item=one.name.partition(".")[0]).yes for top in released.modules)
     ]
 
 
@@ -356,13 +353,13 @@ def _bases(situation: Situation, released: Released, subject: str, depth: int = 
 def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
     """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
     the package itself where none does. ``moves`` are the rows of the table about it."""
-    by_package: dict[str, list[Releases]] = {}
-    for package, subject in called.places:
+    told, found = ("keyword", f"{called.name}({keyword}=)"), []
+    for package in dict.fromkeys(package for package, _ in called.places):
         released = situation.by_names(package)
         if released is not None:
-            by_package.setdefault(package, []).append(released.having("parameters", subject, keyword))
-    told = "keyword", f"{called.name}({keyword}=)"
-    found = [Found.read(situation, name, reduce(or_, having), told, moves) for name, having in by_package.items()]
+            subjects = [subject for owner, subject in called.places if owner == package]
+            having = released.having("parameters", *subjects, item=keyword)
+            found.append(Found.read(situation, package, having, told, moves))
     return [one for one in found if one.home.releases is not None] or found[:1]
 
 
@@ -380,7 +377,7 @@ def passing_homes(
             items = {item for _, item, _, _ in released.items_of("calls", subject) if passes in item.split(" ")}
             told = "passes", f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
             if items:
-                having = reduce(or_, [released.having("calls", subject, item) for item in items])
+                having = reduce(or_, [released.having("calls", subject, item=item) for item in items])
                 yield Found.read(situation, released.name, having, told)
 
 
@@ -393,11 +390,11 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Sequence
         if released is None:
             continue
         own = [subject for package, subject in called.places if package == called.package]
-        parts = [released.having("parameters", f"{one}.{member}") for one in own]
+        having = released.having("parameters", *(f"{one}.{member}" for one in own))
         settings = _SETTINGS.search(called.name) is not None
         if settings:
-            parts += [released.having("parameters", one, member) for one in own]
-        having = reduce(or_, parts)._replace(doubt="attributes of objects are not in the ledger")
+            having |= released.having("parameters", *own, item=member)
+        having = having._replace(doubt="attributes of objects are not in the ledger")
         if having.yes or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
             yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))
 
@@ -428,14 +425,14 @@ def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], k
     """The rows of the table about a keyword, for the callee or a class it inherits from; where the message does not say
     the class, those of any, if they are of one package."""
     if callee not in ("", "__init__", "__new__"):
-        return list(keyword_moves(situation.matrix, _names(callee, called), keyword))
-    rows = list(keyword_moves(situation.matrix, ("*",), keyword))
+        return list(part_moves(situation.matrix, "keyword", _names(callee, called), keyword))
+    rows = list(part_moves(situation.matrix, "keyword", ("*",), keyword))
     return rows if len({(row.package, row.releases) for row in rows}) == 1 else []
 
 
 def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:
     """The rows of the table about a member of a class."""
-    return list(member_moves(situation.matrix, _names(owner, called), member))
+    return list(part_moves(situation.matrix, "member", _names(owner, called), member))
 
 
 def _names(callee: str, called: Iterable[Called]) -> list[str]:
@@ -443,9 +440,3 @@ def _names(callee: str, called: Iterable[Called]) -> list[str]:
     for one in called:
         names += [subject.partition(":")[2] for _, subject in one.places]
     return list(dict.fromkeys(names))
-
-
-def as_moved(move: Move) -> Moved:
-    """A row of the table as part of an answer; of a keyword the new one is written with ``=``."""
-    moved = moved_to(move)
-    return moved._replace(new=f"{moved.new}=" if moved.new.isidentifier() else moved.new, write=moved.write or None)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from envdoctor.answers.answer import Answer, Home, Moved, Way
 from envdoctor.answers.asking import asker_of
-from envdoctor.answers.homes import Found, home_of, moved_to, offering, place_text
+from envdoctor.answers.homes import Found, home_of, moved_by, offering
 from envdoctor.answers.question import Question, caller, with_ways, within
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.lookup import modules_with, name_moves
+from envdoctor.knowledge.lookup import Asked, modules_with, name_moves
 from envdoctor.tracebacks.frames import imported_in, module_of
 from envdoctor.tracebacks.reading import Reading
 from envdoctor.versions.names import normalise, valid_name
@@ -76,7 +76,7 @@ def _only_module_with(situation: Situation, name: str) -> str:
     that is no everyday word the one package that has it anywhere, or that the table knows it of."""
     found = []
     for released in situation.all_by_names():
-        found += [module for module in released.modules if released.having("offers", module, name).yes]
+        found += [module for module in released.modules if released.having("offers", module, item=name).yes]
     if not found and len(name) >= _TELLING and "_" in name.strip("_"):
         found = list(modules_with(situation.matrix, name))
         for released in situation.all_by_names():
@@ -113,9 +113,9 @@ def _whole_package(question: Question, package: str) -> Answer:
 def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
     """What to use instead: by the table, else by what the ledger's harvest saw, else where the newest or the installed
     release has the same names."""
-    told = [moved_to(move) for move in name_moves(situation.matrix, module, name) if move.new or move.write]
+    told = moved_by(name_moves(situation.matrix, module, name))
     if told:
-        return told[:1]
+        return told
     released = situation.by_names(package) or situation.changes(package)
     if released is None:
         return []
@@ -149,7 +149,7 @@ def _judged(released: Released, installed: str) -> str:
 
 def _in_package(released: Released, place: str) -> Moved:
     module, _, name = place.partition(":")
-    return Moved(place_text(module, name), released.name, offering(released, module, name).specifier or "")
+    return Moved(Asked(module, name).dotted, released.name, offering(released, module, name).specifier or "")
 
 
 def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:

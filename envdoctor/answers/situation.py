@@ -45,12 +45,9 @@ class Situation(NamedTuple):
         """What changed between the releases of a package; None where the ledger has no such file of it."""
         return self.ledger.changes(package) if package else None
 
-    def all_changes(self) -> Iterator[tuple[str, Released]]:
+    def all_changes(self) -> Iterator[Released]:
         """Every package of which it is known what changed."""
-        for name in self.ledger.packages():
-            released = self.ledger.changes(name)
-            if released is not None:
-                yield name, released
+        return filter(None, map(self.changes, self.ledger.packages()))
 
     def version(self, package: str) -> str:
         """The installed version of a package, "" when it is not known or there is none."""

@@ -18,8 +18,8 @@ from envdoctor.knowledge.lookup import (
     answer,
     inherited_from,
     keepers,
-    keyword_moves,
     name_moves,
+    part_moves,
     went_to,
     where,
 )
@@ -176,7 +176,8 @@ class _Judged:
     def _moves(self, asked: Asked) -> list[Move]:
         """The rows of the table about what is asked for."""
         if asked.keyword:
-            return list(keyword_moves(self._matrix, [asked.name, asked.name.rpartition(".")[2]], asked.keyword))
+            names = asked.name, asked.name.rpartition(".")[2]
+            return list(part_moves(self._matrix, "keyword", names, asked.keyword))
         if asked.parameters is not None:
             return []
         return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
@@ -188,19 +189,20 @@ class _Judged:
         reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        has, inherited = self._has(broken, alone=True), None
-        if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
-            inherited = self._inherited(broken)
-        if inherited is not None:
-            told = [one for one in self._moves(broken.asked) if one.package == inherited[0]]
-            broken = broken._replace(move=told[0] if told else None)
+        package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
+        fits = self._has(broken)
+        of_parts = has is ABSENT and broken.kind in ("keyword", "override")
+        if of_parts and (inherited := self._inherited(broken)) is not None:
+            package, installed, has = inherited
+            fits, told = has, (one for one in self._moves(broken.asked) if one.package == package)
+            broken = broken._replace(move=next(told, None))
         return {
-            "package": inherited[0] if inherited is not None else broken.package,
+            "package": package,
             "kind": broken.kind,
             "what": broken.what,
-            "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
-            "has": inherited[2] if inherited is not None else has,
-            "fits": inherited[2] if inherited is not None else self._has(broken),
+            "installed": installed or ABSENT,
+            "has": has,
+            "fits": fits,
             "moved_to": self._moved_to(broken, "en"),
             "moved_to_zh": self._moved_to(broken, "zh"),
             "call": spelled(broken.what, broken.call) if broken.call else ABSENT,

@@ -17,7 +17,7 @@ __all__, __getattr__ = door(
         "linting": "lint_documents lint_rule",
         "literals": "Literals",
         "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers "
-        "keyword_moves member_moves missing modules_with name_moves went_to where",
+        "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
         "model_types": "ModelTypes",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",

@@ -261,11 +261,12 @@ class Released:
             return Unknown(f"the ledger has no parameters of {place}")
         return self.items("parameters", place, version)
 
-    def having(self, section: str, subject: str, item: str | None = None) -> Releases:
-        """Return the releases that have an item of a subject, or that list the subject."""
+    def having(self, section: str, *subjects: str, item: str | None = None) -> Releases:
+        """Return the releases that list any of the subjects, or have the item of one."""
         from envdoctor.versions.releases import Releases
 
-        return Releases.between(self._of(section)[0], [span for span, _ in self._lines(section, subject, item)])
+        lines = (line for subject in subjects for line in self._lines(section, subject, item))
+        return Releases.between(self._of(section)[0], (span for span, _ in lines))
 
     def subjects(self, section: str) -> Iterator[str]:
         """Every subject of a section, sorted."""

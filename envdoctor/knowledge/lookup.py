@@ -385,17 +385,6 @@ def modules_with(matrix: Matrix, name: str) -> Iterator[str]:
         yield from (old.partition(":")[0] for old in row["old"] if old.endswith(f":{name}"))
 
 
-def keyword_moves(matrix: Matrix, called: Iterable[str], keyword: str) -> Iterator[Move]:
-    """The rows about a keyword of a function or class that goes by one of these names: ``TrainingArguments``, or
-    ``*`` for any."""
-    yield from _of(matrix.rows("moved-names", "keyword"), called, keyword)
-
-
-def member_moves(matrix: Matrix, classes: Iterable[str], member: str) -> Iterator[Move]:
-    """The rows about a method or attribute of a class that goes by one of these names."""
-    yield from _of(matrix.rows("moved-names", "member"), classes, member)
-
-
 def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator[tuple[str, str]]:
     """The packages with which a call takes a keyword that ``package`` itself refuses, and the releases of them."""
     for row in matrix.rows("moved-names", "kept"):
@@ -406,9 +395,10 @@ def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator
             yield row["by"], row["releases"]
 
 
-def _of(rows: Iterable[Mapping[str, Any]], owners: Iterable[str], old: str) -> Iterator[Move]:
-    names = tuple(owners)
-    for row in rows:
+def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> Iterator[Move]:
+    """The rows about a ``keyword`` of a function or class, or a ``member`` of a class, that goes by one of these names:
+    ``TrainingArguments``, or ``*`` for any."""
+    for row in matrix.rows("moved-names", part):
         if old in row["old"] and any(
             name == "*" or fnmatchcase(name, pattern) for pattern in row["of"] for name in names
         ):
