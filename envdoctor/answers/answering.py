@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from envdoctor.answers.answer import Answer, Home, Named
-from envdoctor.answers.asking import asking_module
 from envdoctor.answers.calls import arguments_answer, keyword_answer, member_answer, missing_answer
 from envdoctor.answers.homes import home_of
 from envdoctor.answers.places import moved_of, place_answer
-from envdoctor.answers.question import Question, Ways, caller, with_ways, within
+from envdoctor.answers.question import Question, Ways, asking_module, caller, with_ways, within
 from envdoctor.answers.situation import Situation
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.messages import title_of

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from envdoctor.answers.answer import Answer, Home, Moved, Way
-from envdoctor.answers.asking import asker_of
 from envdoctor.answers.homes import Found, home_of, moved_by, offering
-from envdoctor.answers.question import Question, caller, with_ways, within
+from envdoctor.answers.question import Question, asker_of, caller, with_ways, within
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released

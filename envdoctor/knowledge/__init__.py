@@ -26,7 +26,6 @@ __all__, __getattr__ = door(
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",
         "toml_files": "LARGEST TomlError load_toml parse_toml",
-        "uses": "of_model of_recipe",
         "vocabulary": "CONFIDENCES EFFECTS ENGINES OWN_MODELS SEVERITIES",
     },
 )

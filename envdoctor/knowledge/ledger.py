@@ -316,22 +316,15 @@ class Released:
             for item in line.decode().split("\t")[1:] or [""]:
                 yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
 
-    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str, str, str | None]]:
-        """Every item of a section that begins so, with its subject and the first and last release that have it there
-        (None: the newest that was read), in the order of the file."""
-        versions, _, places = self._of(section)
+    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
+        """Every item of a section that begins so, behind its subject, in the order of the file."""
         first, end = self._place(section)
         sought = b"\t" + start.encode()
         at = self._data.find(sought, first, end)
         while at >= 0:
-            line = self._data.rfind(b"\n", 0, at) + 1
-            stop = self._data.find(b"\n", line)
-            subject, span, *items = self._data[line:stop].decode().split("\t")
-            since, _, until = span.partition("..")
-            last = places[until] if until else len(versions) - 1
-            for item in items:
-                if item.startswith(start):
-                    yield subject, item, versions[places[since]], versions[last] if last < len(versions) - 1 else None
+            stop = self._data.find(b"\n", at)
+            subject, _, *items = self._data[self._data.rfind(b"\n", 0, at) + 1 : stop].decode().split("\t")
+            yield from ((subject, item) for item in items if item.startswith(start))
             at = self._data.find(sought, stop, end)
 
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
