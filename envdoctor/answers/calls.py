@@ -50,7 +50,7 @@ def keyword_answer(question: Question) -> Answer:
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
-    moved = moved_by(moves, keyword=True)
+    moved = moved_by(moves, "keyword")
     if not taking and not moved:
         moved = list(taken_beside(situation, called, failure.name))[:1]
     return with_ways(question, distinct(taking or found), moved, caller(question))

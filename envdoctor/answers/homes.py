@@ -117,12 +117,11 @@ def home_of(situation: Situation, package: str, module: str, name: str = "") -> 
     return found_by_table(situation, moves[0], kind, thing) if moves else changed
 
 
-def moved_by(moves: Iterable[Move], *, keyword: bool = False) -> list[Moved]:
+def moved_by(moves: Iterable[Move], kind: str = "") -> list[Moved]:
     """What the first row of the table that knows it says to use instead; a keyword is written with ``=``."""
     for move in (one for one in moves if one.new or one.write):
-        new = f"{move.new}=" if keyword and move.new.isidentifier() else move.new.replace(":", ".")
         write = text_of(move.write) if move.write else None
-        return [Moved(new, move.new_package, move.new_releases, write, move.source)]
+        return [Moved(move.called(kind), move.new_package, move.new_releases, write, move.source)]
     return []
 
 
@@ -306,7 +305,11 @@ def called_of(situation: Situation, callee: str, likely: Sequence[str]) -> list[
     meant = _meant(situation, found, likely)
     meant = _offered(situation, meant) or meant
     meant = [one for one in meant if not any(set(one.bases) & set(other.own) for other in meant)]
-    return sorted(meant, key=lambda one: -_users(situation, one.package)) if len(meant) > 1 else meant
+
+    def users(called: Called) -> int:
+        return sum(situation.required_by(one, called.package) is not None for one in situation.ledger.packages())
+
+    return sorted(meant, key=users, reverse=True) if len(meant) > 1 else meant
 
 
 def anybodys(situation: Situation, called: Called, likely: Iterable[str]) -> bool:
@@ -314,11 +317,6 @@ def anybodys(situation: Situation, called: Called, likely: Iterable[str]) -> boo
     package: that no release has something proves nothing then."""
     is_word = re.fullmatch("[A-Z][a-z]*", called.name) is not None
     return is_word and called.package not in likely and not situation.version(called.package)
-
-
-def _users(situation: Situation, package: str) -> int:
-    """How many packages of the ledger require a package."""
-    return sum(situation.required_by(other, package) is not None for other in situation.ledger.packages())
 
 
 def _called(situation: Situation, name: str) -> Iterator[Called]:

@@ -140,10 +140,7 @@ def is_submodule(situation: Situation, package: str, module: str, name: str) -> 
 
 def _judged(released: Released, installed: str) -> str:
     """The release in which a new place is looked for: the installed one where the ledger can judge it."""
-    known = released.read
-    if installed and not isinstance(released.items("open", known[-1], installed), Unknown):
-        return installed
-    return known[-1]
+    return installed if released.covers(installed) else released.read[-1]
 
 
 def _in_package(released: Released, place: str) -> Moved:

@@ -17,6 +17,7 @@ from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
 from envdoctor.install.trial import Before, Objection, before, try_remedy
 from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading
 from envdoctor.versions.releases import Releases
@@ -205,12 +206,9 @@ def _fits(situation: Situation, released: Released, version: str, home: Home, su
     for subject in subjects:
         items = released.items("takes", subject, version)
         for item in () if isinstance(items, Unknown) else items:
-            place = item.partition(" @")[0]
-            module, _, name = place.partition(":")
-            if situation.ledger.owner(module) != beside or not _counts(situation, item):
-                continue
-            there = other.offers(module, name, installed) if name else other.exists(module, installed)
-            if there is False:
+            take = read_taken(subject, item)
+            is_taken = provider_of(situation.ledger, take) is other and _counts(situation, item)
+            if is_taken and lacks(other, take, installed):
                 return False
     return True
 

@@ -33,9 +33,7 @@ class Situation(NamedTuple):
     def by_names(self, package: str | None) -> Released | None:
         """A package whose names the ledger has read, of one release at least; None for any other."""
         released = self.ledger.package(package) if package else None
-        if released is None or not released.by_names or not any(release.read for release in released.releases):
-            return None
-        return released
+        return released if released is not None and released.by_names and released.read else None
 
     def all_by_names(self) -> Iterator[Released]:
         """Every package whose names the ledger has read."""

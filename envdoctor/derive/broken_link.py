@@ -13,7 +13,7 @@ from operator import and_
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.facts.view import View
-from envdoctor.knowledge.ledger import Ledger, Released
+from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.overriding import spelled
@@ -120,14 +120,8 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, th
 
 def _asked(link: Mapping[str, Value]) -> Asked:
     """What a class asks of the provider, as the ledger is asked."""
-    module, keyword, parameters = str(link["module"]), link.get("keyword"), link.get("parameters")
-    name = str(link["name"]).removeprefix(f"{module}.")
-    return Asked(
-        module,
-        name,
-        keyword if isinstance(keyword, str) else "",
-        parameters if isinstance(parameters, tuple) else None,
-    )
+    module = str(link["module"])
+    return Asked.of(module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters"))
 
 
 def _of_ledger(
@@ -201,9 +195,8 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
     """The releases of either package that would go with the other as it is."""
     consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
     versions = str(link["consumer_version"]), str(link["provider_version"])
-    if not _by_names(consumer) or not _by_names(provider) or consumer is provider:
+    if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
         return _NO_CONSTRAINTS
-    assert consumer is not None and provider is not None
     providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
     consumers = fitting_consumers(ledger, consumer, provider, versions[1])
     is_lacking = provider.covers(versions[1]) and consumers.has(versions[0]) is False
@@ -212,10 +205,6 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
         "constraint": provider.name + providers if providers else ABSENT,
         "consumer_constraint": consumer.name + others if others else ABSENT,
     }
-
-
-def _by_names(package: Released | None) -> bool:
-    return package is not None and package.by_names
 
 
 def _listed(entries: list[str]) -> str:

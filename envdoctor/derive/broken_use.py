@@ -31,6 +31,8 @@ from envdoctor.versions.releases import Releases, lies_in
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 
+_OF_KINDS = (("keyword", "keyword"), ("parameters", "override"))
+
 #: From what runs for sure to what may never run.
 _REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
@@ -136,7 +138,8 @@ class _Judged:
         module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
         if not isinstance(module, str) or not isinstance(kind, str):
             return
-        asked = _asked(module, kind, item)
+        keyword, parameters = (item.get(cell) if kind == of else None for cell, of in _OF_KINDS)
+        asked = Asked.of(module, item.get("name"), keyword, parameters)
         moves = self._moves(asked)
         top = module.partition(".")[0]
         there = item.get("package")
@@ -299,7 +302,8 @@ class _Judged:
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):
-            return _told(broken.move, broken.kind, lang) if self._is_there(broken, broken.move) else ABSENT
+            told = broken.move.called(broken.kind) or broken.move.write[lang]
+            return told if self._is_there(broken, broken.move) else ABSENT
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
@@ -319,13 +323,6 @@ class _Judged:
         return version if isinstance(version, str) else None
 
 
-def _told(move: Move, kind: str, lang: str) -> str:
-    """The new name, with ``=`` for a keyword; what to write where that is no name."""
-    if not move.new:
-        return move.write[lang]
-    return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
-
-
 def _lacking(asked: Asked, lacks: str) -> Lacking:
     """What the installed files lack, as the ledger would say it."""
     if asked.keyword and lacks == asked.keyword:
@@ -334,13 +331,3 @@ def _lacking(asked: Asked, lacks: str) -> Lacking:
         return Lacking("override", asked.dotted, lacks)
     is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
     return Lacking("module" if is_module else "name", lacks)
-
-
-def _asked(module: str, kind: str, item: Mapping[str, Value]) -> Asked:
-    name, keyword, parameters = item.get("name"), item.get("keyword"), item.get("parameters")
-    return Asked(
-        module,
-        name if isinstance(name, str) else "",
-        keyword if kind == "keyword" and isinstance(keyword, str) else "",
-        parameters if kind == "override" and isinstance(parameters, tuple) else None,
-    )

@@ -39,6 +39,12 @@ class Asked(NamedTuple):
     keyword: str = ""
     parameters: tuple[str, ...] | None = None
 
+    @classmethod
+    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Asked:
+        """Return what the cells of a record ask for, of which any may be absent."""
+        name, keyword = (cell if isinstance(cell, str) else "" for cell in (name, keyword))
+        return cls(module, name, keyword, parameters if isinstance(parameters, tuple) else None)
+
     @property
     def dotted(self) -> str:
         """``transformers.Trainer.compute_loss``."""
@@ -292,7 +298,7 @@ def missing(
 def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Releases:
     """Return the releases of a provider that have all that a version of the consumer takes of it."""
     having = [_having(provider, take) for take in _of_provider(ledger, consumer, version, provider)]
-    return reduce(and_, having, Releases.every(provider.read))
+    return reduce(and_, having, ~Releases(provider.read, 0))
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
@@ -366,6 +372,10 @@ class Move(NamedTuple):
     def has(self, version: str) -> bool | None:
         """Whether a version of the package has what is asked for; None for a text that is no version."""
         return lies_in(version, self.releases)
+
+    def called(self, kind: str) -> str:
+        """The new name, with ``=`` for a keyword; "" when it has none."""
+        return f"{self.new}=" if kind == "keyword" and self.new.isidentifier() else self.new.replace(":", ".")
 
 
 def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:

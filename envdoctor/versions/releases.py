@@ -41,11 +41,6 @@ class Releases(NamedTuple):
             yes |= (1 << last + 1) - (1 << first)
         return cls(read, yes)
 
-    @classmethod
-    def every(cls, read: Sequence[str]) -> Releases:
-        """Return all of them."""
-        return cls(read, (1 << len(read)) - 1)
-
     def __and__(self, other: Releases) -> Releases:
         yes = self.yes & other.yes
         unsure = (self.yes | self.unsure) & (other.yes | other.unsure) & ~yes
@@ -56,7 +51,7 @@ class Releases(NamedTuple):
         return Releases(self.read, yes, (self.unsure | other.unsure) & ~yes, self.doubt or other.doubt)
 
     def __invert__(self) -> Releases:
-        return self._replace(yes=Releases.every(self.read).yes & ~(self.yes | self.unsure))
+        return self._replace(yes=((1 << len(self.read)) - 1) & ~(self.yes | self.unsure))
 
     @property
     def possible(self) -> Releases:
