@@ -199,8 +199,7 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
         return _NO_CONSTRAINTS
     providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
     consumers = fitting_consumers(ledger, consumer, provider, versions[1])
-    is_lacking = provider.covers(versions[1]) and consumers.has(versions[0]) is False
-    others = consumers.nearest(versions[0]).specifier if is_lacking else None
+    others = consumers.nearest(versions[0]).specifier if consumers.has(versions[0]) is False else None
     return {
         "constraint": provider.name + providers if providers else ABSENT,
         "consumer_constraint": consumer.name + others if others else ABSENT,

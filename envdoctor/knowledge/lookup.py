@@ -302,7 +302,10 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
-    """Return the releases of a consumer that take nothing of the provider which that version has not."""
+    """Return the releases of a consumer that take nothing of the provider which that version has not; of a version that
+    lies outside of those that were read it is unknown."""
+    if not provider.covers(version):
+        return Releases.of(consumer.read, [None] * len(consumer.read))
 
     has = cache(lambda take: _has(provider, take, version))
     takes = (_of_provider(ledger, consumer, release, provider) for release in consumer.read)

@@ -85,3 +85,4 @@ def test_the_releases_that_fit(ledger: Ledger) -> None:
     assert spade is not None and garden is not None
     assert fitting_providers(ledger, spade, "1.0.0", garden).specifier == "<2.0"
     assert fitting_consumers(ledger, spade, garden, "1.0.0").specifier == "<2.0"
+    assert fitting_consumers(ledger, spade, garden, "9.0.0").has("1.0.0") is None
