@@ -13,11 +13,10 @@ from envdoctor.answers.homes import (
     changed_member,
     found_by_table,
     keyword_homes,
-    keyword_moved,
     keyword_of_any,
     member_homes,
-    member_moved,
     moved_by,
+    moves_of,
     passing_homes,
     taken_beside,
     usable_releases,
@@ -29,7 +28,7 @@ from envdoctor.versions.releases import Releases
 def keyword_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
-    moves = keyword_moved(situation, failure.callee, called, failure.name)
+    moves = moves_of(situation, "keyword", failure.callee, called, failure.name)
     found = [
         home
         for one in called
@@ -72,7 +71,7 @@ def missing_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     callee = failure.callee.removesuffix(".__init__")
     called = [one for one in called_of(situation, callee, question.likely) if one.name == callee]
-    moves = keyword_moved(situation, callee, called, failure.name)
+    moves = moves_of(situation, "keyword", callee, called, failure.name)
     found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     released = situation.by_names(moves[0].package) if moves and not found else None
     if released is not None:
@@ -94,7 +93,7 @@ def member_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
     found = list(member_homes(situation, failure.callee, failure.name, question.likely))
-    moves = member_moved(situation, failure.callee, called, failure.name)
+    moves = moves_of(situation, "member", failure.callee, called, failure.name)
     if not found and moves:
         found = [found_by_table(situation, moves[0], "member", f"{failure.callee}.{failure.name}")]
     if not any(one.home.releases is not None for one in found):

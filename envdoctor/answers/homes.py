@@ -14,8 +14,8 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.ledger_taking import allows
 from envdoctor.knowledge.lookup import Asked, Move, name_moves, part_moves
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.releases import Releases
 
 _T = TypeVar("_T", bound=tuple[Any, ...])
@@ -91,14 +91,6 @@ def usable_releases(situation: Situation, package: str, having: Releases) -> lis
         for one in listed
     ]
     return Releases.of([one.version for one in listed], fits).by_distance(situation.version(package))
-
-
-def allows(specifier: str, version: str) -> bool:
-    """Whether a version is one of a specifier; of one that cannot be read, any is."""
-    try:
-        return satisfies(version, specifier)
-    except NotASpecifier:
-        return True
 
 
 def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
@@ -419,22 +411,12 @@ def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -
                         yield Moved(place, one.package, home.releases)
 
 
-def keyword_moved(situation: Situation, callee: str, called: Iterable[Called], keyword: str) -> list[Move]:
-    """The rows of the table about a keyword, for the callee or a class it inherits from; where the message does not say
-    the class, those of any, if they are of one package."""
+def moves_of(situation: Situation, kind: str, callee: str, called: Iterable[Called], old: str) -> list[Move]:
+    """The rows of the table about a keyword or a member, for the callee or a class it inherits from; where the message
+    does not say the class, those of any, if they are of one package."""
     if callee not in ("", "__init__", "__new__"):
-        return list(part_moves(situation.matrix, "keyword", _names(callee, called), keyword))
-    rows = list(part_moves(situation.matrix, "keyword", ("*",), keyword))
+        names = [callee.removesuffix(".__init__").removesuffix(".__new__")]
+        names += [subject.partition(":")[2] for one in called for _, subject in one.places]
+        return list(part_moves(situation.matrix, kind, dict.fromkeys(names), old))
+    rows = list(part_moves(situation.matrix, kind, ("*",), old))
     return rows if len({(row.package, row.releases) for row in rows}) == 1 else []
-
-
-def member_moved(situation: Situation, owner: str, called: Iterable[Called], member: str) -> list[Move]:
-    """The rows of the table about a member of a class."""
-    return list(part_moves(situation.matrix, "member", _names(owner, called), member))
-
-
-def _names(callee: str, called: Iterable[Called]) -> list[str]:
-    names = [callee.removesuffix(".__init__").removesuffix(".__new__")]
-    for one in called:
-        names += [subject.partition(":")[2] for _, subject in one.places]
-    return list(dict.fromkeys(names))

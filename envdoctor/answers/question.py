@@ -10,13 +10,14 @@ from operator import or_
 from typing import NamedTuple
 
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
-from envdoctor.answers.homes import Found, allows, usable_releases
+from envdoctor.answers.homes import Found, usable_releases
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
 from envdoctor.install.trial import Before, Objection, before, try_remedy
 from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.ledger_taking import allows
 from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading

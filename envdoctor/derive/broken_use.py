@@ -127,7 +127,6 @@ class _Judged:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
-        self._fitting: dict[str, Releases] = {}
         self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
         uses = value("use")
         modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
@@ -292,13 +291,10 @@ class _Judged:
 
     def _whole(self, released: Released, installed: str) -> Releases:
         """The nearest releases of a package with which nothing that the code uses of it is broken."""
-        if released.name not in self._fitting:
-            broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
-            having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
-            uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
-            having = reduce(and_, [self._where(released, asked).possible for asked in uses], having)
-            self._fitting[released.name] = having.nearest(installed)
-        return self._fitting[released.name]
+        broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
+        having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
+        uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
+        return reduce(and_, [self._where(released, asked).possible for asked in uses], having).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):

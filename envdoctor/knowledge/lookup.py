@@ -130,16 +130,10 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
         there = _exists(released, inner, version)
         if there is True:
             continue
-        bound = (
-            there is False
-            and count > 1
-            and released.has("offers", ".".join(parts[: count - 1]), parts[count - 1], version)
-        )
-        if bound:
-            there = Unknown(f"{inner} is no file of its own")  # it may be a module by another name
-        if there is False:
-            return Lacking("module", inner)
-        return there if isinstance(there, Unknown) else Unknown("not known")
+        outer, _, last = inner.rpartition(".")
+        if there is False and outer and released.has("offers", outer, last, version):
+            return Unknown(f"{inner} is no file of its own")  # it may be a module by another name
+        return Lacking("module", inner) if there is False else there
     return None
 
 
