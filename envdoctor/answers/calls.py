@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envdoctor.answers.answer import Answer, Home, Way
-from envdoctor.answers.changed import changed_keyword, changed_member, changed_required, keyword_of_any
-from envdoctor.answers.history import Found, found_by_table, spans_history, usable_releases
-from envdoctor.answers.keywords import (
+from envdoctor.answers.homes import (
+    Found,
     anybodys,
-    as_moved,
     called_of,
+    changed_keyword,
+    changed_member,
+    found_by_table,
     keyword_homes,
-    keyword_moved,
+    keyword_of_any,
     member_homes,
-    member_moved,
+    moved_by,
+    moves_of,
     passing_homes,
     taken_beside,
+    usable_releases,
 )
-from envdoctor.answers.names import moved_to
 from envdoctor.answers.question import Question, caller, distinct, with_ways
+from envdoctor.versions.releases import Releases
 
 
 def keyword_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
-    moves = keyword_moved(situation, failure.callee, called, failure.name)
+    moves = moves_of(situation, "keyword", failure.callee, called, failure.name)
     found = [
         home
         for one in called
@@ -46,7 +49,7 @@ def keyword_answer(question: Question) -> Answer:
     if not taking and moves:
         thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
         taking = [found_by_table(situation, moves[0], "keyword", thing)]
-    moved = [as_moved(move) for move in moves if move.new or move.write][:1]
+    moved = moved_by(moves, "keyword")
     if not taking and not moved:
         moved = list(taken_beside(situation, called, failure.name))[:1]
     return with_ways(question, distinct(taking or found), moved, caller(question))
@@ -68,20 +71,19 @@ def missing_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     callee = failure.callee.removesuffix(".__init__")
     called = [one for one in called_of(situation, callee, question.likely) if one.name == callee]
-    moves = keyword_moved(situation, callee, called, failure.name)
+    moves = moves_of(situation, "keyword", callee, called, failure.name)
     found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
     released = situation.by_names(moves[0].package) if moves and not found else None
     if released is not None:
-        history = spans_history(released, ()).also(moves)
-        there = moves[0].has(situation.version(released.name))
-        found = [Found.read(situation, history, "asks", f"{callee}({failure.name}=)", there)]
-    found = found or changed_required(situation, callee, failure.name, question.likely)
+        told = "asks", f"{callee}({failure.name}=)"
+        found = [Found.read(situation, released.name, Releases(released.read, 0), told, moves)]
+    found = found or changed_keyword(situation, (callee,), failure.name, question.likely, required=True)
     homes: list[Home] = []
     ways: list[Way | None] = []
     for one in distinct(found):
-        if one.history is not None and any(one.history.has) and not all(one.history.has):
-            without = ~one.history
-            usable = usable_releases(without, one.home.installed, situation.python)
+        without = ~one.having if one.having is not None else None
+        if without is not None and without.yes and one.home.releases is not None:
+            usable = usable_releases(situation, one.home.package, without)
             homes.append(one.home._replace(kind="asks"))
             ways.append(question.ways.install(one.home.package, usable, without.specifier or ""))
     return Answer(question.reading, tuple(homes), asker=caller(question), ways=tuple(filter(None, ways)))
@@ -91,11 +93,10 @@ def member_answer(question: Question) -> Answer:
     situation, failure = question.situation, question.failure
     called = called_of(situation, failure.callee, question.likely)
     found = list(member_homes(situation, failure.callee, failure.name, question.likely))
-    moves = member_moved(situation, failure.callee, called, failure.name)
+    moves = moves_of(situation, "member", failure.callee, called, failure.name)
     if not found and moves:
         found = [found_by_table(situation, moves[0], "member", f"{failure.callee}.{failure.name}")]
     if not any(one.home.releases is not None for one in found):
         defined = {one.package for one in called}
         found = changed_member(situation, failure.callee, failure.name, question.likely, defined) or found
-    moved = [moved_to(move) for move in moves if move.new or move.write][:1]
-    return with_ways(question, distinct(found), moved, caller(question))
+    return with_ways(question, distinct(found), moved_by(moves), caller(question))

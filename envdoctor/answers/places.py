@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator
+
 from envdoctor.answers.answer import Answer, Home, Moved, Way
-from envdoctor.answers.asking import asker_of, required_by
-from envdoctor.answers.history import Found
-from envdoctor.answers.names import home_of, is_submodule, moved_of
-from envdoctor.answers.question import Question, caller, with_ways, within
-from envdoctor.answers.shadows import shadow_of
+from envdoctor.answers.homes import Found, home_of, moved_by, offering
+from envdoctor.answers.question import Question, asker_of, caller, with_ways, within
 from envdoctor.answers.situation import Situation
-from envdoctor.knowledge.moved_names import modules_with, name_moves
+from envdoctor.facts.values import Unknown
+from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.lookup import Asked, modules_with, name_moves
+from envdoctor.tracebacks.frames import imported_in, module_of
+from envdoctor.tracebacks.reading import Reading
 from envdoctor.versions.names import normalise, valid_name
 
 #: A name that is shorter may be anybody's.
 _TELLING = 12
+#: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
+_MODULES = 6
+#: How many names of a module are looked for elsewhere, and which part of them another module must have.
+_SAMPLE, _PART = 12, 0.5
+_FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
 
 
 def place_answer(question: Question) -> Answer:
@@ -56,8 +66,8 @@ def place_answer(question: Question) -> Answer:
 
 def _is_vague(found: Found) -> bool:
     """Whether of most releases it cannot be told if they have it."""
-    history = found.history
-    return history is not None and 2 * history.unsure >= len(history.versions)
+    having = found.having
+    return having is not None and 2 * having.unsure.bit_count() >= len(having.read)
 
 
 def _only_module_with(situation: Situation, name: str) -> str:
@@ -65,7 +75,7 @@ def _only_module_with(situation: Situation, name: str) -> str:
     that is no everyday word the one package that has it anywhere, or that the table knows it of."""
     found = []
     for released in situation.all_by_names():
-        found += [module for module in released.modules if released.spans("offers", module, name)]
+        found += [module for module in released.modules if released.having("offers", module, item=name).yes]
     if not found and len(name) >= _TELLING and "_" in name.strip("_"):
         found = list(modules_with(situation.matrix, name))
         for released in situation.all_by_names():
@@ -77,7 +87,7 @@ def _required(question: Question, name: str) -> Answer:
     """A module that no package of the ledger has: what the asking package requires under that name."""
     if not question.asking or valid_name(name) is None or "." in question.failure.module:
         return Answer(question.reading)
-    specifier = required_by(question.situation, question.asking, name)
+    specifier = question.situation.required_by(question.asking, name)
     if specifier is None:
         return Answer(question.reading)
     home = Home(name, "package", question.failure.module, specifier)
@@ -89,7 +99,7 @@ def _whole_package(question: Question, package: str) -> Answer:
     situation = question.situation
     installed = situation.version(package)
     asker = caller(question, package)
-    specifier = required_by(situation, question.asking, package) if asker is not None else None
+    specifier = situation.required_by(question.asking, package) if asker is not None else None
     there = True if installed else False if situation.is_missing(package) else None
     home = Home(package, "package", question.failure.module, specifier or "", installed=installed, there=there)
     if there:
@@ -97,3 +107,119 @@ def _whole_package(question: Question, package: str) -> Answer:
     fitting = within(situation.ledger.package(package), specifier or "")
     way = question.ways.install(package, fitting, specifier or "") or Way("install", (package,))
     return Answer(question.reading, (home,), asker=asker, ways=(way,))
+
+
+def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
+    """What to use instead: by the table, else by what the ledger's harvest saw, else where the newest or the installed
+    release has the same names."""
+    told = moved_by(name_moves(situation.matrix, module, name))
+    if told:
+        return told
+    released = situation.by_names(package) or situation.changes(package)
+    if released is None:
+        return []
+    version = _judged(released, situation.version(package))
+    if (released.offers(module, name, version) if name else released.exists(module, version)) is True:
+        return []
+    places = released.items("moved", f"{module}:{name}", version) if name else ()
+    found = [] if isinstance(places, Unknown) else list(places)
+    other_places = _other_modules(released, module, name, version) if name else _other_homes(released, module, version)
+    found = found or list(other_places)
+    return [_in_package(released, place) for place in found[:2]]
+
+
+def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
+    """Whether what is no attribute of a module is a module below it, which an import of its own makes one."""
+    released = situation.by_names(package) or situation.changes(package)
+    if released is None:
+        return False
+    version = _judged(released, situation.version(package))
+    bound = released.has("offers", module, name, version) is True
+    return not bound and released.listed("offers", f"{module}.{name}", version) is True
+
+
+def _judged(released: Released, installed: str) -> str:
+    """The release in which a new place is looked for: the installed one where the ledger can judge it."""
+    return installed if released.covers(installed) else released.read[-1]
+
+
+def _in_package(released: Released, place: str) -> Moved:
+    module, _, name = place.partition(":")
+    return Moved(Asked(module, name).dotted, released.name, offering(released, module, name).specifier or "")
+
+
+def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
+    """The modules that have the name in this release; none when it is one of those that many modules import."""
+    others = _having(released, name, module, version)
+    public = [other for other in others if not any(part.startswith("_") for part in other.split("."))]
+    if public and len(public) <= _MODULES:
+        yield f"{min(public, key=lambda other: (-_alike(other, module), other.count('.'), other))}:{name}"
+
+
+def _having(released: Released, name: str, module: str, version: str) -> list[str]:
+    """The other modules that have a name in this release."""
+    others = (other for other in released.subjects_with("offers", name) if other not in (module, "*"))
+    return [other for other in others if released.has("offers", other, name, version) is True]
+
+
+def _other_homes(released: Released, module: str, version: str) -> Iterator[str]:
+    """The module that has most of what this one had in its last release."""
+    versions = offering(released, module).versions
+    had = released.items("offers", module, versions[-1]) if versions else ()
+    if isinstance(had, Unknown):
+        return
+    if not had:
+        yield from _namesakes(released, module, version)
+        return
+    counts: Counter[str] = Counter()
+    names = sorted((name for name in had if not name.startswith("_")), key=lambda name: (-len(name), name))[:_SAMPLE]
+    for name in names:
+        counts.update(_having(released, name, module, version))
+    fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
+    if fitting:
+        yield min(fitting, key=lambda other: (-counts[other], -_alike(other, module), other.count("."), other))
+
+
+def _namesakes(released: Released, module: str, version: str) -> Iterator[str]:
+    """The one module that is called the same and lies elsewhere, for a module that was gone before the first release
+    that was read."""
+    last = f".{module.rpartition('.')[2]}"
+    same = [other for other in released.subjects("offers") if other.endswith(last)]
+    there = [other for other in same if released.listed("offers", other, version) is True]
+    yield from there if len(there) == 1 else ()
+
+
+def _alike(one: str, other: str) -> int:
+    """How many parts two dotted names share."""
+    return len(set(one.split(".")) & set(other.split(".")))
+
+
+def shadow_of(situation: Situation, reading: Reading) -> tuple[str, str] | None:
+    """What the text shows: ``shadow`` and the file that should be renamed, ``not-a-package`` and the module that
+    another file of its name hides, ``no-files`` and the folder's package of which no file was found."""
+    failure = reading.failure
+    if failure is None or failure.kind not in ("module", "name", "attribute"):
+        return None
+    top = failure.module.partition(".")[0]
+    if failure.place == "unknown location" and situation.ledger.owner(top) and "." not in failure.module:
+        return "no-files", top
+    if failure.place and not module_of(failure.place) and _stem(failure.place) == top:
+        single = not re.search(r"__init__\.py\Z", failure.place)
+        if failure.shadowed or failure.circular or (single and situation.ledger.owner(top)):
+            return "shadow", failure.place
+    for before, frame in zip(reading.frames, reading.frames[1:], strict=False):
+        asked = imported_in(before.code).partition(".")[0]
+        if asked and asked == _stem(frame.path) and not module_of(frame.path) and _is_library(before.path):
+            return "shadow", frame.path
+    if failure.not_a_package and failure.module.count(".") == 1 and situation.ledger.owner(top):
+        return "not-a-package", top
+    return None
+
+
+def _stem(path: str) -> str:
+    found = _FILE.match(path)
+    return found[1] if found else ""
+
+
+def _is_library(path: str) -> bool:
+    return bool(module_of(path)) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", path) is not None

@@ -1,20 +1,81 @@
-"""One question to the ledger, and what all answers have in common: who asks, what is offered to be done."""
+"""One question to the ledger, and what all answers have in common: who asks, and what is offered to be installed, each
+release judged on the facts of the environment before."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property, reduce
+from operator import or_
 from typing import NamedTuple
 
-from envdoctor.answers.answer import Answer, Asker, Moved, Way
-from envdoctor.answers.history import Found, allows
+from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
+from envdoctor.answers.homes import Found, usable_releases
 from envdoctor.answers.situation import Situation
-from envdoctor.answers.ways import Ways
+from envdoctor.facts.values import Unknown
+from envdoctor.install.candidates import Candidates
+from envdoctor.install.commands import install_commands, place_of
+from envdoctor.install.trial import Before, Objection, before, try_remedy
 from envdoctor.knowledge.ledger import Released
+from envdoctor.knowledge.ledger_taking import allows
+from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading
+from envdoctor.versions.releases import Releases
 
 _MOST_HOMES = 2
+_TRIES = 6
+#: Releases of the asker that are tried, and those of them that are named.
+_ASKERS, _NAMED = 12, 3
+#: Frames in these only pass on what a lazy package was asked for.
+_PASSING = ("__getattr__", "_get_module", "import_module", "_handle_fromlist")
+
+
+class Ways:
+    """Makes the ways of one answer: what the environment is like is judged once."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._place = place_of(situation.facts)
+
+    @cached_property
+    def _now(self) -> Before:
+        return before(self._situation.facts, self._situation.matrix)
+
+    def install(self, package: str, releases: Sequence[str], specifier: str = "") -> Way | None:
+        """The first of the releases that brings no error and breaks no requirement here; None when there is none. Of a
+        package that is not installed, or of no known version: the whole range, of several the newest."""
+        if not self._situation.version(package):
+            return self._way(package, specifier.rpartition(" or ")[2])
+        objection: Objection | None = None
+        candidates = Candidates(self._situation.facts, self._situation.matrix)
+        for candidate in candidates.of_range(package, releases[:_TRIES]):
+            if isinstance(candidate, str):
+                objection = objection or Objection(candidate)
+                continue
+            reason = try_remedy(candidate, self._now).objection(self._now)
+            if reason is None:
+                pins = tuple(name + pin for name, pin in candidate.pins.items())
+                commands = candidate.commands(self._place, self._situation.matrix.rows("packages", "package"))
+                return Way("install", pins, commands)
+            objection = objection or reason
+        if not releases:
+            return None
+        said, quotes = objection or (None, None)
+        return Way("install", (f"{package}=={releases[0]}",), withheld=said, quotes=quotes)
+
+    def again(self, package: str) -> Way:
+        """Install the same release of a package once more."""
+        version = self._situation.version(package)
+        way = self._way(package, f"=={version.partition('+')[0]}" if version else "")
+        commands = tuple(
+            command.replace(" install ", " install --force-reinstall --no-deps ", 1) for command in way.commands
+        )
+        return Way("reinstall", way.pins, commands if self._place.installer != "conda" else ())
+
+    def _way(self, package: str, specifier: str) -> Way:
+        rows = self._situation.matrix.rows("packages", "package")
+        return Way("install", (package + specifier,), install_commands([(package, specifier)], self._place, None, rows))
 
 
 class Question(NamedTuple):
@@ -85,3 +146,74 @@ def distinct(found: Iterable[Found]) -> list[Found]:
     """One of each package and thing, the ones that are installed first."""
     unique = list({(one.home.package, one.home.thing): one for one in found}.values())
     return sorted(unique, key=lambda one: not one.home.installed)[:_MOST_HOMES]
+
+
+def asking_module(situation: Situation, reading: Reading) -> tuple[str, str, bool]:
+    """The package of the ledger whose code failed, its module, and whether that is certain: by the last frame of the
+    traceback that is not one of Python's own or of a lazy package's machinery, else by what the user's line imports.
+    Empty for code of the user's own, and when the text does not say."""
+    for frame in reversed(reading.frames):
+        if "<frozen" in frame.path or "importlib" in frame.path or frame.function in _PASSING:
+            continue
+        package = situation.ledger.owner(frame.module) if frame.module else None
+        return (package, frame.module, True) if package else ("", "", True)
+    for module in reversed(reading.statements):
+        package = situation.ledger.owner(module)
+        if package:
+            return package, module, False
+    return "", "", False
+
+
+def asker_of(situation: Situation, package: str, module: str, home: Home, asked: str) -> Asker:
+    """What is known of the asker about ``asked`` (``transformers:HybridCache``) of the package of ``home``."""
+    version = situation.version(package)
+    released = situation.by_names(package)
+    if released is None:
+        return Asker(package, module, version)
+    taking = _asking(situation, released, asked)
+    if not taking.yes:
+        return Asker(package, module, version)
+    beside = f"{home.package} {home.installed}" if home.installed else ""
+    without = [one for one in usable_releases(situation, package, ~taking) if one != version]
+    subjects = {subject for subject, *_ in released.beginning("takes", f"{asked} ")} | set(released.modules)
+    if home.installed and home.there is False:
+        fitting = (one for one in without[:_ASKERS] if _fits(situation, released, one, home, subjects))
+        fits = tuple(one for one, _ in zip(fitting, range(_NAMED), strict=False))
+    else:
+        fits = tuple(without[:_NAMED])
+    return Asker(package, module, version, taking.specifier, fits, beside)
+
+
+def _asking(situation: Situation, released: Released, asked: str) -> Releases:
+    """The releases that take it, by any of their public names, where the condition they put is not known to fail."""
+    found = (one for one in released.beginning("takes", f"{asked} ") if _counts(situation, one[1]))
+    having = (released.having("takes", subject, item=item) for subject, item in found)
+    return reduce(or_, having, Releases(released.read, 0))
+
+
+def _counts(situation: Situation, item: str) -> bool:
+    """Whether a line of [takes] counts here: ``transformers:X @peft.y if transformers>=4.45``."""
+    _, _, condition = item.partition(" if ")
+    return not condition or situation.meets(condition) is not False
+
+
+def _fits(situation: Situation, released: Released, version: str, home: Home, subjects: Iterable[str]) -> bool:
+    """Whether what a release of the asker takes when it is imported is all in the installed release beside it, and its
+    own requirement of that is met."""
+    beside, installed = home.package, home.installed
+    other = situation.ledger.package(beside)
+    if other is None or not _allowed(released, version, beside, installed):
+        return False
+    for subject in subjects:
+        items = released.items("takes", subject, version)
+        for item in () if isinstance(items, Unknown) else items:
+            take = read_taken(subject, item)
+            is_taken = provider_of(situation.ledger, take) is other and _counts(situation, item)
+            if is_taken and lacks(other, take, installed):
+                return False
+    return True
+
+
+def _allowed(released: Released, version: str, name: str, installed: str) -> bool:
+    wanted = (one.specifiers for one in released.requires(version) if one.name == name and not one.marker)
+    return all(allows(specifiers, installed) for specifiers in wanted)

@@ -32,9 +32,7 @@ class Situation(NamedTuple):
     def by_names(self, package: str | None) -> Released | None:
         """A package whose names the ledger has read, of one release at least; None for any other."""
         released = self.ledger.package(package) if package else None
-        if released is None or not released.by_names or not any(release.read for release in released.releases):
-            return None
-        return released
+        return released if released is not None and released.by_names and released.read else None
 
     def all_by_names(self) -> Iterator[Released]:
         """Every package whose names the ledger has read."""
@@ -44,12 +42,9 @@ class Situation(NamedTuple):
         """What changed between the releases of a package; None where the ledger has no such file of it."""
         return self.ledger.changes(package) if package else None
 
-    def all_changes(self) -> Iterator[tuple[str, Released]]:
+    def all_changes(self) -> Iterator[Released]:
         """Every package of which it is known what changed."""
-        for name in self.ledger.packages():
-            released = self.ledger.changes(name)
-            if released is not None:
-                yield name, released
+        return filter(None, map(self.changes, self.ledger.packages()))
 
     def version(self, package: str) -> str:
         """The installed version of a package, "" when it is not known or there is none."""
@@ -68,3 +63,14 @@ class Situation(NamedTuple):
             return satisfies(version, wanted.specifiers) if version else None
         except (NotARequirement, NotASpecifier):
             return None
+
+    def required_by(self, package: str, name: str) -> str | None:
+        """What a package requires of another one, as a specifier: its installed release, or the newest that is known.
+        None when it does not require it."""
+        released = self.ledger.package(package)
+        if released is None:
+            return None
+        newest = next((one.version for one in reversed(released.releases) if one.metadata), "")
+        version = self.version(package) or newest
+        asked = (wanted for wanted in (released.requires(version) if version else ()) if wanted.name == name)
+        return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)

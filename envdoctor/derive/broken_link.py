@@ -7,14 +7,15 @@ Where the statements were really run (the probe imports), a link stands only if 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.entry_statements import choices, entries, parse_statement
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.ledger_answers import Asked, range_of, releases_with
-from envdoctor.knowledge.ledger_links import Taken, fitting_consumers, fitting_providers, missing
+from envdoctor.knowledge.ledger import Ledger
+from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.needed import needed
 from envdoctor.source.overriding import spelled
@@ -165,23 +166,18 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, th
     both = [one for one in links if all(one[column] == link[column] for column in ("consumer", "provider"))]
     kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
     asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in kinds)
-    released = {one: releases_with(ledger, provider, [one], version, there.get) for one in (_asked(link), *asked)}
-    if not released[_asked(link)]:
+    having = {one: where(ledger, provider, one, there.get) for one in (_asked(link), *asked)}
+    own = having[_asked(link)]
+    if not own.yes:
         return ABSENT
-    row = releases_with(ledger, provider, [one for one, has in released.items() if has], version, there.get)
-    return provider.name + range_of(provider, row or released[_asked(link)], version)
+    whole = reduce(and_, [one for one in having.values() if one.yes])
+    return provider.name + (whole if whole.yes else own).nearest(version).excluding(version)
 
 
 def _asked(link: Mapping[str, Value]) -> Asked:
     """What a class asks of the provider, as the ledger is asked."""
-    module, keyword, parameters = str(link["module"]), link.get("keyword"), link.get("parameters")
-    name = str(link["name"]).removeprefix(f"{module}.")
-    return Asked(
-        module,
-        name,
-        keyword if isinstance(keyword, str) else "",
-        parameters if isinstance(parameters, tuple) else None,
-    )
+    module = str(link["module"])
+    return Asked.of(module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters"))
 
 
 def _of_ledger(
@@ -258,17 +254,15 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
     """The releases of either package that would go with the other as it is."""
     consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
     versions = str(link["consumer_version"]), str(link["provider_version"])
-    if not _by_names(consumer) or not _by_names(provider) or consumer is provider:
+    if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
         return _NO_CONSTRAINTS
-    assert consumer is not None and provider is not None
+    providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
+    consumers = fitting_consumers(ledger, consumer, provider, versions[1])
+    others = consumers.nearest(versions[0]).specifier if consumers.has(versions[0]) is False else None
     return {
-        "constraint": fitting_providers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
-        "consumer_constraint": fitting_consumers(ledger, consumer, versions[0], provider, versions[1]) or ABSENT,
+        "constraint": provider.name + providers if providers else ABSENT,
+        "consumer_constraint": consumer.name + others if others else ABSENT,
     }
-
-
-def _by_names(package: Released | None) -> bool:
-    return package is not None and package.by_names
 
 
 def _listed(entries: list[str]) -> str:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, reduce
+from operator import and_
 from typing import NamedTuple
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Released
-from envdoctor.knowledge.ledger_answers import (
+from envdoctor.knowledge.lookup import (
     Asked,
     Lacking,
+    Move,
     answer,
     inherited_from,
-    range_of,
-    releases_with,
-    releases_with_base,
+    keepers,
+    name_moves,
+    part_moves,
     went_to,
-    without,
+    where,
 )
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.moved_names import Move, keepers, keyword_moves, name_moves
-from envdoctor.knowledge.uses import of_model, of_recipe
+from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 from envdoctor.source.overriding import spelled
 from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import release_of
-from envdoctor.versions.ranges import contains, parse_ranges
+from envdoctor.versions.releases import Releases, lies_in
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
+
+_OF_KINDS = (("keyword", "keyword"), ("parameters", "override"))
 
 #: From what runs for sure to what may never run.
 _REACH = ("start", "branch", "call", "optional", "unused")
@@ -43,17 +46,65 @@ def broken_use(facts: View, matrix: Matrix) -> Answer:
     list says what is known to fail, and is complete when the uses are.
     """
     value = facts.value
-    recipe = of_recipe(value, matrix)
+    recipe = _of_recipe(value, matrix)
     lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
     if not lists:
         return None
     judged = _Judged(value, matrix)
     uses = value("use")
-    for item in (*(uses if isinstance(uses, Records) else ()), *of_model(value), *(recipe or ())):
+    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
     return Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")
+
+
+def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
+    """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
+    with models of their own run none of it. Methods that it overrides are left to rules of their own: training
+    frameworks replace some."""
+    uses = value("model_use")
+    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES | OWN_MODELS:
+        return
+    for item in uses:
+        module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")
+        if kind == "override":
+            continue
+        optional = {"reach": "optional"} if value("model.registered") is True else {}
+        yield {**item, **optional}
+        if kind in ("module", "name"):
+            # Before it loads a file, transformers asks for every package that is imported anywhere in it.
+            top = module.partition(".")[0]
+            seen = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
+            asked = {name: cell for name, cell in item.items() if name != "lacks"}
+            yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
+
+
+def _of_recipe(value: Callable[[str], Value], matrix: Matrix) -> Records | None:
+    """The keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, where only their names are
+    known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one does
+    not: a parser hands each key to the class that has it."""
+    rows = matrix.rows("recipe-calls")
+    keys, names, framework, stage = map(value, ("recipe_key", "recipe.arguments", "recipe.framework", "recipe.stage"))
+    passed: list[tuple[str, Value, Value]] = []
+    if isinstance(keys, Records):
+        passed = [(str(item["call"]), item["key"], item.get("place", ())) for item in keys if _is_passed(item)]
+    elif isinstance(names, tuple):
+        calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
+        passed = [(call, name, ()) for call in calls for name in names]
+    else:
+        return None
+    others = {row["call"]: tuple(row.get("others", ())) for row in rows}
+    items: list[Mapping[str, Value]] = []
+    for call, keyword, place in passed:
+        module, _, name = call.rpartition(".")
+        use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
+        items.append({**use, "others": others.get(call, ())})
+    return Records(tuple(items), keys.incomplete if isinstance(keys, Records) else None)
+
+
+def _is_passed(item: Mapping[str, Value]) -> bool:
+    return isinstance(item.get("call"), str) and isinstance(item.get("key"), str)
 
 
 class _Broken(NamedTuple):
@@ -76,7 +127,7 @@ class _Judged:
         self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
-        self._fitting: dict[str, Sequence[str]] = {}
+        self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
         uses = value("use")
         modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
         self._beside = {str(value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
@@ -86,7 +137,8 @@ class _Judged:
         module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
         if not isinstance(module, str) or not isinstance(kind, str):
             return
-        asked = _asked(module, kind, item)
+        keyword, parameters = (item.get(cell) if kind == of else None for cell, of in _OF_KINDS)
+        asked = Asked.of(module, item.get("name"), keyword, parameters)
         moves = self._moves(asked)
         top = module.partition(".")[0]
         there = item.get("package")
@@ -116,8 +168,7 @@ class _Judged:
             return False
         for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
             version = self._value(f"pkg.{by}")
-            release = release_of(version) if isinstance(version, str) else None
-            known = None if release is None else contains(parse_ranges(releases), release)
+            known = lies_in(version, releases) if isinstance(version, str) else None
             if by in self._beside and known is not False and not isinstance(version, Absent):
                 return True
         return False
@@ -175,7 +226,8 @@ class _Judged:
     def _moves(self, asked: Asked) -> list[Move]:
         """The rows of the table about what is asked for."""
         if asked.keyword:
-            return list(keyword_moves(self._matrix, [asked.name, asked.name.rpartition(".")[2]], asked.keyword))
+            names = asked.name, asked.name.rpartition(".")[2]
+            return list(part_moves(self._matrix, "keyword", names, asked.keyword))
         if asked.parameters is not None:
             return []
         return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
@@ -187,19 +239,20 @@ class _Judged:
         reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        has, inherited = self._has(broken, alone=True), None
-        if isinstance(has, Absent) and broken.kind in ("keyword", "override"):
-            inherited = self._inherited(broken)
-        if inherited is not None:
-            told = [one for one in self._moves(broken.asked) if one.package == inherited[0]]
-            broken = broken._replace(move=told[0] if told else None)
+        package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
+        fits = self._has(broken)
+        of_parts = has is ABSENT and broken.kind in ("keyword", "override")
+        if of_parts and (inherited := self._inherited(broken)) is not None:
+            package, installed, has = inherited
+            fits, told = has, (one for one in self._moves(broken.asked) if one.package == package)
+            broken = broken._replace(move=next(told, None))
         return {
-            "package": inherited[0] if inherited is not None else broken.package,
+            "package": package,
             "kind": broken.kind,
             "what": broken.what,
-            "installed": inherited[1] if inherited is not None else broken.installed or ABSENT,
-            "has": inherited[2] if inherited is not None else has,
-            "fits": inherited[2] if inherited is not None else self._has(broken),
+            "installed": installed or ABSENT,
+            "has": has,
+            "fits": fits,
             "moved_to": self._moved_to(broken, "en"),
             "moved_to_zh": self._moved_to(broken, "zh"),
             "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
@@ -215,10 +268,10 @@ class _Judged:
             return None
         user = released, broken.installed
         for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
-            row = releases_with_base(self._ledger, user, base, broken.asked, self._version)
-            if row:
-                version = str(self._version(base.name))
-                return base.name, version, range_of(base, row, version)
+            version = str(self._version(base.name))
+            having = where(self._ledger, base, broken.asked, self._version, user).nearest(version)
+            if having.yes:
+                return base.name, version, having.excluding(version)
         return None
 
     def _has(self, broken: _Broken, alone: bool = False) -> Value:
@@ -228,28 +281,25 @@ class _Judged:
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            row = [] if alone else self._whole(released, broken.installed)
-            if not row:
-                row = releases_with(self._ledger, released, [broken.asked], broken.installed, self._version)
-            beyond = broken.move is not None and released.place_of(broken.installed) == len(released.read)
-            if row and not beyond:
-                return range_of(released, row, broken.installed)
+            having = self._whole(released, broken.installed) if not alone else None
+            if having is None or not having.yes:
+                having = self._where(released, broken.asked).nearest(broken.installed)
+            beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
+            if having.yes and not beyond:
+                return having.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _whole(self, released: Released, installed: str) -> Sequence[str]:
+    def _whole(self, released: Released, installed: str) -> Releases:
         """The nearest releases of a package with which nothing that the code uses of it is broken."""
-        if released.name not in self._fitting:
-            broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
-            row = releases_with(self._ledger, released, broken, installed, self._version)
-            uses = [asked for owner, asked in self._asked if owner == released.name]
-            self._fitting[released.name] = _first_row(
-                without(self._ledger, released, uses, row, self._version), released, installed
-            )
-        return self._fitting[released.name]
+        broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
+        having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
+        uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
+        return reduce(and_, [self._where(released, asked).possible for asked in uses], having).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         if broken.move is not None and (broken.move.new or broken.move.write):
-            return _told(broken.move, broken.kind, lang) if self._is_there(broken, broken.move) else ABSENT
+            told = broken.move.called(broken.kind) or broken.move.write[lang]
+            return told if self._is_there(broken, broken.move) else ABSENT
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
@@ -269,25 +319,6 @@ class _Judged:
         return version if isinstance(version, str) else None
 
 
-def _first_row(versions: Sequence[str], released: Released, near: str) -> Sequence[str]:
-    """The unbroken row of releases nearest to a version."""
-    rows: list[list[str]] = []
-    for version in versions:
-        if rows and released.read.index(version) == released.read.index(rows[-1][-1]) + 1:
-            rows[-1].append(version)
-        else:
-            rows.append([version])
-    at = released.place_of(near)
-    return min(rows, key=lambda row: min(abs(released.read.index(one) - at) for one in (row[0], row[-1])), default=())
-
-
-def _told(move: Move, kind: str, lang: str) -> str:
-    """The new name, with ``=`` for a keyword; what to write where that is no name."""
-    if not move.new:
-        return move.write[lang]
-    return f"{move.new}=" if kind == "keyword" and move.new.isidentifier() else move.new.replace(":", ".")
-
-
 def _lacking(asked: Asked, lacks: str) -> Lacking:
     """What the installed files lack, as the ledger would say it."""
     if asked.keyword and lacks == asked.keyword:
@@ -296,13 +327,3 @@ def _lacking(asked: Asked, lacks: str) -> Lacking:
         return Lacking("override", asked.dotted, lacks)
     is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
     return Lacking("module" if is_module else "name", lacks)
-
-
-def _asked(module: str, kind: str, item: Mapping[str, Value]) -> Asked:
-    name, keyword, parameters = item.get("name"), item.get("keyword"), item.get("parameters")
-    return Asked(
-        module,
-        name if isinstance(name, str) else "",
-        keyword if kind == "keyword" and isinstance(keyword, str) else "",
-        parameters if kind == "override" and isinstance(parameters, tuple) else None,
-    )

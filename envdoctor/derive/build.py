@@ -78,14 +78,13 @@ def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
     """The row of the table cxx-standards; a pre-release may be from before a change of its release."""
-    from envdoctor.versions.ranges import contains, parse_ranges, plain_release
+    from envdoctor.versions.releases import lies_in
 
     match = _RELEASE.match(torch)
     if match is None:
         return Unknown(f"torch {torch} is not a release")
-    release = plain_release(match[0])
     for row in matrix.rows("cxx-standards"):
-        if contains(parse_ranges(row["key"]), release):
+        if lies_in(match[0], row["key"]):
             found: Mapping[str, Any] = row
             return found
     return Unknown(f"the headers of torch {torch} are not in the table cxx-standards")

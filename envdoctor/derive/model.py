@@ -14,7 +14,7 @@ from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 from envdoctor.versions.pep440 import satisfies
-from envdoctor.versions.ranges import EVERY, contains, parse_ranges, plain_release
+from envdoctor.versions.releases import EVERY, contains, parse_ranges, plain_release
 
 #: What a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}

@@ -14,7 +14,8 @@ from envdoctor.install.remedy import Remedy, written
 from envdoctor.judge.judging import Problem
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.names import normalise
-from envdoctor.versions.pep440 import NotASpecifier, nearest, same_release, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, same_release, satisfies
+from envdoctor.versions.releases import Releases
 
 _REQUIREMENT = r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z"
 _COLUMN = r"\{([a-z_]+)\.([a-z_]+)\}"
@@ -170,8 +171,8 @@ class Candidates(NamedTuple):
             bound = re.search(_LOWEST, specifier)
             return [bound[1]] if bound else []
         fitting = [one for one in fitting if not no_build(name, one, self.facts, self.matrix)] or fitting
-        installed = self.facts.text(f"pkg.{name}")
-        return nearest(fitting, installed, released) if installed is not None else fitting[::-1]
+        fits = Releases.of(released, [version in fitting for version in released])
+        return fits.by_distance(self.facts.text(f"pkg.{name}") or "")
 
     def _with_companions(self, pins: list[Pin]) -> list[Pin]:
         """Add the torchvision and torchaudio that belong to a changed torch, when they are installed."""

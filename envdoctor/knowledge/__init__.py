@@ -14,21 +14,18 @@ __all__, __getattr__ = door(
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
         "json_schemas": "Schemas",
         "ledger": "Ledger PACKED Released",
-        "ledger_answers": "Asked Lacking answer inherited_from range_of releases_with releases_with_base went_to "
-        "without",
-        "ledger_links": "Taken fitting_consumers fitting_providers missing",
         "linting": "lint_documents lint_rule",
         "literals": "Literals",
+        "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers "
+        "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
         "model_types": "ModelTypes",
-        "moved_names": "Move keepers keyword_moves member_moves modules_with name_moves",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
         "rules": "Rule about_revisions digest placeholders with_conditions",
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",
         "toml_files": "LARGEST TomlError load_toml parse_toml",
-        "uses": "of_model of_recipe",
         "vocabulary": "CONFIDENCES EFFECTS ENGINES OWN_MODELS SEVERITIES",
     },
 )

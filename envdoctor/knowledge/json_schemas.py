@@ -15,7 +15,7 @@ from typing import Any
 
 from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.versions.pep440 import is_version, satisfies
-from envdoctor.versions.ranges import parse_ranges
+from envdoctor.versions.releases import parse_ranges
 
 
 class Schemas:

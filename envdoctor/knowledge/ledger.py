@@ -11,12 +11,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+
+if TYPE_CHECKING:
+    from envdoctor.versions.releases import Releases
 
 #: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
@@ -178,11 +181,6 @@ class Released:
         """Whether the version, or one before and one after it, was read for names."""
         return not isinstance(self._at("offers", version), Unknown)
 
-    def place_of(self, version: str) -> int:
-        """Where a version stands among these, or would stand."""
-        key = order(version)
-        return 0 if key is None else bisect_left(self._of("offers")[1], key)
-
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
         found = self._at(section, version)
@@ -300,14 +298,12 @@ class Released:
             return Unknown(f"the ledger has no parameters of {place}")
         return self.items("parameters", place, version)
 
-    def spans(self, section: str, subject: str, item: str) -> tuple[tuple[str, str | None], ...]:
-        """The releases (first, last) between which a subject has an item, in order; last is None when the newest
-        release that was read has it."""
-        versions = self._of(section)[0]
-        return tuple(
-            (versions[since], versions[until] if until < len(versions) - 1 else None)
-            for (since, until), _ in self._lines(section, subject, item)
-        )
+    def having(self, section: str, *subjects: str, item: str | None = None) -> Releases:
+        """Return the releases that list any of the subjects, or have the item of one."""
+        from envdoctor.versions.releases import Releases
+
+        lines = (line for subject in subjects for line in self._lines(section, subject, item))
+        return Releases.between(self._of(section)[0], (span for span, _ in lines))
 
     def subjects(self, section: str) -> Iterator[str]:
         """Every subject of a section, sorted."""
@@ -357,22 +353,15 @@ class Released:
             for item in line.decode().split("\t")[1:] or [""]:
                 yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
 
-    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str, str, str | None]]:
-        """Every item of a section that begins so, with its subject and the first and last release that have it there
-        (None: the newest that was read), in the order of the file."""
-        versions, _, places = self._of(section)
+    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
+        """Every item of a section that begins so, behind its subject, in the order of the file."""
         first, end = self._place(section)
         sought = b"\t" + start.encode()
         at = self._data.find(sought, first, end)
         while at >= 0:
-            line = self._data.rfind(b"\n", 0, at) + 1
-            stop = self._data.find(b"\n", line)
-            subject, span, *items = self._data[line:stop].decode().split("\t")
-            since, _, until = span.partition("..")
-            last = places[until] if until else len(versions) - 1
-            for item in items:
-                if item.startswith(start):
-                    yield subject, item, versions[places[since]], versions[last] if last < len(versions) - 1 else None
+            stop = self._data.find(b"\n", at)
+            subject, _, *items = self._data[self._data.rfind(b"\n", 0, at) + 1 : stop].decode().split("\t")
+            yield from ((subject, item) for item in items if item.startswith(start))
             at = self._data.find(sought, stop, end)
 
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:

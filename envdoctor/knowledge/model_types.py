@@ -5,7 +5,7 @@ from __future__ import annotations
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.versions.pep440 import release_of
-from envdoctor.versions.ranges import contains, parse_ranges
+from envdoctor.versions.releases import contains, parse_ranges
 
 _TABLE = "transformers-model-types"
 

@@ -9,11 +9,10 @@ __all__, __getattr__ = door(
         "joining": "join_specifiers",
         "marker": "NotAMarker holds",
         "names": "normalise valid_name",
-        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version nearest order "
+        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version order "
         "release_of same_release satisfies",
-        "ranges": "EVERY Range contains intersect parse_ranges plain_release spell_ranges",
+        "releases": "EVERY Range Releases contains intersect parse_ranges plain_release spell_ranges",
         "requirement": "NotARequirement Requirement read_requirement",
-        "spans": "nearest_span spell_spans",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",
     },
 )

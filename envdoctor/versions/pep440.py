@@ -203,15 +203,6 @@ def same_release(one: str, other: str) -> bool:
     )
 
 
-def nearest(candidates: Iterable[str], installed: str, among: Sequence[str]) -> list[str]:
-    """``candidates``, those first that are the fewest releases away from ``installed`` in the rising list ``among``."""
-    read = _read(installed.partition("+")[0])
-    if read is None:
-        return list(candidates)[::-1]
-    older = sum(1 for version in among if (other := _read(version)) is not None and other[0] < read[0])
-    return sorted(candidates, key=lambda version: abs(among.index(version) - older))
-
-
 def _one(text: str, version: _Version, local: str, operator: str, operand: str) -> bool:
     if operator == "===":
         return _by_packaging(text, operator, operand)

@@ -247,3 +247,10 @@ def test_a_module_that_was_gone_before_the_first_release_read(answer):
 def test_a_keyword_without_its_class_is_one_of_the_table(answer):
     found = answer("__init__() got an unexpected keyword argument 'use_seedable_sampler'")
     assert found.homes[0].package == "accelerate"
+
+
+def test_a_release_between_two_that_have_it_in_other_classes_has_it_too(ask):
+    two = GARDEN.replace("garden.beds:PotC", "garden.beds:Fork\t1.0.0..1.0.0\ttines\ngarden.beds:PotC", 1)
+    two = two.replace("[alias]", "garden.work:Fork\t1.1.0..\ttines\n[alias]")
+    found = ask("Fork.__init__() got an unexpected keyword argument 'tines'", {"garden": two}, garden="1.0.1")
+    assert (found.homes[0].releases, found.homes[0].there, found.ways) == ("", True, ())

@@ -72,6 +72,14 @@ def test_the_releases_that_fit(change: dict[str, Any], constraint: Value) -> Non
     assert (item["constraint"], item["consumer_constraint"]) == (constraint, ABSENT)
 
 
+@pytest.mark.parametrize(("version", "constraint"), [("0.16.0", "peft<0.15"), ("0.13.0", ABSENT)])
+def test_other_releases_of_the_consumer_are_told_only_where_its_own_takes_too_much(version: str, constraint: Value):
+    link = {"kind": "name", "module": "accelerate", "name": "accelerate.x", "provider": "accelerate", "keyword": ABSENT}
+    beside = {"consumer": "peft", "consumer_version": version, "provider_version": "0.22.0"}
+    (item,) = broken({**link, **beside})
+    assert item["consumer_constraint"] == constraint
+
+
 def test_what_the_consumer_requires_counts_where_no_ledger_knows_the_provider() -> None:
     taken = {"kind": "name", "name": "starlette.middleware.body_limit", "provider": "starlette", "keyword": ABSENT}
     conflict = {"package": "starlette", "required_by": ("gradio (<2.0)", "fastapi (>=1.6)"), "wanted": "starlette>=1.6"}

@@ -96,6 +96,16 @@ def test_no_two_modules_import_each_other() -> None:
     assert in_circles == {}
 
 
+def test_what_is_nearest_is_decided_at_one_place() -> None:
+    named = {
+        (module, node.name)
+        for module, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and "nearest" in node.name
+    }
+    assert named == {("envdoctor.versions.releases", "nearest")}
+
+
 def test_contributing_names_every_room_from_the_ground_up() -> None:
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     order = text[text.index("in this order") : text.index("A room may import")]

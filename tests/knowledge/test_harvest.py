@@ -174,7 +174,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert spade.items("parameters", "spade.handles:_Base", "1.0.0") == ("length",)
     assert spade.items("calls", "spade.handles:Handle.turn", "1.1.0") == ("1 hard=",)
     assert spade.items("demands", "*", "1.0.0") == ("numpy>=1.17,<2 @spade.checks", "torch>=2 @spade.checks")
-    assert spade.spans("moved", "spade.digging:old_dig", "spade.extras:old_dig") == (("1.1.0", None),)
+    assert spade.having("moved", "spade.digging:old_dig", item="spade.extras:old_dig").versions == ["1.1.0"]
     rake, bucket = (Ledger(first.folder / "ledger").package(name) for name in ("rake", "bucket"))
     assert rake is not None and bucket is not None
     assert [release.read for release in rake.releases] == [False, True]

@@ -10,7 +10,7 @@ import pytest
 from ledgers import ledger as text
 
 from envdoctor.facts import Unknown
-from envdoctor.knowledge import Asked, Lacking, Ledger, Released, answer, range_of, releases_with, went_to
+from envdoctor.knowledge import Asked, Lacking, Ledger, Released, answer, went_to, where
 
 SPADE = """[offers]
 spade	1.0.0..1.1.0	old_dig
@@ -138,20 +138,21 @@ def test_how_a_class_calls_its_methods_is_unknown_where_it_is_not_known_where_th
     ],
 )
 def test_the_nearest_releases_that_have_it(ledger: Ledger, spade: Released, asked: Asked, near: str, releases: str):
-    row = releases_with(ledger, spade, [asked], near, {"rope-kit": "3.0.0"}.get)
-    assert range_of(spade, row, near) == releases
+    having = where(ledger, spade, asked, {"rope-kit": "3.0.0"}.get)
+    assert having.nearest(near).excluding(near) == releases
 
 
 def test_no_release_has_what_never_was(ledger: Ledger, spade: Released):
-    assert releases_with(ledger, spade, [Asked("spade", "nothing")], "1.4.0", {}.get) == ()
+    assert where(ledger, spade, Asked("spade", "nothing"), {}.get).specifier is None
+
+
+def test_of_a_base_class_the_releases_count_with_which_the_other_package_has_it(ledger: Ledger, spade: Released):
+    rope = ledger.package("rope-kit")
+    assert rope is not None
+    assert where(ledger, rope, LOOPS, {"rope-kit": "3.0.0"}.get, (spade, "1.4.0")).versions == ["2.0.0"]
+    assert where(ledger, rope, WIDTH, {"rope-kit": "3.0.0"}.get, (spade, "1.4.0")).versions == []
 
 
 def test_where_a_name_went(spade: Released):
     assert went_to(spade, "spade.old_dig", "1.3.0") == "spade.extras.more"
     assert went_to(spade, "spade.dig", "1.3.0") is None
-
-
-def test_a_release_after_the_last_that_was_read_is_not_in_the_range(spade: Released):
-    assert range_of(spade, ("1.3.0", "1.4.0"), "2.0.0") == ">=1.3,<=1.4.0"
-    assert range_of(spade, ("1.0.0",), "0.9.0") == ">=1.0.0,<1.1"
-    assert range_of(spade, ("1.0.0",), "1.4.0") == "<1.1"

@@ -1,4 +1,4 @@
-"""Specifier sets: several become one that says no more than they do together; releases that have something, spelled."""
+"""Specifier sets: several become one that says no more than they do together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.versions import NotASpecifier, join_specifiers, nearest_span, satisfies, spell_spans
+from envdoctor.versions import NotASpecifier, join_specifiers, satisfies
 
 CLAUSE = st.builds(
     "{}{}.{}".format, st.sampled_from([">=", "<", "==", "!=", "<=", ">", "~="]), st.integers(0, 3), st.integers(0, 9)
@@ -46,35 +46,3 @@ def test_a_version_is_in_the_joined_set_when_it_is_in_all(sets, version):
 def test_what_is_no_specifier_is_refused():
     with pytest.raises(NotASpecifier):
         join_specifiers(["1.0"])
-
-
-@pytest.mark.parametrize(
-    ("versions", "has", "text"),
-    [
-        (("1.0.0", "1.1.0"), (True, True), ""),
-        (("1.0.0", "1.1.0"), (False, False), None),
-        (("4.50.3", "4.51.3", "4.52.4"), (True, False, True), "<4.51 or >=4.52.4"),
-        (("4.51.0", "4.51.3"), (True, False), "<4.51.3"),
-        (("4.57.6", "5.0.0"), (True, False), "<5.0"),
-        (("81.0.0", "82.0.1"), (True, False), "<82.0"),
-        (("4.49.0", "4.50.3"), (False, True), ">=4.50.3"),
-        (("1", "2.0.0.post1"), (True, False), "<2.0"),
-    ],
-)
-def test_a_bound_claims_nothing_of_patches_that_were_not_read(versions, has, text):
-    assert spell_spans(versions, has) == text
-
-
-@pytest.mark.parametrize(
-    ("has", "at", "places"),
-    [
-        ("", 0, []),
-        ("..", 1, []),
-        ("#.##", 0, [0]),
-        ("#.##", 1, [2, 3]),
-        ("##..#", 2, [0, 1]),
-        ("####", 9, [0, 1, 2, 3]),
-    ],
-)
-def test_the_nearest_row(has, at, places):
-    assert list(nearest_span([one == "#" for one in has], at)) == places

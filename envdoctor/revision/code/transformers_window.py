@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_answers import Asked, Lacking, answer
+from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
@@ -26,8 +26,7 @@ from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
 from envdoctor.source.uses import Use
 from envdoctor.text.listed import listed
-from envdoctor.versions.ranges import EVERY, Range, intersect, parse_ranges, spell_ranges
-from envdoctor.versions.spans import spell_spans
+from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 AREA = "code"
 _TABLE = "transformers-demands"
@@ -167,7 +166,7 @@ class _Releases:
             having = self._having(Asked(use.module, use.name, use.keyword))
             having = having if any(having) else self._having(Asked(use.module))
             what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
-            found[what] = spell_spans(list(self._last), having) or ""
+            found[what] = Releases.of(list(self._last), having).specifier or ""
         return {what: releases for what, releases in found.items() if releases}
 
     def _having(self, asked: Asked) -> list[bool]:

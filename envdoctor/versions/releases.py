@@ -1,0 +1,209 @@
+"""Sets of releases: those of one package that have something, and all between two versions; as people write them,
+``>=4.36,<4.48``, several runs joined by `` or `` (in tables ``|``)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from envdoctor.versions.pep440 import Order, order, release_of
+
+#: Releases from the first one to below the second one; None: without an end.
+Range = tuple[tuple[int, ...], tuple[int, ...] | None]
+
+EVERY: tuple[Range, ...] = (((), None),)
+
+
+class Releases(NamedTuple):
+    """The releases, out of those that were ``read`` (oldest first), that have something, as bits (the lowest is the
+    oldest): ``yes`` are those that have it; of ``unsure`` ones it is unknown, and ``doubt`` says why."""
+
+    read: Sequence[str]
+    yes: int
+    unsure: int = 0
+    doubt: str = ""
+
+    @classmethod
+    def of(cls, read: Sequence[str], answers: Iterable[bool | None], doubt: str = "") -> Releases:
+        """Return the set by an answer for each release, None where it is unknown."""
+        yes = unsure = 0
+        for place, answer in enumerate(answers):
+            yes |= (answer is True) << place
+            unsure |= (answer is None) << place
+        return cls(read, yes, unsure, doubt)
+
+    @classmethod
+    def between(cls, read: Sequence[str], spans: Iterable[tuple[int, int]]) -> Releases:
+        """Return the releases from the first to the last place of any of the spans."""
+        yes = 0
+        for first, last in spans:
+            yes |= (1 << last + 1) - (1 << first)
+        return cls(read, yes)
+
+    def __and__(self, other: Releases) -> Releases:
+        yes = self.yes & other.yes
+        unsure = (self.yes | self.unsure) & (other.yes | other.unsure) & ~yes
+        return Releases(self.read, yes, unsure, self.doubt or other.doubt)
+
+    def __or__(self, other: Releases) -> Releases:
+        yes = self.yes | other.yes
+        return Releases(self.read, yes, (self.unsure | other.unsure) & ~yes, self.doubt or other.doubt)
+
+    def __invert__(self) -> Releases:
+        return self._replace(yes=((1 << len(self.read)) - 1) & ~(self.yes | self.unsure))
+
+    @property
+    def possible(self) -> Releases:
+        """The releases that do not certainly lack it."""
+        return Releases(self.read, self.yes | self.unsure)
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions of those that have it, oldest first."""
+        return [version for place, version in enumerate(self.read) if self.yes >> place & 1]
+
+    def place_of(self, version: str) -> int:
+        """Where a version stands among those that were read, or would stand; first if it is no version."""
+        key = order(version)
+        return bisect_left(self.read, key, key=_key) if key is not None else 0
+
+    def has(self, version: str) -> bool | None:
+        """Whether a version has it. One that was not read has it, or lacks it, when the releases next to it before and
+        after agree."""
+        place = self.place_of(version)
+        if place == len(self.read):
+            return None
+        beside = [place] if _key(self.read[place]) == order(version) else [place - 1, place]
+        if beside[0] < 0 or any(self.unsure >> one & 1 for one in beside):
+            return None
+        answers = {bool(self.yes >> one & 1) for one in beside}
+        return answers.pop() if len(answers) == 1 else None
+
+    def nearest(self, version: str) -> Releases:
+        """Return the unbroken run of those that have it that is nearest to a version, the newer of two that are equally
+        near; none when none has it."""
+        at = self.place_of(version)
+        runs = reversed(self._runs())
+        run = min(runs, key=lambda run: max(run[0] - at, at - run[1], 0), default=None)
+        return Releases.between(self.read, [run] if run else [])
+
+    def by_distance(self, version: str) -> list[str]:
+        """Return the versions of those that have it: the fewer releases away from a version the earlier; the newest
+        first if it is no version."""
+        places = [place for first, last in self._runs() for place in range(first, last + 1)]
+        release = version.partition("+")[0]
+        at = self.place_of(release) if order(release) is not None else len(self.read)
+        return [self.read[place] for place in sorted(places, key=lambda place: abs(place - at))]
+
+    @property
+    def specifier(self) -> str | None:
+        """``>=4.46,<5.0`` for people, several runs joined by `` or ``; empty when all have it, None when none has.
+
+        An upper bound is the next release that was read, or the first of its minor where none of that minor was read
+        before it: of those between nothing is known. There is none above the last."""
+        spans = []
+        for first, last in self._runs():
+            low = [f">={_short(self.read[first])}"] if first else []
+            high = [f"<{_bound(*self.read[last : last + 2])}"] if last + 1 < len(self.read) else []
+            spans.append(",".join(low + high))
+        return " or ".join(spans) if spans else None
+
+    def excluding(self, version: str) -> str:
+        """Return the specifier of a run without a version, which may be older or newer than all that were read."""
+        text = self.specifier or ""
+        at, newest = self.place_of(version), len(self.read) - 1
+        if at > newest and self.yes >> newest & 1:
+            return ",".join(filter(None, [text, f"<={self.read[newest]}"]))
+        if at == 0 and self.yes & 1 and self.read[0] != version:
+            return ",".join(filter(None, [f">={self.read[0]}", text]))
+        return text
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """The first and the last place of each unbroken run of those that have it."""
+        places = range(len(self.read))
+        firsts = [place for place in places if self.yes >> place & 1 and not self.yes << 1 >> place & 1]
+        lasts = [place for place in places if self.yes >> place & 1 and not self.yes >> place + 1 & 1]
+        return list(zip(firsts, lasts, strict=True))
+
+
+def _key(version: str) -> Order:
+    return order(version) or Order(0, ())
+
+
+def _bound(last: str, following: str) -> str:
+    """``4.51`` between 4.50.3 and 4.51.3; 4.51.3 between 4.51.0 and that."""
+    minor = following.split(".")[:2]
+    return ".".join(minor) if last.split(".")[:2] != minor and minor[-1].isdigit() else _short(following)
+
+
+def _short(version: str) -> str:
+    """``4.51`` for 4.51.0, as people write bounds."""
+    while version.count(".") > 1 and version.endswith(".0"):
+        version = version[:-2]
+    return version
+
+
+def lies_in(version: str, ranges: str) -> bool | None:
+    """Whether the release of a version is in the ranges of a text; None if it is no version."""
+    release = release_of(version)
+    return None if release is None else contains(parse_ranges(ranges), release)
+
+
+def parse_ranges(text: str) -> tuple[Range, ...]:
+    """The ranges of a text; an empty text is every release. Raises ValueError for anything but ``>=`` and ``<``."""
+    found: list[Range] = []
+    for part in text.replace(" or ", "|").split("|"):
+        low: tuple[int, ...] = ()
+        high: tuple[int, ...] | None = None
+        for clause in part.split(","):
+            clause = clause.strip()
+            if clause.startswith(">="):
+                low = plain_release(clause[2:])
+            elif clause.startswith("<") and not clause.startswith("<="):
+                high = plain_release(clause[1:])
+            elif clause:
+                raise ValueError(f"{clause!r} is neither >= nor < a release")
+        found.append((low, high))
+    return tuple(found)
+
+
+def plain_release(version: str) -> tuple[int, ...]:
+    """``4.36.2`` as numbers, without trailing zeros, so that 5.0 is 5. Raises ValueError for another text."""
+    parts = [int(part) for part in version.strip().split(".")]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
+    """The releases that are in both."""
+    others = list(other)
+    found: list[Range] = []
+    for low, high in one:
+        for other_low, other_high in others:
+            start = max(low, other_low)
+            ends = [end for end in (high, other_high) if end is not None]
+            stop = min(ends, default=None)
+            if stop is None or start < stop:
+                found.append((start, stop))
+    return tuple(sorted(found, key=lambda item: item[0]))
+
+
+def contains(ranges: Iterable[Range], release: tuple[int, ...]) -> bool:
+    """Whether the release, as :func:`plain_release` gives it, is in one of the ranges."""
+    return any(low <= release and (high is None or release < high) for low, high in ranges)
+
+
+def spell_ranges(ranges: Iterable[Range]) -> str:
+    """``>=4.36,<4.48 or >=5.1``; ``any`` for every release and ``none`` for no release."""
+    texts = []
+    for low, high in ranges:
+        clauses = [f">={_dotted(low)}"] if low else []
+        clauses += [f"<{_dotted(high)}"] if high is not None else []
+        texts.append(",".join(clauses) or "any")
+    return " or ".join(texts) or "none"
+
+
+def _dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release if len(release) > 1 else (*release, 0)))
