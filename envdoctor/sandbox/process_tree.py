@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import NamedTuple
 
 #: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
 #: that left the process group.
 MARK = "ENVDOCTOR_CHILD"
 _MOST = 200
+_PASSES, _A_MOMENT = 5, 0.002
 
 
 def processors() -> int:
@@ -54,21 +56,26 @@ def end_all(pid: int, mark: str) -> None:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
-    for _ in range(3 if sys.platform == "linux" else 0):  # who is being started in this moment is seen the second time
+    # Who is being started in this moment is seen the second time, or has no variables for a moment yet.
+    for _ in range(_PASSES if sys.platform == "linux" else 0):
         if not _end_marked(f"{MARK}={mark}".encode(), signal.SIGKILL):
             break
+        time.sleep(_A_MOMENT)
 
 
 def _end_marked(wanted: bytes, kill: int) -> bool:
-    """Whether there was something with the mark that could be ended."""
+    """Whether there was something with the mark that could be ended, or that may get it: a program that was begun has
+    no variables before the kernel has laid them down."""
     found = False
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted not in file.read(1 << 20).split(b"\0"):
-                    continue
+                variables = file.read(1 << 20)
+            if wanted not in variables.split(b"\0"):
+                found = found or (not variables and bool(os.readlink(f"/proc/{name}/exe")))
+                continue
             os.kill(int(name), kill)
             found = True
         except OSError:
