@@ -294,3 +294,28 @@ def test_what_a_step_finds_installed_stays_where_pip_leaves_it(tmp_path: Path) -
     facts = check(Sources(lock="Dockerfile", cwd=tmp_path, assignments=given, environ={})).facts
     found = [facts.value(f"pkg.{name}") for name in ("transformers", "huggingface-hub", "datasets")]
     assert found == ["4.36.0", "0.36.2", "5.0.1"]
+
+
+_ARGUMENTS = "from transformers import TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "needed"),
+    [
+        ("transformers\ntorch\n", _ARGUMENTS, True),
+        ("transformers\ntorch\nsome-package-of-nobody\n", _ARGUMENTS, True),
+        ("transformers\ntorch\n", "from transformers import pipeline\n", False),
+        ("transformers[torch]\n", _ARGUMENTS, False),
+        ("transformers\npeft\n", _ARGUMENTS, False),
+        ("transformers\naccelerate @ git+https://example.org/accelerate\n", _ARGUMENTS, False),
+        ("transformers\n-r gone.txt\n", _ARGUMENTS, False),
+    ],
+)
+def test_what_the_code_beside_a_list_needs_and_no_line_brings(
+    tmp_path: Path, lines: str, code: str, needed: bool
+) -> None:
+    (tmp_path / "requirements.txt").write_text(lines)
+    (tmp_path / "train.py").write_text(code)
+    given = ("python.minor=3.11", "os.platform=linux")
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
+    assert ("accelerate-needed-and-not-installed" in {one.id for one in report.findings}) == needed

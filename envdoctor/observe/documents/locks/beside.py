@@ -22,11 +22,12 @@ _SECONDS, _STEPS = 2.0, 50_000
 
 
 def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
-    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or where no file
-    there takes a package of the training stack. Only files that name such a package are parsed, by a bounded child."""
+    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or that runs with
+    what is not there, or where no file there takes a package of the training stack. Only files that name such a package
+    are parsed, by a bounded child."""
     table = rows("entry-statements")
-    listed = [row for row in table if isinstance(facts.get(f"pkg.{row['name']}").value, str)]
-    if not any(row.get("choice") for row in listed):
+    listed = [row for row in table if facts.text(f"pkg.{row['name']}") is not None]
+    if not facts.words("environment.lacks") and not any(row.get("choice") for row in listed):
         return
     tops = {parse_statement(statement)[0].partition(".")[0] for row in listed for statement in row["statements"]}
     names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")

@@ -109,6 +109,10 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resol
         facts.declare_complete("pkg", path)
         for name in _SEEDS - set(chosen):
             facts.add(Fact(f"pkg.{name}", Unknown("an environment may have it without its lock"), path, "environment"))
+    known = taken.all_known and not lock.notes
+    rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
+    lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
+    facts.add(Fact("environment.lacks", lacks, path, "environment"))
     facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
     built = [

@@ -54,11 +54,12 @@ Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | 
 
 class Taken(NamedTuple):
     """``packages`` are those that are taken beside the pinned ones, ``refused`` why an installer refuses the list;
-    ``notes`` are sentences for the user."""
+    ``notes`` are sentences for the user. ``all_known``: there is nothing else, as far as requirements are known."""
 
     packages: tuple[Locked, ...] = ()
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    all_known: bool = False
 
 
 def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> Taken:
@@ -147,7 +148,9 @@ def _installed(
     taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
     named = {name for name, one in chosen.items() if isinstance(one.version, str)}
     brought = tuple(image.brings(name) for name in sorted(stays - named))
-    return Taken((*brought, *taken), tuple(refused), (*unread, *_note(taken, day, minor, (chosen, ledger.packages()))))
+    notes = (*unread, *_note(taken, day, minor, (chosen, ledger.packages())))
+    seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
+    return Taken((*brought, *taken), tuple(refused), notes, seen)
 
 
 class _Image(NamedTuple):
