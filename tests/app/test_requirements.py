@@ -296,7 +296,7 @@ def test_what_a_step_finds_installed_stays_where_pip_leaves_it(tmp_path: Path) -
     assert found == ["4.36.0", "0.36.2", "5.0.1"]
 
 
-_ARGUMENTS = "from transformers import TrainingArguments\n"
+_ARGUMENTS = "from transformers import TrainingArguments\nTrainingArguments('out', learning_rate=1)\n"
 
 
 @pytest.mark.parametrize(

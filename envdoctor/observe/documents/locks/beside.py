@@ -38,10 +38,10 @@ def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Ite
     except (ObservationError, Spent):
         return
     read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
-    uses = {(one["module"], one["name"], one["guarded"]): one for one in items(read)}
-    taken = [one for one in uses.values() if str(one["module"]).partition(".")[0] in tops and one["kind"] in _KINDS]
+    taken = [one for one in items(read) if one["kind"] in _KINDS and str(one["module"]).partition(".")[0] in tops]
     if taken:
-        told = tuple({column: one[column] for column in ("module", "name", "guarded")} for one in taken)
+        uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)
+        told = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
         yield Fact("beside", Records(told), folder, "code")
 
 
