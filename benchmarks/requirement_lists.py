@@ -7,7 +7,7 @@ MIRRORS is a folder of bare clones, ``OWNER+NAME/repo`` each (``git clone --bare
 are lists that name torch or transformers, one a repository. ``judge`` writes each list to a scratch folder with the
 files beside it and, unless ``--no-code`` is given, the Python files below, resolves it with uv for Python 3.11 on
 Linux, and judges both the list and what uv resolved it to. The lists' text is not kept: a row has repository, commit
-and path, and the Python where it is not 3.11. Those of draws 3 to 5 were drawn and labelled otherwise: by hand, with
+and path, and the Python where it is not 3.11. Those of draws 3 to 7 were drawn and labelled otherwise: by hand, with
 uv, pip and imports (``evidence``), before envdoctor saw them.
 
 label    refused: uv finds no set (with its reason); unresolved: uv could not tell; broken: envdoctor finds an error in
