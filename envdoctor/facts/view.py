@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.facts.values import Absent, Records, Unknown, Value
@@ -9,14 +10,14 @@ from envdoctor.facts.values import Absent, Records, Unknown, Value
 _NOT_KNOWN = Unknown("not known")
 
 
-class Readable:
+class Readable(ABC):
     """Values by key and by kind: None where one is of another kind, absent or unknown."""
 
     __slots__ = ()
 
+    @abstractmethod
     def value(self, key: str) -> Value:
         """Return the value, whatever it is."""
-        raise NotImplementedError
 
     def text(self, key: str) -> str | None:
         """Return a text: a name, a version."""
@@ -63,10 +64,13 @@ class Readable:
 class View(Readable):
     """What ``read`` gives for a key."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_read",)
 
     def __init__(self, read: Callable[[str], Value]) -> None:
-        self.value = read  # type: ignore[method-assign, assignment]
+        self._read = read
+
+    def value(self, key: str) -> Value:
+        return self._read(key)
 
     @classmethod
     def of(cls, item: Mapping[str, Value]) -> View:
