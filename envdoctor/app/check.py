@@ -23,6 +23,7 @@ from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.text.files import Budget, Files, Spent
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -110,12 +111,12 @@ def check(
     ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
-        text = f"--require {', '.join(missing)}: not known, or not there, so the run does not count"
+        text = Message("--require {}: not known, or not there, so the run does not count", ", ".join(missing))
         if missing == ["known"]:
-            text = f"--require known: {_strange(judgement.facts)}, so the run does not count"
+            text = Message("--require known: {}, so the run does not count", _strange(judgement.facts))
         notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
-        notices.append(Notice("error", "no rule could be checked: nothing is known of this environment"))
+        notices.append(Notice("error", Message("no rule could be checked: nothing is known of this environment")))
     incomplete = (
         bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in (*tried, *absent))
     )
@@ -150,10 +151,10 @@ def _compared(gathered: Gathered, others: Others, matrix: Matrix) -> list[Notice
     """Add what differs between the machines to the facts; what is to be said of those that did not come."""
     from envdoctor.observe.documents.drift import drift_between
 
-    drift = Records((), "only one came")
+    drift = Records((), Message("only one came"))
     if len(others.documents) > 1 or not others.problems:
         _, drift = drift_between(others.documents, matrix.registry, others.ranks)
-    gathered.facts.add(Fact("drift", drift, "the facts of all machines", "machine"))
+    gathered.facts.add(Fact("drift", drift, Message("the facts of all machines"), "machine"))
     return [Notice("error", text) for text in others.problems]
 
 
@@ -167,7 +168,9 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
     if not found:
         return []
     shown = found[0] if len(found) == 1 else "."
-    return [Notice("note", f"{found[0]} was not judged: --code {quote(shown)} checks what your own code uses")]
+    return [
+        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", found[0], quote(shown)))
+    ]
 
 
 def _named_probes(judgement: Judgement) -> list[str]:
@@ -192,7 +195,7 @@ def _not_predicted(sources: Sources) -> Notice:
     """That nobody knows the peak of this recipe, and what would predict it."""
     more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
     command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
-    return Notice("note", f"whether this run fits into memory was not judged: {command}")
+    return Notice("note", Message("whether this run fits into memory was not judged: {}", command))
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:
@@ -229,14 +232,14 @@ def _settle(
 
     names = _named_probes(judgement)
     if not names:
-        return gathered.facts, None, [Notice("note", "no finding names an experiment: none was run")]
+        return gathered.facts, None, [Notice("note", Message("no finding names an experiment: none was run"))]
     if _supposed(sources):
-        text = "no experiment was run: what was judged is not what is installed"
+        text = Message("no experiment was run: what was judged is not what is installed")
         return gathered.facts, None, [Notice("warning", text)]
     try:
         results, said = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
-        return gathered.facts, None, [Notice("error", f"the experiments did not run: {error}")]
+        return gathered.facts, None, [Notice("error", Message("the experiments did not run: {}", error))]
     notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
     return with_facts(gathered.facts, results.facts, matrix), results.section, notices
 
@@ -245,9 +248,9 @@ def _strange(facts: FactSet) -> str:
     """Say what the matrix does not know, or that this is not known."""
     beyond = facts.value("beyond")
     if not isinstance(beyond, Records):
-        return "what the matrix does not know is not known"
+        return Message("what the matrix does not know is not known")
     things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
-    return f"newer than this matrix, or not known to it: {things}"
+    return Message("newer than this matrix, or not known to it: {}", things)
 
 
 def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:

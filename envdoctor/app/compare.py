@@ -17,6 +17,7 @@ from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Report
+from envdoctor.text.message import Message
 
 
 def compare(
@@ -38,7 +39,7 @@ def compare(
     except FactsFileError as error:
         raise JobError(str(error)) from None
     shared, drift = drift_between(documents, matrix.registry)
-    facts = FactSet([*shared, Fact("drift", drift, "the facts files", "derived")])
+    facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
     judgement, said = judged(facts, "drift", policy, matrix)
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
     return report_of(

@@ -31,6 +31,7 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
+from envdoctor.text.message import Message
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def diff_revision(
     facts = given_only(gathered.facts)
     facts.drop("model.")
     facts.update(_revision_facts(pair))
-    facts.update(pin_facts(pin, pair.new) if pin else without_pin(f"no {PINS}"))
+    facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", PINS)))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(lambda rule: about_revisions(rule) or "pin.state" in set(rule.keys()))
@@ -139,7 +140,7 @@ def _environment(request: Request, matrix: Matrix) -> Gathered:
 
 
 def _revision_facts(pair: Pair) -> list[Fact]:
-    origin = "the comparison"
+    origin = Message("the comparison")
     facts = [
         Fact("revision.old", pair.old.revision or pair.old.label, origin, "revision"),
         Fact("revision.new", pair.new.revision or pair.new.label, origin, "revision"),

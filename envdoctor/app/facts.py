@@ -33,6 +33,7 @@ from envdoctor.observe.sources import (
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
+from envdoctor.text.message import Message
 
 _PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
@@ -167,7 +168,9 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     """What asks uv for the pins of a list."""
     if sources.lock is None or sources.as_of is not None:
-        raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
+        raise UsageProblem(
+            Message("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
+        )
     from envdoctor.install.resolver import NoResolver, Wanted, resolve
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
@@ -178,7 +181,7 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
                 Wanted(lines, str(markers["python_version"]), system, machine), sources.environ, sources.folder()
             )
         except NoResolver as error:
-            failed = ObservationError(f"--resolve: {error}")
+            failed = ObservationError(Message("--resolve: {}", error))
             failed.usage = False
             raise failed from None
 
@@ -190,15 +193,15 @@ def _day(sources: Sources, matrix: Matrix) -> str:
     day = str(sources.as_of)
     first, last = matrix.ledger.days()
     if sources.lock is None:
-        raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
+        raise UsageProblem(Message("--as-of says when the list of --lock is installed: give --lock FILE"))
     try:
         known = date.fromisoformat(day).isoformat() == day
     except ValueError:
         known = False
     if not known:
-        raise UsageProblem(f"--as-of {day[:40]}: a day is expected, as 2024-05-01")
+        raise UsageProblem(Message("--as-of {}: a day is expected, as 2024-05-01", day[:40]))
     if day < first:
-        raise UsageProblem(f"--as-of {day}: the ledger of releases begins on {first}")
+        raise UsageProblem(Message("--as-of {}: the ledger of releases begins on {}", day, first))
     return day if day < last else ""
 
 
@@ -218,7 +221,9 @@ def _with_recipe(
     try:
         facts = _with_model(recipe.facts, request, named, matrix)
     except ObservationError:
-        text = f"{recipe.model_origin} names the model {recipe.model}, which is not on this machine: --model names it"
+        text = Message(
+            "{} names the model {}, which is not on this machine: --model names it", recipe.model_origin, recipe.model
+        )
         notices.append(Notice("warning", text))
         return recipe.facts, sources
     facts.update([f._replace(origin=recipe.model_origin) for f in facts.below("model.") if f.origin == "--model"])
@@ -252,7 +257,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
 
         path = find_pins(sources.folder())
     if path is None or sources.model is None:
-        why = "no --model" if sources.model is None else f"no {PINS}"
+        why = Message("no --model") if sources.model is None else Message("no {}", PINS)
         facts.update(without_pin(why))
         return ()
     from envdoctor.app.pins import add_pin
@@ -397,20 +402,21 @@ def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
         place = item["place"]
         where = place[0] if isinstance(place, tuple) else place
         if state == "unusable":
-            said[state].append(f"{where}: {key} has no value that can be used: {other}")
+            said[state].append(Message("{}: {} has no value that can be used: {}", where, key, other))
         elif isinstance(other, Absent):
-            said[state].append(f"{where}: {key} is not known")
+            said[state].append(Message("{}: {} is not known", where, key))
         else:
-            said[state].append(f"{where}: {key} is not known; did you mean {other}?")
+            said[state].append(Message("{}: {} is not known; did you mean {}?", where, key, other))
     notices = [
-        Notice("warning", f"{place} names {name}, which {why}: what it sets is not known")
+        Notice("warning", Message("{} names {}, which {}: what it sets is not known", place, name, why))
         for name, place, why in recipe.missing
     ]
     for texts in said.values():
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:
-            more = (
-                f"{len(texts) - _MOST_NOTICES} more like this: `envdoctor facts --format json` lists them in recipe_key"
+            more = Message(
+                "{} more like this: `envdoctor facts --format json` lists them in recipe_key",
+                len(texts) - _MOST_NOTICES,
             )
             notices.append(Notice("warning", more))
     return notices

@@ -31,6 +31,7 @@ from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
+from envdoctor.text.message import Message
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -74,7 +75,9 @@ def memory(
             seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
             facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
-            notices.append(Notice("warning", "memory was not predicted, which is that of a model: give --model DIR"))
+            notices.append(
+                Notice("warning", Message("memory was not predicted, which is that of a model: give --model DIR"))
+            )
         else:
             say("tracing the model")
             try:
@@ -83,7 +86,7 @@ def memory(
                 notices.append(Notice("error", str(error)))
     if section is not None:
         if section["verdict"] is None:
-            text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
+            text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")
             notices.append(Notice("warning", text))
         facts = with_facts(facts, _facts(section), matrix)
     judgement, said = judged(facts, "memory", policy, matrix)
@@ -141,9 +144,9 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     """config.json of the model. Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     name, folder = facts.value("model.name"), facts.value("model.path")
     if not isinstance(name, str):
-        text = "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
         raise UsageProblem(text)
-    missing = MemoryProblem(f"no config.json of {name} is on this machine: give its folder, --model DIR")
+    missing = MemoryProblem(Message("no config.json of {} is on this machine: give its folder, --model DIR", name))
     if not isinstance(folder, str):
         raise missing
     try:

@@ -15,6 +15,7 @@ from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, 
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
+from envdoctor.text.message import Message
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
@@ -38,10 +39,10 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
     """``pin.*``: unknown when the file does not pin this model or there are no files to compare."""
     values: tuple[Value, Value, Value]
     if pin is None:
-        unknown = Unknown(f"{PINS} pins no model of this name")
+        unknown = Unknown(Message("{} pins no model of this name", PINS))
         values = (unknown, unknown, unknown)
     elif snapshot is None:
-        unknown = Unknown("no files of the model are at hand to compare with the pinned ones")
+        unknown = Unknown(Message("no files of the model are at hand to compare with the pinned ones"))
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
         found = compare_with_pin(pin, snapshot)
@@ -52,7 +53,9 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
 def _unsure(found: Compared) -> str:
     first, more = found.unsure[0], len(found.unsure) - 1
     others = f" and {more} more file{'s' if more > 1 else ''}" if more else ""
-    return f"{first.path}{others} could not be compared with the pin: {first.reason} (--hash reads large files)"
+    return Message(
+        "{}{} could not be compared with the pin: {} (--hash reads large files)", first.path, others, first.reason
+    )
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
@@ -67,7 +70,7 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
     else:
         names = [model, os.path.basename(folder.rstrip("/"))] if isinstance(folder, str) else [model]
         pin = pinned(path, names, aliases) or pinned(path, [], aliases)
-    snapshot, why = None, "no files of it are at hand to compare"
+    snapshot, why = None, Message("no files of it are at hand to compare")
     if isinstance(folder, str) and pin is not None:
         try:
             snapshot = open_snapshot(folder, None, access)
@@ -75,5 +78,5 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
             why = str(error)
     facts.update(pin_facts(pin, snapshot))
     if pin is None:
-        return Notice("warning", f"{PINS} pins other models, not {model}: its files were not compared")
-    return None if snapshot else Notice("note", f"{PINS} pins {pin.repo}, and {why}")
+        return Notice("warning", Message("{} pins other models, not {}: its files were not compared", PINS, model))
+    return None if snapshot else Notice("note", Message("{} pins {}, and {}", PINS, pin.repo, why))

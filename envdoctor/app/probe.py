@@ -30,6 +30,7 @@ from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -90,8 +91,8 @@ def probe(
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
-        text = (
-            f"no files of {request.sources.model} are at hand: it was not measured, only tiny models of other families"
+        text = Message(
+            "no files of {} are at hand: it was not measured, only tiny models of other families", request.sources.model
         )
         open_ends.append(text)
     notices = [*gathered.notices, *of_rules, *said]
@@ -198,9 +199,11 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
             continue
         where = ("on", group["ranks"]) if group["ranks"] else ()
         what = " ".join(word for word in (*place, *where) if word)
-        text = f"no answer from {what}: {group['verdict']}: {group['why']}"
+        text = Message("no answer from {}: {}: {}", what, group["verdict"], group["why"])
         if group["verdict"] == "fail":
-            text = f"{what}: {group['signature']}: {group['why']}; whether training uses this device is not known"
+            text = Message(
+                "{}: {}: {}; whether training uses this device is not known", what, group["signature"], group["why"]
+            )
         sentences.append(text)
     return sentences
 

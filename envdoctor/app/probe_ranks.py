@@ -17,6 +17,7 @@ from envdoctor.probe.running import Outcome, outcome_of
 from envdoctor.probe.section import ProbeGroup
 from envdoctor.probe.session import Session
 from envdoctor.sandbox.target import Place, Task, run_in_target
+from envdoctor.text.message import Message
 
 #: The experiment, and the one that computes what it compares.
 NAME, COMPUTES = "ranks", "devices"
@@ -117,11 +118,15 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     machines = len({host for host, _ in answered})
     problems = []
     if came.missing:
-        problems.append(f"of {here.world} ranks these did not come in {seconds:g} s: {ranges(came.missing)}")
-    problems += [f"nothing ran on {_listed(names)}: {text}" for text, names in list(refused.items())[:_MOST_MACHINES]]
+        problems.append(
+            Message("of {} ranks these did not come in {} s: {}", here.world, f"{seconds:g}", ranges(came.missing))
+        )
+    problems += [
+        Message("nothing ran on {}: {}", _listed(names), text) for text, names in list(refused.items())[:_MOST_MACHINES]
+    ]
     if unread:
-        problems.append(f"the results of the ranks {ranges(unread)} are too many or cannot be read")
-    note = f"{count} of {here.world} ranks ran the experiments, on {machines} machine(s)"
+        problems.append(Message("the results of the ranks {} are too many or cannot be read", ranges(unread)))
+    note = Message("{} of {} ranks ran the experiments, on {} machine(s)", count, here.world, machines)
     return Met(None, elsewhere, count, [note], problems)
 
 

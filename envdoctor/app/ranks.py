@@ -15,6 +15,7 @@ from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.drift import to_compare
 from envdoctor.sandbox.target import Answer, Place, Task, run_in_target, scratch_folder
+from envdoctor.text.message import Message
 
 #: What an import of torch may take beside the wait for others.
 START_SECONDS = 120.0
@@ -130,9 +131,11 @@ def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: M
             named[name], ranks[name] = document, len(numbers)
     problems = []
     if came.missing:
-        problems.append(f"of {here.world} ranks these sent no facts in {seconds:g} s: {ranges(came.missing)}")
+        problems.append(
+            Message("of {} ranks these sent no facts in {} s: {}", here.world, f"{seconds:g}", ranges(came.missing))
+        )
     if unread:
-        problems.append(f"the facts of the ranks {ranges(unread)} are too many or too long to be compared")
+        problems.append(Message("the facts of the ranks {} are too many or too long to be compared", ranges(unread)))
     return Others(named, ranks, problems)
 
 

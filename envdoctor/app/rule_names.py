@@ -10,6 +10,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.report.report import Notice
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 
@@ -45,7 +46,7 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     def present(rule_id: str, where: str) -> str:
         now = rule_id if rule_id in known else _now(rule_id, matrix)
         if now != rule_id:
-            notices.append(Notice("note", f"{where} {rule_id} names {now} by its former id"))
+            notices.append(Notice("note", Message("{} {} names {} by its former id", where, rule_id, now)))
         return now
 
     for rule_id in policy.severities:
@@ -56,7 +57,7 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
         baseline=policy.baseline and tuple(one._replace(id=_now(one.id, matrix)) for one in policy.baseline),
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(
-            entry._replace(id=present(entry.id, f"{entry.origin}: the ignore of")) for entry in policy.ignores
+            entry._replace(id=present(entry.id, Message("{}: the ignore of", entry.origin))) for entry in policy.ignores
         ),
     )
     return renamed, notices
@@ -72,17 +73,21 @@ def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iter
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        text = f"{entry.origin}: the ignore of {entry.id} ended on {entry.until}: the finding is back"
+        text = Message("{}: the ignore of {} ended on {}: the finding is back", entry.origin, entry.id, entry.until)
         if release:
-            text = f"{entry.origin}: the ignore of {entry.id} ended with {release}, which has the fix"
+            text = Message("{}: the ignore of {} ended with {}, which has the fix", entry.origin, entry.id, release)
         yield Notice("warning", text)
     known = matrix.origins() if policy.ignores else {}
     for entry in policy.ignores:
         if entry.id not in known:
-            yield Notice("warning", f"{entry.origin}: the ignore of {entry.id} names no rule of this matrix")
+            yield Notice(
+                "warning", Message("{}: the ignore of {} names no rule of this matrix", entry.origin, entry.id)
+            )
     for entry in judgement.dead:
-        yield Notice("note", f"{entry.origin}: the ignore of {entry.id} matched nothing: it can be removed")
+        yield Notice("note", Message("{}: the ignore of {} matched nothing: it can be removed", entry.origin, entry.id))
     gone = stale(policy.baseline or (), judgement.findings, judgement.passed)
     if gone:
-        text = f"findings of the baseline that are gone: {len(gone)}; --write-baseline beside --baseline drops them"
+        text = Message(
+            "findings of the baseline that are gone: {}; --write-baseline beside --baseline drops them", len(gone)
+        )
         yield Notice("note", text)

@@ -11,6 +11,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import Finding
 from envdoctor.report.report import Notice, Report, TargetOutcome
+from envdoctor.text.message import Message
 
 #: What was typed for one machine, by the name behind ``--target-``.
 Target = Mapping[str, str]
@@ -110,5 +111,5 @@ def _shared(sets: Sequence[FactSet]) -> FactSet:
     shared = sets[0].copy()
     for fact in sets[0]:
         if any(other.value(fact.key) != fact.value for other in sets[1:]):
-            shared.add(fact._replace(value=Unknown("it differs between the targets")))
+            shared.add(fact._replace(value=Unknown(Message("it differs between the targets"))))
     return shared

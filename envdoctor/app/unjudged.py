@@ -7,6 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records, Unknown
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
+from envdoctor.text.message import Message
 
 _MOST_UNREAD = 5
 
@@ -37,20 +38,20 @@ def unjudged(
     if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.value("dist")
         if isinstance(dists, Records) and not dists and dists.incomplete is None:
-            found.append(Unjudged(f"no package is installed in {target.path}", asked=True))
+            found.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
         elif isinstance(dists, Records) and not any(isinstance(one.get("version"), str) for one in dists):
             refused = facts.value("refused")
             told = isinstance(refused, Records) and len(refused) > 0
-            found.append(Unjudged(f"no version of a package is known from {target.path}", asked=not told))
+            found.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
-            text = "torch is not installed there: nothing about training was judged"
+            text = Message("torch is not installed there: nothing about training was judged")
             found.append(Unjudged(text, asked=model is not None))
         found += _unread_files(facts)
     if no_model := unknown_model(facts, model):
         found.append(Unjudged(no_model, asked=typed))
     pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
     if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
-        found.append(Unjudged(f"{model} and its pin: {pin.reason}", asked=True))
+        found.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
     return (*found, *(_unread_code(facts, code) if code else ()))
 
 
@@ -67,21 +68,21 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
             texts.append(str(item.get("detail")))
     dists = facts.value("dist")
     if isinstance(damage, Unknown) and isinstance(dists, Records):
-        texts.append(f"the installed files: {damage.reason}")
+        texts.append(Message("the installed files: {}", damage.reason))
     for item in dists if isinstance(dists, Records) else ():
         asked = item.get("requires")
         if isinstance(asked, Unknown) and item.get("active") is True:
-            texts.append(f"what {item.get('name')} requires: {asked.reason}")
+            texts.append(Message("what {} requires: {}", item.get("name"), asked.reason))
     yield from (Unjudged(text, asked=True) for text in texts[:_MOST_UNREAD])
     if len(texts) > _MOST_UNREAD:
-        yield Unjudged(f"{len(texts) - _MOST_UNREAD} more packages could not be read", asked=True)
+        yield Unjudged(Message("{} more packages could not be read", len(texts) - _MOST_UNREAD), asked=True)
 
 
 def unknown_model(facts: FactSet, model: str | None) -> str | None:
     """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
-    return f"nothing is known of the model {model}: give a folder with its config.json, or a name that exists"
+    return Message("nothing is known of the model {}: give a folder with its config.json, or a name that exists", model)
 
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
@@ -93,4 +94,4 @@ def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
     for item in items[:_MOST_UNREAD]:
         yield Unjudged(f"{item.get('place')}: {item.get('reason')}", asked=not read or item.get("named") is True)
     if len(items) > _MOST_UNREAD:
-        yield Unjudged(f"{len(items) - _MOST_UNREAD} more files of the code could not be read", asked=False)
+        yield Unjudged(Message("{} more files of the code could not be read", len(items) - _MOST_UNREAD), asked=False)

@@ -14,6 +14,7 @@ from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.observe.needed import required
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import order
@@ -33,7 +34,7 @@ def beyond(facts: View, matrix: Matrix) -> Answer:
     items: list[Mapping[str, Value]] = [
         {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
     ]
-    return Derived(Records(tuple(items)), "the ledger and the tables")
+    return Derived(Records(tuple(items)), Message("the ledger and the tables"))
 
 
 def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:

@@ -19,6 +19,7 @@ from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.needed import needed
 from envdoctor.source.overriding import spelled
+from envdoctor.text.message import Message
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
@@ -50,7 +51,7 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     declared = _declared(value("conflict"))
     items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
     items = tuple({key: cell for key, cell in item.items() if key != "fail"} for item in items)
-    return Derived(Records(items, observed.incomplete), "what packages take from each other")
+    return Derived(Records(items, observed.incomplete), Message("what packages take from each other"))
 
 
 class _Needs:

@@ -26,6 +26,7 @@ from envdoctor.knowledge.lookup import (
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 from envdoctor.source.overriding import spelled
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.releases import Releases, lies_in
 
@@ -56,7 +57,7 @@ def broken_use(facts: View, matrix: Matrix) -> Answer:
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
-    return Derived(Records(judged.records(), incomplete), "the code and the ledger of releases")
+    return Derived(Records(judged.records(), incomplete), Message("the code and the ledger of releases"))
 
 
 def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
@@ -220,7 +221,7 @@ class _Judged:
     def _by_releases(self, owner: str, asked: Asked, version: str) -> Lacking | Unknown | None:
         released = self._ledger.package(owner)
         if released is None or not released.by_names:
-            return Unknown("the ledger has no names of this package")
+            return Unknown(Message("the ledger has no names of this package"))
         return answer(self._ledger, released, asked, version, self._version)
 
     def _moves(self, asked: Asked) -> list[Move]:

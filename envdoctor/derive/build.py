@@ -10,6 +10,7 @@ from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import Absent, Unknown
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}(?=\+|\.post|\Z)")
@@ -31,7 +32,7 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
     it was built with DS_BUILD_OPS, so one that is not known to be compiled counts as not compiled.
     """
     if facts.absent("pkg.deepspeed") or facts.absent("recipe.zero_stage"):
-        return Derived((), "the run does not use DeepSpeed")
+        return Derived((), Message("the run does not use DeepSpeed"))
     if reason := facts.unknown("pkg.deepspeed", "recipe.zero_stage", "recipe.offload_optimizer"):
         return reason
     offload, name = facts.text("recipe.offload_optimizer") or "", (facts.text("recipe.optimizer") or "").lower()
@@ -44,7 +45,7 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
     else:
         op = _FUSED.get(name)
     if op is None or op in (facts.words("build.compiled") or ()):
-        return Derived((), "recipe, build.compiled")
+        return Derived((), Message("recipe, build.compiled"))
     return Derived((op,), "recipe.zero_stage, recipe.offload_optimizer, recipe.optimizer")
 
 
@@ -55,12 +56,12 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
     if toolkit is None:
         return None
     if isinstance(cuda, Absent):
-        return Unknown("torch is not a CUDA build")
+        return Unknown(Message("torch is not a CUDA build"))
     mine, its = dotted(toolkit), None if isinstance(cuda, Unknown) else dotted(str(cuda))
     if mine is None or its is None:
-        return cuda if isinstance(cuda, Unknown) else Unknown("a version that cannot be read")
+        return cuda if isinstance(cuda, Unknown) else Unknown(Message("a version that cannot be read"))
     fits = "major" if mine[0] != its[0] else "same" if mine[:2] == its[:2] else "minor"
-    return Derived(fits, f"nvcc {toolkit}, torch for CUDA {cuda}")
+    return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
 @derives("torch.cxx_standard build.gcc_min", of="pkg.torch")
@@ -82,12 +83,12 @@ def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
 
     match = _RELEASE.match(torch)
     if match is None:
-        return Unknown(f"torch {torch} is not a release")
+        return Unknown(Message("torch {} is not a release", torch))
     for row in matrix.rows("cxx-standards"):
         if lies_in(match[0], row["key"]):
             found: Mapping[str, Any] = row
             return found
-    return Unknown(f"the headers of torch {torch} are not in the table cxx-standards")
+    return Unknown(Message("the headers of torch {} are not in the table cxx-standards", torch))
 
 
 @derives("build.gcc_max", of="cuda.toolkit")
@@ -100,7 +101,7 @@ def gcc_max(facts: View, matrix: Matrix) -> Answer:
     for row in matrix.rows("cuda-compilers"):
         if row["key"] == minor:
             return Derived(row["max_gcc"], f"cuda-compilers: {minor}")
-    return Unknown(f"CUDA {minor} is not in the table cuda-compilers")
+    return Unknown(Message("CUDA {} is not in the table cuda-compilers", minor))
 
 
 @derives("build.gcc_fits", of="build.gcc build.gcc_max build.gcc_min cuda.toolkit")
@@ -112,16 +113,20 @@ def gcc_fits(facts: View, matrix: Matrix) -> Answer:
         return None
     have = dotted(gcc)
     if have is None:
-        return Unknown(f"gcc {gcc} is not a version")
+        return Unknown(Message("gcc {} is not a version", gcc))
     low, high = (None if isinstance(bound, (Unknown, Absent)) else dotted(str(bound)) for bound in (oldest, newest))
     if low is not None and have[0] < low[0]:
         fits = "too-old"
     elif high is not None and have[0] > high[0]:
         fits = "too-new"
     elif low is None:
-        return oldest if isinstance(oldest, Unknown) else Unknown("the oldest gcc for torch's headers is not known")
+        return (
+            oldest
+            if isinstance(oldest, Unknown)
+            else Unknown(Message("the oldest gcc for torch's headers is not known"))
+        )
     elif high is None and not facts.absent("cuda.toolkit"):
-        return newest if isinstance(newest, Unknown) else Unknown("the newest gcc for nvcc is not known")
+        return newest if isinstance(newest, Unknown) else Unknown(Message("the newest gcc for nvcc is not known"))
     else:
         fits = "yes"
     return Derived(fits, "build.gcc, build.gcc_max, build.gcc_min")

@@ -12,6 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
@@ -44,7 +45,7 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
     found = _Conflicts(installed, marker_values(value), matrix)
     for items in installed:
         if len({item.requires for item in items}) > 1:
-            found.open(f"{items[0].name} is installed twice, with different requirements")
+            found.open(Message("{} is installed twice, with different requirements", items[0].name))
             continue
         asker = items[0]
         if isinstance(asker.requires_python, str):
@@ -57,7 +58,7 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
     for asker in by_version:
         found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
         found.undeclared(asker)
-    return Derived(found.records(), "requirements of the packages")
+    return Derived(found.records(), Message("requirements of the packages"))
 
 
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
@@ -74,7 +75,7 @@ def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: 
                 _SUPPOSED,
                 tuple(line for line in lines if "platform" not in line.partition(";")[2]),
                 ABSENT,
-                Unknown("its wheel is not known"),
+                Unknown(Message("its wheel is not known")),
             )
 
 
@@ -151,7 +152,7 @@ class _Conflicts:
         lines = found.pop() if len(found) == 1 else ()
         self._lines -= 1 + len(lines) if isinstance(lines, tuple) else 1
         if self._lines < 0:
-            self.open("the extras of packages require more than is looked through")
+            self.open(Message("the extras of packages require more than is looked through"))
         return lines if isinstance(lines, tuple) and self._lines >= 0 else ()
 
     def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
@@ -165,13 +166,13 @@ class _Conflicts:
                 counts = self._counts(wanted.marker, extra)
                 met = counts is not False and self._is_met(wanted)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
-                self.open(f"a requirement of {asker.name} cannot be read: {error}")
+                self.open(Message("a requirement of {} cannot be read: {}", asker.name, error))
                 continue
             if counts is False:
                 continue
             self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
             if met is None or counts is None:
-                self.open(f"it is not known whether {asker.name} has the {wanted.name} that it requires")
+                self.open(Message("it is not known whether {} has the {} that it requires", asker.name, wanted.name))
             elif not met and (asker.kind != _SUPPOSED or self._installed.versions(wanted.name) is not None):
                 cause = self._cause(wanted.name)
                 cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
@@ -210,10 +211,10 @@ class _Conflicts:
         try:
             answers = {satisfies(python, wanted) for python in self._pythons}
         except NotASpecifier as error:
-            self.open(f"Requires-Python of {name} cannot be read: {error}")
+            self.open(Message("Requires-Python of {} cannot be read: {}", name, error))
             return
         if len(answers) != 1:
-            self.open(f"it is not known whether {name} is for this Python")
+            self.open(Message("it is not known whether {} is for this Python", name))
         elif False in answers:
             cause = _Cause(name, "python", version if isinstance(version, str) else ABSENT)
             self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))

@@ -8,6 +8,7 @@ from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted, same_start
 from envdoctor.versions.local_tag import BuiltFor, is_own_build, said_by_tag
 
@@ -20,7 +21,7 @@ from envdoctor.versions.local_tag import BuiltFor, is_own_build, said_by_tag
 def extension_fits(facts: View, matrix: Matrix) -> Answer:
     """Give ``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
     known = facts.records("extension")
-    seen = Records((), "compiled files were not looked at") if known is None else known
+    seen = Records((), Message("compiled files were not looked at")) if known is None else known
     named = [] if seen.incomplete is None else list(_by_version(facts, matrix, {item.get("package") for item in seen}))
     items: list[dict[str, Value]] = []
     for item in (*seen, *named):
@@ -37,7 +38,7 @@ def extension_fits(facts: View, matrix: Matrix) -> Answer:
         items.append({**item, **{key: cell for key, cell in fits.items() if not isinstance(cell, Unknown)}})
         for key, cell in fits.items():
             items[-1].setdefault(key, cell)
-    return Derived(Records(tuple(items), seen.incomplete), "compiled files") if items else None
+    return Derived(Records(tuple(items), seen.incomplete), Message("compiled files")) if items else None
 
 
 def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> Iterator[Mapping[str, Value]]:
@@ -55,7 +56,7 @@ def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> 
         if name in seen or version is None:
             continue
         release, _, tag = version.partition("+")
-        built, says = said_by_tag(tag), "its local version"
+        built, says = said_by_tag(tag), Message("its local version")
         if (
             built.torch is None
             and plain
@@ -63,7 +64,7 @@ def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> 
             and name not in companions
             and (pin := _pin(name, release, matrix))
         ):
-            built, says = built._replace(torch=pin), "its requirements"
+            built, says = built._replace(torch=pin), Message("its requirements")
         if built.torch or built.cuda:
             yield {
                 "package": name,
@@ -105,11 +106,11 @@ def _at_least(one: View, column: str, facts: View, key: str, libc: str | None = 
     if reason is not None:
         return reason
     if libc and facts.value(libc) != "glibc":
-        return Unknown("this system's C library is not glibc")
+        return Unknown(Message("this system's C library is not glibc"))
     if reason := facts.unknown(key):
         return reason
     wanted, found = dotted(str(one.value(column))), dotted(str(facts.value(key)))
-    return Unknown("it is no dotted version") if wanted is None or found is None else wanted <= found
+    return Unknown(Message("it is no dotted version")) if wanted is None or found is None else wanted <= found
 
 
 def _arch_ok(one: View, facts: View) -> Value:
@@ -120,7 +121,7 @@ def _arch_ok(one: View, facts: View) -> Value:
         return reason
     machine, platform = facts.value("os.arch"), facts.value("os.platform")
     if platform != "linux" or machine not in ("x86_64", "aarch64"):
-        return Unknown(f"files for Linux are not judged on {platform} {machine}")
+        return Unknown(Message("files for Linux are not judged on {} {}", platform, machine))
     return machine in str(one.value("arch")).split(", ")
 
 
@@ -131,7 +132,7 @@ def _python_ok(one: View, facts: View) -> Value:
     if reason := one.unknown("python_tag") or facts.unknown("python.version", "python.implementation"):
         return reason
     if facts.value("python.implementation") != "cpython":
-        return Unknown("only the tags of CPython are compared")
+        return Unknown(Message("only the tags of CPython are compared"))
     mine = "cp" + "".join(str(facts.value("python.version")).split(".")[:2])
     return mine in str(one.value("python_tag")).split(", ")
 
@@ -145,5 +146,5 @@ def _same(one: View, column: str, facts: View, key: str, parts: int) -> Value:
     if reason := one.unknown(column) or facts.unknown(key):
         return reason
     if facts.absent(key):
-        return Unknown("torch is not installed")
+        return Unknown(Message("torch is not installed"))
     return same_start(str(one.value(column)), str(facts.value(key)), parts)

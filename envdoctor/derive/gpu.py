@@ -10,11 +10,12 @@ from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.gpu_names import gpu_named, is_one_of
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 #: Later than every CUDA version of the tables.
 _NEWEST = "99"
-_NOT_KNOWN = Unknown("not known of this GPU")
+_NOT_KNOWN = Unknown(Message("not known of this GPU"))
 #: The answer about one GPU: kernels and gap.
 _Answer = tuple[Value, Value]
 
@@ -23,9 +24,9 @@ _Answer = tuple[Value, Value]
 def gpu_count(facts: View, matrix: Matrix) -> Answer:
     """Count the GPUs when the list is complete."""
     if facts.absent("gpu"):
-        return Derived(0, "there is no GPU")
+        return Derived(0, Message("there is no GPU"))
     gpus = facts.records("gpu")
-    return None if gpus is None or gpus.incomplete is not None else Derived(len(gpus), "the list of GPUs")
+    return None if gpus is None or gpus.incomplete is not None else Derived(len(gpus), Message("the list of GPUs"))
 
 
 @derives("gpu", of="gpu")
@@ -45,7 +46,7 @@ def gpu_memory(facts: View, matrix: Matrix) -> Answer:
                 several = Range(" or ".join(map(str, sizes)), sizes)
                 gpu = {**gpu, "memory_gib": sizes[0] if len(sizes) == 1 else several}
         items.append(gpu)
-    return Derived(Records(tuple(items), gpus.incomplete), "the GPUs that were found, table gpus")
+    return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, table gpus"))
 
 
 @derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
@@ -72,7 +73,7 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
         if total is not None and free is not None:
             item["taken_gib"] = round(max(0.0, total - free), 3)
         items.append(item)
-    return Derived(Records(tuple(items), gpus.incomplete), "the GPUs that were found, and torch's build")
+    return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, and torch's build"))
 
 
 def _neither(why: str) -> _Answer:
@@ -90,11 +91,11 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
         answers = {_of_list(cc, listed, each, matrix) for each in (None, _NEWEST)}
         return answers.pop() if len(answers) == 1 else (unknown, unknown)
     if cuda is None:
-        return _neither(unknown.reason if unknown else "torch is no CUDA build")
+        return _neither(unknown.reason if unknown else Message("torch is no CUDA build"))
     if listed is not None:
         return _of_list(cc, listed, cuda, matrix)
     if facts.absent("pkg.torch"):
-        return _neither("torch is not installed")
+        return _neither(Message("torch is not installed"))
     platform, machine = facts.text("os.platform"), facts.text("os.arch")
 
     def of_builds(release: str | None) -> set[_Answer]:
@@ -107,7 +108,9 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
         return "none", bound
     return _neither(
-        f"torch builds for CUDA {cuda} differ" if answers else f"no table has the build of torch for CUDA {cuda}"
+        Message("torch builds for CUDA {} differ", cuda)
+        if answers
+        else Message("no table has the build of torch for CUDA {}", cuda)
     )
 
 
@@ -136,7 +139,7 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
 
     found = kernels(cc, archs, cuda, matrix)
     if found is None:
-        return _neither(f"the architectures {', '.join(archs)[:100]} are not understood")
+        return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
     return found, ABSENT if found != "none" else _gap(cc, archs)
 
 
@@ -163,9 +166,9 @@ def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
     if library is not None and driver is not None:
         if facts.value("os.wsl") is True:
             return None  # the driver of Windows counts its releases in another way than the library
-        return Derived(dotted(library) != dotted(driver), f"library {library}, kernel module {driver}")
+        return Derived(dotted(library) != dotted(driver), Message("library {}, kernel module {}", library, driver))
     # Only a library that fits the module answers.
-    return None if facts.text("driver.max_cuda") is None else Derived(False, "NVML answers")
+    return None if facts.text("driver.max_cuda") is None else Derived(False, Message("NVML answers"))
 
 
 @derives(
@@ -175,9 +178,9 @@ def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
 def driver_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell how the driver runs the CUDA of torch."""
     if facts.absent("torch.cuda"):
-        return Derived(ABSENT, "torch is no CUDA build")
+        return Derived(ABSENT, Message("torch is no CUDA build"))
     if facts.absent("driver.version"):
-        return Derived(ABSENT, "no driver is loaded")
+        return Derived(ABSENT, Message("no driver is loaded"))
     cuda = facts.text("torch.cuda")
     if cuda is None:
         return None
@@ -185,13 +188,13 @@ def driver_fits(facts: View, matrix: Matrix) -> Answer:
     if not isinstance(alone, Derived) or alone.value != "no":
         return alone
     if facts.unknown("driver.compat") and "compat" in str(facts.value("env.LD_LIBRARY_PATH")):
-        return Unknown("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known")
+        return Unknown(Message("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known"))
     if compat is None or _by_version(cuda, compat, "linux", matrix) not in ("native", "minor"):
         return alone
     may = _may_use_compat(facts, matrix, matrix.part("cuda-drivers", "forward"))
     if may is None:
-        return Unknown(f"whether these GPUs may use the cuda-compat package ({compat}) is not known")
-    return Derived("compat" if may else "no", f"cuda-compat {compat}, table cuda-drivers")
+        return Unknown(Message("whether these GPUs may use the cuda-compat package ({}) is not known", compat))
+    return Derived("compat" if may else "no", Message("cuda-compat {}, table cuda-drivers", compat))
 
 
 def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
@@ -203,22 +206,22 @@ def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
         return Derived(how, f"driver.max_cuda {most}")
     driver = facts.text("driver.version")
     if driver is None:
-        return facts.unknown("driver.version") or Unknown("no driver version")
+        return facts.unknown("driver.version") or Unknown(Message("no driver version"))
     windows = facts.value("os.platform") == "windows" or facts.value("os.wsl") is True
     systems: tuple[str, ...] = ("windows",) if windows else ("linux",)
     if not windows and facts.unknown("os.platform") and driver.count(".") < 2:
         systems = ("linux", "windows")  # 528.33 is how Windows counts; Linux has such numbers only now and then
     answers = [_by_version(cuda, driver, system, matrix) for system in systems]
     if any(answer != answers[0] for answer in answers):
-        return Unknown(f"driver {driver} means another thing on Linux than on Windows")
-    return Derived(answers[0], "table cuda-drivers")
+        return Unknown(Message("driver {} means another thing on Linux than on Windows", driver))
+    return Derived(answers[0], Message("table cuda-drivers"))
 
 
 def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
     number, wanted = dotted(driver), dotted(cuda)
     first_numbered = dotted(matrix.part("cuda-drivers", "numbering").get("since", "")) or ()
     if number is None or wanted is None or number < first_numbered:
-        return Unknown(f"driver {driver} is not numbered like those of the table")
+        return Unknown(Message("driver {} is not numbered like those of the table", driver))
     for row in matrix.rows("cuda-drivers"):
         # A driver that supports a later CUDA by itself supports this one too.
         if (dotted(row["key"]) or ()) >= wanted and number >= (dotted(row.get(system, "")) or (1 << 30,)):
@@ -229,7 +232,7 @@ def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
                 return "no"
             if any(dotted(row["key"]) == wanted and system in row for row in matrix.rows("cuda-drivers")):
                 return "minor"
-    return Unknown(f"the table has no driver for CUDA {cuda}")
+    return Unknown(Message("the table has no driver for CUDA {}", cuda))
 
 
 def _may_use_compat(facts: View, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:

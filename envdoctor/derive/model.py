@@ -13,6 +13,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.releases import EVERY, contains, parse_ranges, plain_release
 
@@ -59,7 +60,7 @@ def quantization(facts: View, matrix: Matrix) -> Answer:
     other = facts.value("recipe.framework") == "torchtune" or facts.text("model.quantization") is not None
     if facts.value("recipe.method") != "qlora" or other:
         return None
-    return Derived("bnb-4bit", "recipe.method: qlora", "default")
+    return Derived("bnb-4bit", Message("recipe.method: qlora"), "default")
 
 
 @derives("model.registered_since model.registered", of="model.type pkg.transformers")
@@ -71,7 +72,7 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
         return {}
     from envdoctor.knowledge.model_types import ModelTypes
 
-    types, origin = ModelTypes(matrix), "table transformers-model-types"
+    types, origin = ModelTypes(matrix), Message("table transformers-model-types")
     if types.is_never(kind):
         return {"model.registered_since": Derived(ABSENT, origin)}
     since = types.since(kind)
@@ -95,7 +96,7 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
         return None
     from envdoctor.knowledge.framework_models import knows
 
-    return Derived(knows(matrix, framework, family, installed), "table framework-models")
+    return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
 
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")
@@ -104,7 +105,7 @@ def transformers_fits(facts: View, matrix: Matrix) -> Answer:
     not cover is outside of a bound or not known."""
     window, installed = facts.text("revision.transformers_new"), facts.text("pkg.transformers")
     if facts.absent("pkg.transformers") and window is not None:
-        return Unknown("transformers is not installed")
+        return Unknown(Message("transformers is not installed"))
     if window is None or installed is None:
         return None
     match = re.match(_RELEASE, installed)
@@ -117,8 +118,8 @@ def transformers_fits(facts: View, matrix: Matrix) -> Answer:
         return None
     fits, released = contains(ranges, release), matrix.ledger.package("transformers")
     if fits and (released is None or not released.covers(installed)):
-        return Unknown(f"transformers {installed} is not among the releases that were read")
-    return Derived(fits, f"transformers {installed} against {window}")
+        return Unknown(Message("transformers {} is not among the releases that were read", installed))
+    return Derived(fits, Message("transformers {} against {}", installed, window))
 
 
 @derives(
@@ -162,11 +163,15 @@ def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
     kind, repo = facts.value("model.type"), facts.text("model.repo")
     if isinstance(kind, Unknown):
         called = facts.value("model.path") if repo is None else repo
-        return Derived(Unknown(f"the family of {called} is not known by name, and its config.json was not read"), "")
+        return Derived(
+            Unknown(Message("the family of {} is not known by name, and its config.json was not read", called)), ""
+        )
     sharing = [entry["id"] for entry in entries if kind in entry.get("shared_types", [])]
     if sharing:
-        return Derived(Unknown(f"{', '.join(sharing)} all have model type {kind}: give the repository's name"), "")
-    return Derived(ABSENT, f"families.toml has no family for model type {kind}")
+        return Derived(
+            Unknown(Message("{} all have model type {}: give the repository's name", ", ".join(sharing), kind)), ""
+        )
+    return Derived(ABSENT, Message("families.toml has no family for model type {}", kind))
 
 
 def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
@@ -214,13 +219,13 @@ def _family(
         if _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", [])):
             if kind is not None and not _admits(entry, kind):
                 continue  # a folder named like the model but holding another one
-            return entry, f"repository name {names[0].removeprefix('*/')}"
+            return entry, Message("repository name {}", names[0].removeprefix("*/"))
     for entry in families:
         if kind is not None and kind in entry.get("types", []):
-            return entry, f"model type {kind}"
+            return entry, Message("model type {}", kind)
     for entry in families:
         if set(architectures) & set(entry.get("architectures", [])):
-            return entry, f"architecture {architectures[0]}"
+            return entry, Message("architecture {}", architectures[0])
     return None
 
 
@@ -258,15 +263,19 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
     if taken is None:
         return None
     if taken == "sdpa" and torch is not None and satisfies(torch, _TORCH) is False:
-        return Derived("eager", f"default: torch {torch} is older than SDPA asks for", "default")
+        return Derived("eager", Message("default: torch {} is older than SDPA asks for", torch), "default")
     seen = not all(facts.unknown(key) for key in _SEEN)
     if kinds == [""]:
         source = "default" if seen and facts.text("model.family") is not None else "unasked"
-        return Derived(taken, "transformers takes SDPA for nearly every model", source)
+        return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
     if not seen:
-        return Derived(taken, "transformers takes it by itself, and no recipe was seen", "unasked")
-    release = f"transformers {installed}" if isinstance(installed, str) else "every transformers that knows it"
-    return Derived(taken, f"default of {release} for {', '.join(kinds)}", "default")
+        return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
+    release = (
+        Message("transformers {}", installed)
+        if isinstance(installed, str)
+        else Message("every transformers that knows it")
+    )
+    return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
 
 
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
@@ -278,14 +287,16 @@ def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
         for one in row.get("implied", ()):
             by = facts.value(f"recipe.{one['by']}")
             if one["field"] == "attn" and spell(by).lower() in one["words"]:
-                return Derived(one["value"], f"default of {row['title']}", "default")
+                return Derived(one["value"], Message("default of {}", row["title"]), "default")
         for one in row.get("versioned", ()):
             if one["field"] != "attn":
                 continue
             installed = facts.text(f"pkg.{one['package']}")
             if installed is not None and satisfies(installed, one["releases"]) is True:
-                return Derived(one["value"], f"default of {row['title']} {installed}", "default")
-            guess = guess or Derived(one["value"], f"default of {one['package']} {one['releases']}", "assumed")
+                return Derived(one["value"], Message("default of {} {}", row["title"], installed), "default")
+            guess = guess or Derived(
+                one["value"], Message("default of {} {}", one["package"], one["releases"]), "assumed"
+            )
     return guess if facts.absent("recipe.attn") else None
 
 

@@ -12,6 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted, rank
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
@@ -38,13 +39,13 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
     key = "environment.packages_python"
     packages, version = facts.value(key), facts.value("python.version")
     if isinstance(packages, Absent):
-        return Derived(True, "no package is compiled for one Python")
+        return Derived(True, Message("no package is compiled for one Python"))
     if reason := facts.unknown(key, "python.version", "python.implementation"):
         return reason
     mine, theirs = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
     if facts.value("python.implementation") != "cpython" or mine is None or theirs is None:
-        return Unknown("only releases of CPython are compared")
-    return Derived(mine == theirs[:2], f"compiled packages for {packages}, Python {version}")
+        return Unknown(Message("only releases of CPython are compared"))
+    return Derived(mine == theirs[:2], Message("compiled packages for {}, Python {}", packages, version))
 
 
 @derives("environment.installer", of="dist")
@@ -54,7 +55,7 @@ def installer(facts: View, matrix: Matrix) -> Answer:
     if not named:
         return None
     name, count = Counter(sorted(named)).most_common(1)[0]
-    return Derived(name, f"INSTALLER of {count} of {len(facts.records('dist') or ())} distributions")
+    return Derived(name, Message("INSTALLER of {} of {} distributions", count, len(facts.records("dist") or ())))
 
 
 @derives("foreign_wheel environment.packages_python", of=f"dist {_TARGET}")
@@ -73,7 +74,7 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
     target = wheel_target(facts.value)
     if target is None or target.system not in ("linux", None):
-        foreign: Value = Unknown("the tags of installed wheels are compared for CPython 3 on Linux with glibc")
+        foreign: Value = Unknown(Message("the tags of installed wheels are compared for CPython 3 on Linux with glibc"))
     else:
         foreign = Records(
             tuple(
@@ -88,11 +89,12 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
                 for one, tags, single in tagged
                 if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
             ),
-            installed.incomplete or (None if target.known else "the Python, the system or the C library is not known"),
+            installed.incomplete
+            or (None if target.known else Message("the Python, the system or the C library is not known")),
         )
     return {
-        "foreign_wheel": Derived(foreign, "WHEEL files"),
-        "environment.packages_python": Derived(packages, "WHEEL files"),
+        "foreign_wheel": Derived(foreign, Message("WHEEL files")),
+        "environment.packages_python": Derived(packages, Message("WHEEL files")),
     }
 
 
@@ -102,7 +104,7 @@ def _most(releases: Mapping[str, str]) -> Value:
         return ABSENT
     (release, count), *_ = Counter(releases.values()).most_common(1)
     if 2 * count <= len(releases) or releases.get("torch", release) != release:
-        return Unknown("packages compiled for several releases of Python are mixed")
+        return Unknown(Message("packages compiled for several releases of Python are mixed"))
     return release
 
 
@@ -114,7 +116,7 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
     versions = {n: facts.value(f"pkg.{n}") for n in matrix.ledger.every() if not _tagged(installed.get(n))}
     asked = {name: version for name, version in versions.items() if isinstance(version, str)}
     if wanted is None:
-        reason = Unknown("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS")
+        reason = Unknown(Message("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS"))
         return reason if asked else Derived(Records(()), "")
     items: list[Mapping[str, Value]] = []
     for name, version in asked.items():
@@ -125,10 +127,10 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
             told: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
             items.append({**told, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
     unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
-    incomplete = f"the version of {unknown} is not known" if unknown is not None else None
+    incomplete = Message("the version of {} is not known", unknown) if unknown is not None else None
     if asked and not wanted.target.known:
-        incomplete = "the Python, the system or the C library is not known"
-    return Derived(Records(tuple(items), incomplete), "the ledger, the table torch-wheels")
+        incomplete = Message("the Python, the system or the C library is not known")
+    return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
 
 
 def _tagged(found: list[Installed]) -> bool:
@@ -146,11 +148,11 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
     for package, releases in table.items():
         installed = facts.value(f"pkg.{package}")
         if isinstance(installed, Unknown):
-            incomplete = incomplete or f"the version of {package} is not known"
+            incomplete = incomplete or Message("the version of {} is not known", package)
         elif not isinstance(installed, Absent) and (gone := releases.get(str(installed).partition("+")[0])):
             told = {column: gone[column] for column in ("harm", "reason", "instead")}
             items.append({"package": package, "version": installed, **told})
-    return Derived(Records(tuple(items), incomplete), "the table withdrawn-releases")
+    return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
 
 
 @derives("numpy_binary", of="pkg.* dist")
@@ -167,15 +169,15 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
         try:
             older = not isinstance(installed, Unknown) and satisfies(str(installed), f"<{first}")
         except NotASpecifier:
-            installed, older = Unknown("it is no version"), False
+            installed, older = Unknown(Message("it is no version")), False
         if isinstance(installed, Unknown):
-            incomplete = incomplete or f"the version of {name} is not known"
+            incomplete = incomplete or Message("the version of {} is not known", name)
         elif older and not any(
             one.value("name") == name and "conda" in (one.value("kind"), one.value("installer"))
             for one in facts.each("dist")
         ):
             items.append({"package": name, "version": installed, "first": first})
-    return Derived(Records(tuple(items), incomplete), "the table numpy-2-builds")
+    return Derived(Records(tuple(items), incomplete), Message("the table numpy-2-builds"))
 
 
 @derives("libc_need", of="libc_need os.libc os.libc_version")
@@ -189,4 +191,4 @@ def libc_fits(facts: View, matrix: Matrix) -> Answer:
         wanted = View.of(item).text("glibc")
         known = wanted is not None and dotted(wanted) is not None
         items.append({**item, "ok": rank(wanted) <= rank(system)} if wanted is not None and known else item)
-    return Derived(Records(tuple(items), needs.incomplete), "compiled files, os.libc_version")
+    return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

@@ -12,6 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.marker import NotAMarker, holds
@@ -40,9 +41,9 @@ def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     if isinstance(torch, Unknown):
         return {}
     if isinstance(torch, Absent):
-        return _build_of(Unknown("torch is not installed"))
+        return _build_of(Unknown(Message("torch is not installed")))
     text = str(torch)
-    origin = f"the local tag of torch {text}"
+    origin = Message("the local tag of torch {}", text)
     tag = text.partition("+")[2].lower()
     vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
     builds = _named_by_tag(text, tag, origin) if tag else _of_pypi(text, facts, matrix)
@@ -60,7 +61,7 @@ def _named_by_tag(text: str, tag: str, origin: str) -> dict[str, Derived]:
         return _build_of(ABSENT, match[1], origin)
     if tag.startswith(("cpu", "xpu")):
         return _build_of(ABSENT, ABSENT, origin)
-    return _build_of(Unknown(f"torch {text} has no local tag that names its CUDA"))
+    return _build_of(Unknown(Message("torch {} has no local tag that names its CUDA", text)))
 
 
 def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived]:
@@ -69,7 +70,7 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived]:
     version that somebody wrote down may lack its tag: only a list of distributions tells that it has none."""
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
-    unknown = _build_of(Unknown(f"torch {text} has no local tag that names its CUDA"))
+    unknown = _build_of(Unknown(Message("torch {} has no local tag that names its CUDA", text)))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
     if row is None or tagged or any(dist.kind == "conda" for dist in installed.get("torch")):
         return unknown
@@ -78,7 +79,7 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived]:
         cuda = ABSENT
         if platform != "darwin" and not installed.known:
             return unknown
-    return _build_of(cuda, ABSENT, f"torch {text} names no build, it is taken for PyPI's", "assumed")
+    return _build_of(cuda, ABSENT, Message("torch {} names no build, it is taken for PyPI's", text), "assumed")
 
 
 @derives("torch.cudnn", of="torch.cuda pkg.*")
@@ -88,10 +89,10 @@ def torch_cudnn(facts: View, matrix: Matrix) -> Answer:
     if isinstance(cuda, Unknown):
         return None
     if isinstance(cuda, Absent):
-        return Derived(cuda, "torch is not a CUDA build")
+        return Derived(cuda, Message("torch is not a CUDA build"))
     name = f"nvidia-cudnn-cu{str(cuda).partition('.')[0]}"
     wheel = facts.text(f"pkg.{name}")
-    return Unknown(f"{name} is not installed as a wheel") if wheel is None else Derived(wheel, name)
+    return Unknown(Message("{} is not installed as a wheel", name)) if wheel is None else Derived(wheel, name)
 
 
 @derives("torch.arch_list", of="pkg.torch torch.cuda torch.hip os.platform os.arch")
@@ -99,7 +100,7 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
     """List the GPU architectures compiled into torch by its release and CUDA, where its libraries were not read and the
     tables have one list for this build; an empty one for a CPU build."""
     if facts.absent("torch.cuda") and facts.absent("torch.hip"):
-        return Derived((), "torch is a build without CUDA")
+        return Derived((), Message("torch is a build without CUDA"))
     torch, cuda, platform = facts.text("pkg.torch"), facts.text("torch.cuda"), facts.text("os.platform")
     if torch is None or cuda is None or not facts.unknown("torch.arch_list"):
         return None
@@ -107,9 +108,9 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
 
     lists = arch_lists(torch, cuda, platform, facts.text("os.arch"), matrix)
     if len(lists) != 1:
-        return Unknown(f"no table has the build of torch {torch} for CUDA {cuda}")
+        return Unknown(Message("no table has the build of torch {} for CUDA {}", torch, cuda))
     table = "torch-archs-windows" if platform == "windows" else "torch-archs"
-    return Derived(tuple(lists[0]["archs"]), f"table {table} ({lists[0].get('level', 'declared')})")
+    return Derived(tuple(lists[0]["archs"]), Message("table {} ({})", table, lists[0].get("level", "declared")))
 
 
 @derives("torch_companion", of="torch_companion dist pkg.torch torch.cuda torch.hip pkg.* environment.kind")
@@ -127,7 +128,7 @@ def torch_companion(facts: View, matrix: Matrix) -> Answer:
     torch, build = facts.value("pkg.torch"), _torch_build(facts)
     rows = matrix.rows("torch-builds") if chosen else ()
     items = tuple(_completed(item, table[str(item["package"])], torch, build, rows) for item in chosen)
-    return Derived(Records(items, incomplete), "installed packages and the table torch-builds")
+    return Derived(Records(items, incomplete), Message("installed packages and the table torch-builds"))
 
 
 def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str, Value]], str | None]:
@@ -141,17 +142,17 @@ def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str,
             dist = next(iter(installed.get(name)), None)
             pin: dict[str, Value] = {"made_for": _asked_torch(dist)} if dist is not None else {}
             if (facts.value("environment.kind") if dist is None else dist.kind) == "conda":
-                pin["same_release"] = Unknown("conda builds one release of it for several releases of torch")
+                pin["same_release"] = Unknown(Message("conda builds one release of it for several releases of torch"))
             chosen.append({"package": name, "version": version, **pin})
         elif isinstance(version, Unknown):
-            incomplete = incomplete or f"whether {name} is installed is not known"
+            incomplete = incomplete or Message("whether {} is installed is not known", name)
     return chosen, incomplete
 
 
 def _asked_torch(dist: Installed) -> Value:
     """The specifiers of the torch that it requires; absent when it asks for none, or for any."""
     if dist.kind == "conda":
-        return Unknown("conda's metadata is not read for it")
+        return Unknown(Message("conda's metadata is not read for it"))
     if isinstance(dist.requires, Unknown):
         return dist.requires
     for line in dist.requires:
@@ -160,7 +161,7 @@ def _asked_torch(dist: Installed) -> Value:
         try:
             wanted = read_requirement(line)
         except NotARequirement as error:
-            return Unknown(f"a requirement of {dist.name} cannot be read: {error}")
+            return Unknown(Message("a requirement of {} cannot be read: {}", dist.name, error))
         if wanted.name == "torch":
             return wanted.specifiers.replace(" ", "") or ABSENT
     return ABSENT
@@ -173,12 +174,12 @@ def _completed(
     version, release = row.value("version"), _release(torch)
     build = item.get("build", _build(version))
     there = item.get("torch_build", torch_build)
-    pinned = item.get("made_for", Unknown("its metadata is not known"))
+    pinned = item.get("made_for", Unknown(Message("its metadata is not known")))
     made_for = row.text("made_for") or _made_for(companion, version, rows) or pinned
     same_release = _same_release(made_for, torch, release)
     own = all(is_own_build(one) for one in (version, torch) if isinstance(one, str))
     if not own and row.text("made_for") is None:
-        same_release = Unknown("it is a build of somebody else's, who may pair other releases")
+        same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     wanted = _release(version) if same_release is True else _listed(companion["name"], release, rows)
     computed: dict[str, Value] = {
         "build": build,
@@ -204,7 +205,7 @@ def _build(version: Value) -> Value:
 
 def _torch_build(facts: View) -> Value:
     if facts.absent("pkg.torch"):
-        return Unknown("torch is not installed")
+        return Unknown(Message("torch is not installed"))
     named = _build(facts.value("pkg.torch"))
     if isinstance(named, str):
         return named
@@ -214,16 +215,16 @@ def _torch_build(facts: View) -> Value:
         return f"rocm{hip}"
     if facts.absent("torch.cuda") and facts.absent("torch.hip"):
         return "cpu"
-    return facts.unknown("torch.cuda") or Unknown("nothing names the build of torch")
+    return facts.unknown("torch.cuda") or Unknown(Message("nothing names the build of torch"))
 
 
 def _apart(build: Value, torch_build: Value) -> Value:
     """How two builds differ: same, minor (version of CUDA or ROCm), major, cpu-on-gpu, or other-platform."""
     if isinstance(build, Absent):
-        return Unknown("nothing names its build")
+        return Unknown(Message("nothing names its build"))
     for one in (build, torch_build):
         if not isinstance(one, str):
-            return one if isinstance(one, Unknown) else Unknown("nothing names the build of torch")
+            return one if isinstance(one, Unknown) else Unknown(Message("nothing names the build of torch"))
     (mine, *my_version), (its, *its_version) = _platform(str(build)), _platform(str(torch_build))
     if mine != its:
         return "cpu-on-gpu" if mine == "cpu" else "other-platform"
@@ -263,11 +264,13 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     """Whether torch is of the release that was asked for. A patch release more or less is the same one: torch keeps
     its C++ interfaces within a minor release."""
     if isinstance(torch, Absent):
-        return Unknown("torch is not installed")
+        return Unknown(Message("torch is not installed"))
     if release is None:
-        return torch if isinstance(torch, Unknown) else Unknown("torch's version is no release")
+        return torch if isinstance(torch, Unknown) else Unknown(Message("torch's version is no release"))
     if not isinstance(made_for, str):
-        return made_for if isinstance(made_for, Unknown) else Unknown("nothing says for which torch it was made")
+        return (
+            made_for if isinstance(made_for, Unknown) else Unknown(Message("nothing says for which torch it was made"))
+        )
     pinned = re.match(_PINNED, made_for)
     if pinned:
         return pinned[1].split(".") == release.split(".")[:2]
@@ -306,7 +309,7 @@ def cuda_library(facts: View, matrix: Matrix) -> Answer:
             return None
         chosen, incomplete = list(_of_dists(installed, facts)), installed.incomplete
     items = tuple({"order": _order(View.of(item)), **item} for item in chosen if item.get("component") in components)
-    return Derived(Records(items, incomplete), "installed packages")
+    return Derived(Records(items, incomplete), Message("installed packages"))
 
 
 def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Value]]:
@@ -326,15 +329,17 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
         pinned = next((item for item in wheels.values() if pins and item.name in pins), None)
         last = by_major[majors[-1]] if majors else next(iter(wheels.values()))
         own = pinned or by_major.get(wanted) or last
-        unknown = Unknown("no wheel names the CUDA major of this one")
-        file = files.get(component, Unknown("the files of its wheels are not known"))
+        unknown = Unknown(Message("no wheel names the CUDA major of this one"))
+        file = files.get(component, Unknown(Message("the files of its wheels are not known")))
         yield {
             "component": component,
             "package": own.name,
             "packages": ", ".join(sorted(item.name for item in wheels.values())),
             "majors": unknown if None in by_major else ", ".join(majors),
             "installed": own.version,
-            "pinned": Unknown("what torch requires is not known") if pins is None else pins.get(own.name, ABSENT),
+            "pinned": Unknown(Message("what torch requires is not known"))
+            if pins is None
+            else pins.get(own.name, ABSENT),
             "same_files": ABSENT if len(wheels) < 2 else file,
         }
 
@@ -376,7 +381,7 @@ def _order(wheel: View) -> Value:
         return ABSENT
     one, other = (dotted(wheel.text(column) or "") for column in ("installed", "pinned"))
     if one is None or other is None:
-        return Unknown("the versions cannot be compared")
+        return Unknown(Message("the versions cannot be compared"))
     if one == other:
         return "same"
     if one[:1] != other[:1]:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import Fact, Records, Value
+from envdoctor.text.message import Message
 
 
 def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet:
@@ -57,7 +58,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
     for pattern, columns in spec.concerns.items():
         if _depends((pattern,), key):
             items = tuple(item for item in items if all(_named(item.get(column)) != package for column in columns))
-            incomplete = incomplete or f"{key} was changed"
+            incomplete = incomplete or Message("{} was changed", key)
     for name, column in spec.columns.items():
         whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
         if _depends(column.depends_on, key) or whose:

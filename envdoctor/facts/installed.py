@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
+from envdoctor.text.message import Message
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
-_UNKNOWN = Unknown("not known")
+_UNKNOWN = Unknown(Message("not known"))
 
 
 class Installed(NamedTuple):
@@ -28,7 +29,9 @@ class InstalledSet:
         self._value = value
         dists = value("dist")
         self.known = isinstance(dists, Records)
-        self.incomplete = dists.incomplete if isinstance(dists, Records) else "the installed packages are not known"
+        self.incomplete = (
+            dists.incomplete if isinstance(dists, Records) else Message("the installed packages are not known")
+        )
         self._by_name = _by_name(dists) if isinstance(dists, Records) else {}
 
     def __iter__(self) -> Iterator[list[Installed]]:
@@ -50,7 +53,7 @@ class InstalledSet:
         version = self._value(f"pkg.{name}")
         if isinstance(version, Absent):
             return None
-        return [version] if isinstance(version, str) else Unknown("whether it is installed is not known")
+        return [version] if isinstance(version, str) else Unknown(Message("whether it is installed is not known"))
 
     def range(self, name: str) -> Range | None:
         """The releases that a package may be of which no more is known; None for any other."""

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -199,23 +200,23 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
             return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
         if isinstance(raw, (list, tuple)) and all(isinstance(item, str) for item in raw):
             return tuple(_spelled(spec, item) for item in raw)
-        raise FactTypeError(f"a list of text is expected, not {_short(raw)}")
+        raise FactTypeError(Message("a list of text is expected, not {}", _short(raw)))
     if isinstance(raw, (list, tuple, Mapping)):
-        raise FactTypeError(f"{_article(spec.type)} is expected, not {_short(raw)}")
+        raise FactTypeError(Message("{} is expected, not {}", _article(spec.type), _short(raw)))
     if spec.type == "boolean":
         return _boolean(raw)
     if spec.type == "number":
         return _within(spec, _number(raw))
     if isinstance(raw, bool) or not isinstance(raw, str):
-        raise FactTypeError(f"{_article(spec.type)} in quotes is expected, not {_short(raw)}")
+        raise FactTypeError(Message("{} in quotes is expected, not {}", _article(spec.type), _short(raw)))
     if len(raw) > 4096:
-        raise FactTypeError(f"the text is {len(raw)} characters long; at most 4096 are read")
+        raise FactTypeError(Message("the text is {} characters long; at most 4096 are read", len(raw)))
     if spec.type == "dotted" and dotted(raw) is None:
-        raise FactTypeError(f'dotted integers such as "12.4" are expected, not {_short(raw)}')
+        raise FactTypeError(Message('dotted integers such as "12.4" are expected, not {}', _short(raw)))
     if spec.key == "pkg.*" and (raw == "installed" or raw.lstrip()[:1] in ("<", ">", "=", "!", "~")):
         return _range(raw)
     if spec.type == "version" and not is_version(raw):
-        raise FactTypeError(f"a version by PEP 440 is expected, not {_short(raw)}")
+        raise FactTypeError(Message("a version by PEP 440 is expected, not {}", _short(raw)))
     return _spelled(spec, raw) if spec.type == "text" else raw
 
 
@@ -226,7 +227,7 @@ def _range(raw: str) -> Range:
             raise NotASpecifier
         satisfies("1", specifiers)
     except NotASpecifier:
-        raise FactTypeError(f"a version or a range by PEP 440 is expected, not {_short(raw)}") from None
+        raise FactTypeError(Message("a version or a range by PEP 440 is expected, not {}", _short(raw))) from None
     return Range(specifiers)
 
 
@@ -251,8 +252,10 @@ def _spelled(spec: FactSpec, text: str) -> str:
 def _within(spec: FactSpec, number: int | float) -> int | float:
     if spec.least <= number <= spec.most:
         return number
-    bound = f"at least {spec.least:g}" if number < spec.least else f"at most {spec.most:g}"
-    raise FactTypeError(f"{bound} is expected, not {number}")
+    bound = (
+        Message("at least {}", f"{spec.least:g}") if number < spec.least else Message("at most {}", f"{spec.most:g}")
+    )
+    raise FactTypeError(Message("{} is expected, not {}", bound, number))
 
 
 def _boolean(raw: object) -> bool:
@@ -262,7 +265,7 @@ def _boolean(raw: object) -> bool:
         return True
     if isinstance(raw, str) and raw.lower() in ("false", "no", "0", "off"):
         return False
-    raise FactTypeError(f"true or false is expected, not {_short(raw)}")
+    raise FactTypeError(Message("true or false is expected, not {}", _short(raw)))
 
 
 def _number(raw: object) -> int | float:
@@ -270,31 +273,31 @@ def _number(raw: object) -> int | float:
         try:
             raw = int(raw) if raw.lstrip("+-").isdecimal() and len(raw) < 20 else float(raw)
         except ValueError:
-            raise FactTypeError(f"a number is expected, not {_short(raw)}") from None
+            raise FactTypeError(Message("a number is expected, not {}", _short(raw))) from None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise FactTypeError(f"a number is expected, not {_short(raw)}")
+        raise FactTypeError(Message("a number is expected, not {}", _short(raw)))
     if isinstance(raw, float) and not math.isfinite(raw):
-        raise FactTypeError("a finite number is expected")
+        raise FactTypeError(Message("a finite number is expected"))
     return raw
 
 
 def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
     if not isinstance(raw, (list, tuple)):
-        raise FactTypeError(f"a list of tables is expected, not {_short(raw)}")
+        raise FactTypeError(Message("a list of tables is expected, not {}", _short(raw)))
     items: list[dict[str, Value]] = []
     for number, entry in enumerate(raw, 1):
         if not isinstance(entry, Mapping):
-            raise FactTypeError(f"item {number}: a table of columns is expected, not {_short(entry)}")
+            raise FactTypeError(Message("item {}: a table of columns is expected, not {}", number, _short(entry)))
         item: dict[str, Value] = {}
         for name, cell in entry.items():
             column = spec.columns.get(name)
             if column is None:
-                raise FactTypeError(f"item {number}: {_short(name)} is no column of {spec.key}")
+                raise FactTypeError(Message("item {}: {} is no column of {}", number, _short(name), spec.key))
             try:
                 item[name] = parse_value(column, cell)
             except FactTypeError as error:
                 if unread is None:
-                    raise FactTypeError(f"item {number}: {name}: {error}") from None
+                    raise FactTypeError(Message("item {}: {}: {}", number, name, error)) from None
                 unread.append(f"item {number}: {name} counts as unknown: {error}")
                 item[name] = Unknown(str(error))
         items.append(item)
@@ -302,7 +305,9 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
 
 
 def _article(kind: str) -> str:
-    return {"text": "text", "number": "a number", "boolean": "true or false"}.get(kind, "a version")
+    return {"text": "text", "number": Message("a number"), "boolean": Message("true or false")}.get(
+        kind, Message("a version")
+    )
 
 
 def _short(raw: object) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from envdoctor.text.message import Message
+
 
 class Absent:
     """The type of :data:`ABSENT`: it is known that there is no such thing (package not installed, variable unset)."""
@@ -24,7 +26,7 @@ class Unknown:
 
     __slots__ = ("reason",)
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: Message) -> None:
         self.reason = reason
 
     def __eq__(self, other: object) -> bool:
@@ -48,7 +50,9 @@ class Range(Unknown):
     __slots__ = ("releases", "specifiers")
 
     def __init__(self, specifiers: str, releases: tuple[str | int, ...] = ()) -> None:
-        super().__init__(f"only known to be {specifiers}" if specifiers else "only known to be installed")
+        super().__init__(
+            Message("only known to be {}", specifiers) if specifiers else Message("only known to be installed")
+        )
         self.specifiers = specifiers
         self.releases = releases
 
@@ -60,11 +64,11 @@ class Unlisted(Unknown):
 
     def __init__(self, word: str, known: Iterable[str]) -> None:
         self.word, self.known = word[:60], tuple(known)
-        super().__init__(f"{self.word!r} is none of {', '.join(self.known)}")
+        super().__init__(Message("{} is none of {}", repr(self.word), ", ".join(self.known)))
 
 
 #: What is not known because nobody gave it and nothing observes it here.
-NOT_GIVEN = Unknown("not given")
+NOT_GIVEN = Unknown(Message("not given"))
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
 Known = str | int | float | bool | tuple[str, ...]
@@ -80,7 +84,7 @@ class Records:
 
     __slots__ = ("incomplete", "items")
 
-    def __init__(self, items: tuple[Mapping[str, "Value"], ...], incomplete: str | None = None) -> None:
+    def __init__(self, items: tuple[Mapping[str, "Value"], ...], incomplete: Message | None = None) -> None:
         self.items = items
         self.incomplete = incomplete
 

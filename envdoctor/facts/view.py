@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
 from envdoctor.facts.values import Absent, Records, Unknown, Value
+from envdoctor.text.message import Message
 
-_NOT_KNOWN = Unknown("not known")
+_NOT_KNOWN = Unknown(Message("not known"))
 
 
 class Readable(ABC):

@@ -21,6 +21,7 @@ from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.models.hub_cache import CachedCommit
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 _TREE_LIMIT = 64 << 20
 
@@ -45,7 +46,7 @@ def open_cached(
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(cached.folder, os.path.realpath(os.path.dirname(place)), "the cache"):
+    for found in walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
         if isinstance(found, Unread):
             refused.append(found)
             continue
@@ -53,27 +54,27 @@ def open_cached(
         if found.status is None:
             # A link to a blob that was deleted, or that is still on its way.
             if known is None:
-                refused.append(Unread(path, "its content is gone from the cache"))
+                refused.append(Unread(path, Message("its content is gone from the cache")))
         elif known is not None and known.size != found.status.st_size:
-            refused.append(Unread(path, "the cache holds it with another size than the repository lists"))
+            refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
         else:
             size = found.status.st_size
             named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
             oid = hasher.oid(found.place, size, named.partition(":")[0] if named else "")
             if oid is not None and named is not None and oid != named:
-                refused.append(Unread(path, "its content in the cache is not what its name says"))
+                refused.append(Unread(path, Message("its content in the cache is not what its name says")))
                 files.pop(path, None)
                 continue
             places[path] = found.place
             files[path] = FileEntry(path, size, oid or (named if own else None))
     return LocalSnapshot(
         asked=asked or cached.repo,
-        label=f"{cached.repo} @ {cached.commit[:7]} (cache)",
+        label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
         files=files,
         places=places,
         refused=tuple(refused),
         largest_header=largest_header,
-        absent="it was never downloaded to this machine",
+        absent=Message("it was never downloaded to this machine"),
         repo=cached.repo,
         revision=cached.commit,
         complete=listed is not None,

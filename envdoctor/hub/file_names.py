@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from envdoctor.text.message import Message
+
 _LONGEST = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 #: Names (without their folder) of what is about the model and not of it.
@@ -18,17 +20,17 @@ _ABOUT = re.compile(
 def refusal_of_name(path: object) -> str | None:
     """Why a path of a listing is refused, as a clause; None for a clean relative path."""
     if not isinstance(path, str) or not path:
-        return "it has no name"
+        return Message("it has no name")
     if len(path) > _LONGEST:
-        return f"its name has {len(path):,} characters"
+        return Message("its name has {} characters", f"{len(path):,}")
     if not path.isprintable():
-        return "its name has control characters"
+        return Message("its name has control characters")
     if path.startswith("/") or _DRIVE.match(path):
-        return "its name is an absolute path"
+        return Message("its name is an absolute path")
     if "\\" in path:
-        return "its name has a backslash"
+        return Message("its name has a backslash")
     if any(part in ("", ".", "..") for part in path.split("/")):
-        return "its name leads out of the repository"
+        return Message("its name leads out of the repository")
     return None
 
 

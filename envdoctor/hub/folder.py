@@ -12,6 +12,7 @@ from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread
 from envdoctor.models.names import printable
 from envdoctor.text.files import because_of
+from envdoctor.text.message import Message
 
 MOST_FILES = 100_000
 _DEEPEST = 32
@@ -45,12 +46,12 @@ def open_folder(
     files: dict[str, FileEntry] = {}
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(root, root, "the folder", _ASIDE):
+    for found in walk(root, root, Message("the folder"), _ASIDE):
         if isinstance(found, Unread):
             refused.append(found)
             continue
         if found.status is None:
-            refused.append(Unread(found.path, "it is a link to nothing"))
+            refused.append(Unread(found.path, Message("it is a link to nothing")))
             continue
         size = found.status.st_size
         pointer = pointer_in(found.place, size)
@@ -61,7 +62,7 @@ def open_folder(
             files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
         if len(files) > MOST_FILES:
             raise SnapshotError(f"{label} holds more than {MOST_FILES:,} files: is it a model?", "usage")
-    absent = "the folder holds its LFS pointer only: git lfs pull fetches the file"
+    absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
     return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 
 
@@ -77,7 +78,7 @@ def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> I
             with os.scandir(os.path.join(folder, below)) as entries:
                 names = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            yield Unread(below or ".", f"the folder cannot be read: {because_of(error)}")
+            yield Unread(below or ".", Message("the folder cannot be read: {}", because_of(error)))
             continue
         folders: list[str] = []
         for entry in names:
@@ -88,7 +89,7 @@ def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> I
             elif not entry.is_dir(follow_symlinks=False):
                 yield _file(os.path.realpath(entry.path), path, within, called)
             elif path.count("/") >= _DEEPEST:
-                yield Unread(path, f"it lies more than {_DEEPEST} folders deep")
+                yield Unread(path, Message("it lies more than {} folders deep", _DEEPEST))
             elif entry.name not in aside:
                 folders.append(path)
         waiting += reversed(folders)
@@ -100,11 +101,17 @@ def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
     except ValueError:  # another drive
         inside = False
     if not inside:
-        return Unread(path, f"it is a link that leads out of {called}")
+        return Unread(path, Message("it is a link that leads out of {}", called))
     try:
         status = os.stat(place)
     except OSError:
         return Found(path, place, None)
     if not stat.S_ISREG(status.st_mode):
-        return Unread(path, f"it is {'a link to a folder' if stat.S_ISDIR(status.st_mode) else 'no regular file'}")
+        return Unread(
+            path,
+            Message(
+                "it is {}",
+                Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file"),
+            ),
+        )
     return Found(path, place, status)

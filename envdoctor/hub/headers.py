@@ -14,6 +14,7 @@ from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
+from envdoctor.text.message import Message
 
 _FEW = 32 << 10  # the first range where three files or fewer are read
 _SAMPLE = 8 << 10
@@ -35,10 +36,12 @@ class Room:
     def take(self, length: int) -> str | None:
         """Set bytes of one file aside; why not, as a clause, when there are too many."""
         if length - 8 > self._largest:
-            return f"its header has {length - 8:,} bytes; at most {self._largest:,} are read (--max-header)"
+            return Message(
+                "its header has {} bytes; at most {} are read (--max-header)", f"{length - 8:,}", f"{self._largest:,}"
+            )
         with self._lock:
             if length > self._left:
-                return f"the headers before it have more than {_ALL_HEADERS >> 20} MiB already"
+                return Message("the headers before it have more than {} MiB already", _ALL_HEADERS >> 20)
             self._left -= length
         return None
 

@@ -11,6 +11,7 @@ from envdoctor.hub.snapshot import FileEntry, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.names import printable
+from envdoctor.text.message import Message
 
 MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
@@ -83,7 +84,7 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         asked.add(url)
         page, answer = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):
-            raise _odd(transport, "a list")
+            raise _odd(transport, Message("a list"))
         yield page
         seen += len(page)
         following = _NEXT.search(answer.headers.get("link", ""))
@@ -100,9 +101,9 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         reason = refusal_of_name(path)
         entry = None if reason else _entry(str(path), item)
         if entry is None:
-            reason = reason or "the list gives it no size"
+            reason = reason or Message("the list gives it no size")
         elif entry.path in files:
-            reason = "it is listed twice"
+            reason = Message("it is listed twice")
         else:
             files[entry.path] = entry
         if reason and len(refused) < _MOST_REFUSED:
@@ -110,7 +111,9 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         elif reason:
             left_out += 1
     if left_out:
-        refused.append(Unread(f"{left_out:,} more files", "their names or entries are not valid either"))
+        refused.append(
+            Unread(Message("{} more files", f"{left_out:,}"), Message("their names or entries are not valid either"))
+        )
     return files, tuple(refused)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from envdoctor.hub.headers import Room, announced
 from envdoctor.hub.snapshot import FileEntry, Unread, entry_of, places_of
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 _FILES = Files()
 
@@ -63,4 +64,4 @@ class LocalSnapshot:
         try:
             return _FILES.ranges(self.places[path], ranges)
         except OSError as error:
-            return Unread(path, f"it cannot be read: {because_of(error)}")
+            return Unread(path, Message("it cannot be read: {}", because_of(error)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: Files up to this size are hashed unasked, a tenth of a second, and so much of them together.
 _HASHED = 64 << 20
@@ -80,7 +81,7 @@ def _digest(place: str, kind: str) -> str:
     finally:
         os.close(descriptor)
     if size:
-        raise OSError(errno.EIO, "it changed while it was read", place)
+        raise OSError(errno.EIO, Message("it changed while it was read"), place)
     return f"{kind}:{digest.hexdigest()}"
 
 

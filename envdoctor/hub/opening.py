@@ -15,6 +15,7 @@ from envdoctor.hub.revisions import open_revision
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
+from envdoctor.text.message import Message
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -68,5 +69,5 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
             "offline",
         )
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = f"{len(found)} commits begin with {wanted}" if found else f"no {wanted}"
+    problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
     raise SnapshotError(f"the local cache holds {problem} of {repo}; it holds {held}", "revision-not-found")

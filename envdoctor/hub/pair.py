@@ -10,6 +10,7 @@ from envdoctor.hub.revisions import parent_that_matters
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.models.hub_cache import CachedCommit
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 
 class Pair(NamedTuple):
@@ -45,7 +46,7 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
 
 def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
     """The files that only the other has: whether they changed cannot be told. Text about the model is not missed."""
-    why = f"whether it changed is not known: it was not downloaded with {one.label}"
+    why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
     return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
 
 
@@ -75,7 +76,7 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
     parent = parent_that_matters(newer)
     title = " ".join(parent.changed_by.title.split())[:80]
-    note = f'OLD is {parent.snapshot.label}, before "{title}" ({parent.changed_by.id[:7]})'
+    note = Message('OLD is {}, before "{}" ({})', parent.snapshot.label, title, parent.changed_by.id[:7])
     plural = "s" if parent.skipped > 1 else ""
     later = f"; {parent.skipped} later commit{plural} changed only text about the model" if parent.skipped else ""
     return Pair(parent.snapshot, newer, (note + later,))
@@ -83,12 +84,12 @@ def _before_the_last_change(newer: HubSnapshot) -> Pair:
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
     chosen, why = _from_cache(cached, newer)
-    notes = [f"OLD is {chosen.commit[:7]}, {why}"]
+    notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
     if chosen.repo != newer.repo:
-        notes.append(f"the local cache holds it under the name {chosen.repo}")
+        notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
     if others:
-        notes.append(f"the local cache also holds {listed(others, 5)}; name one as OLD to compare it")
+        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
 
@@ -102,13 +103,17 @@ def _open(model: str, text: str | None, access: Access) -> Snapshot:
 
 def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedCommit, str]:
     first = cached[0]
-    named = "what main of the local cache points to" if "main" in first.refs else "the last used of the local cache"
+    named = (
+        Message("what main of the local cache points to")
+        if "main" in first.refs
+        else Message("the last used of the local cache")
+    )
     if first.commit != newer.revision:
         return first, named
     others = [item for item in cached if item.commit != newer.revision]
     if others:
-        return others[0], "another commit of the local cache, whose first is NEW itself"
-    return first, "which is NEW: nothing changed since it was downloaded"
+        return others[0], Message("another commit of the local cache, whose first is NEW itself")
+    return first, Message("which is NEW: nothing changed since it was downloaded")
 
 
 def _as_complete_as_can_be(
@@ -121,7 +126,7 @@ def _as_complete_as_can_be(
     try:
         older = open_snapshot(repo, chosen.commit, access)
     except SnapshotError as error:
-        return local, (f"{error}; what the local cache holds of {chosen.commit[:7]} is compared",)
+        return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
     if isinstance(older, HubSnapshot):
         older.read_locally(local)
     return older, ()

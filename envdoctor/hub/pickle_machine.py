@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from envdoctor.text.message import Message
+
 #: Stands for a global whose name the pickle puts together while it runs.
 COMPUTED_NAME = "a name that is computed"
 
@@ -72,7 +74,7 @@ class Machine:
 
     def top(self) -> Any:
         if not self.stack or self.stack[-1] is _MARK:
-            raise Broken("it takes more from its stack than there is")
+            raise Broken(Message("it takes more from its stack than there is"))
         return self.stack[-1]
 
     def pop_mark(self) -> list[Any]:
@@ -81,7 +83,7 @@ class Machine:
                 items = self.stack[index + 1 :]
                 del self.stack[index:]
                 return items
-        raise Broken("it ends a list that it did not begin")
+        raise Broken(Message("it ends a list that it did not begin"))
 
     def name(self, module: str, attribute: str) -> Name:
         from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
@@ -129,7 +131,7 @@ def step(machine: Machine, opcode: str, argument: Any) -> None:  # noqa: PLR0915
     match opcode:
         case "BINGET" | "LONG_BINGET" | "GET":
             if int(argument) not in machine.memo:
-                raise Broken("it refers to an object that it did not keep")
+                raise Broken(Message("it refers to an object that it did not keep"))
             machine.heard(machine.memo[int(argument)])
             stack.append(machine.memo[int(argument)])
         case "BINPUT" | "LONG_BINPUT" | "PUT":
@@ -166,7 +168,7 @@ def step(machine: Machine, opcode: str, argument: Any) -> None:  # noqa: PLR0915
         case "OBJ":
             items = machine.pop_mark()
             if not items:
-                raise Broken("it builds an object of no class")
+                raise Broken(Message("it builds an object of no class"))
             stack.append(Call(items[0], tuple(items[1:])))
         case "BUILD":
             state, target = machine.pop(), machine.top()
@@ -193,7 +195,7 @@ def step(machine: Machine, opcode: str, argument: Any) -> None:  # noqa: PLR0915
             stack.append(machine.pop_mark())
         case "POP":
             if not stack:
-                raise Broken("it takes more from its stack than there is")
+                raise Broken(Message("it takes more from its stack than there is"))
             stack.pop()
         case "POP_MARK":
             machine.pop_mark()
@@ -206,4 +208,4 @@ def step(machine: Machine, opcode: str, argument: Any) -> None:  # noqa: PLR0915
         case "NONE" | "NEWTRUE" | "NEWFALSE":
             stack.append({"NEWTRUE": True, "NEWFALSE": False}.get(opcode))
         case _:
-            raise Broken(f"it uses the opcode {opcode}, which no checkpoint needs")
+            raise Broken(Message("it uses the opcode {}, which no checkpoint needs", opcode))

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 from envdoctor.hub.pickle_scan import Scan, scan_pickle
 from envdoctor.hub.pickled_tensors import PickledTensor, tensors_of
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
+from envdoctor.text.message import Message
 
 #: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
 _SECONDS = 8.0
 _USUAL = 1.0
 #: What is said of the files behind the end of that time.
-TOO_LONG = f"looking at headers and pickles took more than {_SECONDS:g} s"
+TOO_LONG = Message("looking at headers and pickles took more than {} s", f"{_SECONDS:g}")
 #: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -48,7 +49,7 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
     answer = ask_once("envdoctor.hub.pickle_reading:described", {"kind": kind}, limits, data)
     clock.left -= max(0.0, time.monotonic() - began - _USUAL)
     if isinstance(answer, Problem):
-        return _not_read(kind, TOO_LONG if answer.kind == "timeout" else f"its pickle {answer.clause()}")
+        return _not_read(kind, TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause()))
     form, names, whole, tensors, problem, cut = answer
     built = None
     if tensors is not None:
@@ -67,7 +68,7 @@ def described(data: bytes, kind: str) -> list[Any]:
     if scan.problem is not None:
         return [kind, names, not (scan.cut or scan.limited), None, scan.problem, scan.cut]
     if kind == "torchscript":
-        return [kind, names, False, None, "it is a TorchScript program", False]
+        return [kind, names, False, None, Message("it is a TorchScript program"), False]
     return [kind, names, True, [[name, *tensor] for name, tensor in tensors_of(scan.result).items()], None, False]
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from envdoctor.hub.pickle_machine import Broken, Machine, names_only, step
+from envdoctor.text.message import Message
 
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
@@ -37,7 +38,7 @@ def scan_pickle(data: bytes, start: int = 0) -> Scan:
 
     scan = Scan()
     if _LONG_NUMBER.search(data):
-        scan.problem = "it holds a number of thousands of digits"
+        scan.problem = Message("it holds a number of thousands of digits")
         scan.limited = True
         return scan
     with warnings.catch_warnings():
@@ -56,7 +57,7 @@ def _walk(scan: Scan, data: bytes, start: int) -> None:
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
             if count >= MOST_OPCODES:
-                scan.problem = scan.problem or f"it has more than {MOST_OPCODES:,} opcodes"
+                scan.problem = scan.problem or Message("it has more than {} opcodes", f"{MOST_OPCODES:,}")
                 scan.limited = True
                 break
             if scan.problem is None:
@@ -68,7 +69,7 @@ def _walk(scan: Scan, data: bytes, start: int) -> None:
                 names_only(machine, opcode.name, argument)
     except ValueError as error:
         scan.cut = stream.tell() >= len(data)
-        scan.problem = scan.problem or f"it is no complete pickle ({str(error)[:80]})"
+        scan.problem = scan.problem or Message("it is no complete pickle ({})", str(error)[:80])
     if scan.problem is None:
         scan.result = machine.stack[-1] if machine.stack else None
         scan.end = stream.tell()

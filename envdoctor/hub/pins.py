@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.hub.object_ids import oid_of_content
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 PINS = "envdoctor-pins.json"
 SCHEMA = "envdoctor.pins/1"
@@ -139,11 +140,11 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
             if snapshot.complete:
                 differing.append(path)
             else:
-                unsure[path] = Unread(path, "it was not downloaded")
+                unsure[path] = Unread(path, Message("it was not downloaded"))
             continue
         oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
         if oid is None:
-            unsure[path] = Unread(path, f"its {entry.size:,} bytes were not read")
+            unsure[path] = Unread(path, Message("its {} bytes were not read", f"{entry.size:,}"))
         elif oid != wanted:
             differing.append(path)
     for path, header in snapshot.headers([path for path in unsure if path in pin.headers]).items():

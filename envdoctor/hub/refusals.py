@@ -5,8 +5,9 @@ from __future__ import annotations
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
+from envdoctor.text.message import Message
 
-_LOGIN = "log in (hf auth login) or set HF_TOKEN"
+_LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
 
 
 def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
@@ -54,13 +55,13 @@ def file_refused(error: TransportError, repo: str, transport: Transport) -> str:
     if error.kind != "refused":
         return str(error)
     if error.code == "GatedRepo":
-        return f"{repo} is gated: {_gate(repo, transport)}"
+        return Message("{} is gated: {}", repo, _gate(repo, transport))
     if error.code == "EntryNotFound" or error.status == 404:
-        return f"{transport.host} lists it and does not have it (HTTP {error.status})"
+        return Message("{} lists it and does not have it (HTTP {})", transport.host, error.status)
     return f"{error}: {error.said}" if error.said else str(error)
 
 
 def _gate(repo: str, transport: Transport) -> str:
     if transport.has_token:
-        return f"accept its conditions at {transport.host}/{repo} with the account of your token"
-    return f"accept its conditions at {transport.host}/{repo}, then {_LOGIN}"
+        return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
+    return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_json import Object, decode
+from envdoctor.text.message import Message
 
 #: Longest header that the library reads, in bytes.
 LARGEST_HEADER = 100_000_000
@@ -64,7 +65,7 @@ def parse_header(data: bytes, file_size: int | None) -> Header:
     data_bytes = _check_layout(tensors)
     if file_size is not None and file_size != 8 + length + data_bytes:
         reason = "trailing-data" if file_size > 8 + length + data_bytes else "truncated-data"
-        raise HeaderError(reason, f"{file_size} bytes instead of {8 + length + data_bytes}")
+        raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
     if length % 8:
         remarks.add("unaligned-data")
     return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)))
@@ -72,9 +73,9 @@ def parse_header(data: bytes, file_size: int | None) -> Header:
 
 def _length(data: bytes, file_size: int | None) -> int:
     if file_size is not None and file_size < 8:
-        raise HeaderError("too-short", f"{file_size} bytes")
+        raise HeaderError("too-short", Message("{} bytes", file_size))
     if len(data) < 8:
-        raise HeaderError("too-short" if file_size is None else "header-incomplete", f"{len(data)} bytes")
+        raise HeaderError("too-short" if file_size is None else "header-incomplete", Message("{} bytes", len(data)))
     length = int.from_bytes(data[:8], "little")
     if length > LARGEST_HEADER:
         start = bytes(data[:256]).lstrip().lower()
@@ -84,11 +85,11 @@ def _length(data: bytes, file_size: int | None) -> int:
             raise HeaderError("zip-archive")
         if start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
             raise HeaderError("html")
-        raise HeaderError("header-too-large", f"{length:,} bytes")
+        raise HeaderError("header-too-large", Message("{} bytes", f"{length:,}"))
     if file_size is not None and 8 + length > file_size:
-        raise HeaderError("header-beyond-file", f"{length:,} bytes in a file of {file_size:,}")
+        raise HeaderError("header-beyond-file", Message("{} bytes in a file of {}", f"{length:,}", f"{file_size:,}"))
     if len(data) < 8 + length:
-        raise HeaderError("header-incomplete", f"{len(data) - 8:,} of {length:,} bytes")
+        raise HeaderError("header-incomplete", Message("{} of {} bytes", f"{len(data) - 8:,}", f"{length:,}"))
     return length
 
 
@@ -167,7 +168,9 @@ def _odd_entry(name: str, entry: Any, remarks: set[str]) -> tuple[Any, Any, Any]
         else:
             fields[key] = value
     if len(fields) != 3:
-        raise HeaderError("bad-entry", _short(f"{name} lacks {next(key for key in _FIELDS if key not in fields)}"))
+        raise HeaderError(
+            "bad-entry", _short(Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
+        )
     return fields["dtype"], fields["shape"], fields["data_offsets"]
 
 

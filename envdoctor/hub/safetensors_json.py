@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from envdoctor.hub.safetensors_errors import HeaderError
+from envdoctor.text.message import Message
 
 _DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
 #: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
@@ -26,7 +27,7 @@ def decode(raw: bytes, remarks: set[str]) -> Object:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise HeaderError("not-utf-8", f"byte {error.start}") from None
+        raise HeaderError("not-utf-8", Message("byte {}", error.start)) from None
     if text[:1] in (" ", "\n", "\r", "\t"):
         remarks.add("leading-blanks")
     # "-0" is a float to serde_json; any other odd integer is out of the range that shapes and offsets may have.
@@ -61,7 +62,7 @@ def _loads(text: str, strict_numbers: bool) -> Any:
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise HeaderError("not-json", "a number is out of range")
+        raise HeaderError("not-json", Message("a number is out of range"))
     return number
 
 
@@ -74,7 +75,7 @@ def _integer(text: str) -> int | float:
 
 
 def _no_constant(name: str) -> None:
-    raise HeaderError("not-json", f"{name} is no JSON")
+    raise HeaderError("not-json", Message("{} is no JSON", name))
 
 
 def _check_strings_and_depth(top: Object) -> None:
@@ -85,7 +86,7 @@ def _check_strings_and_depth(top: Object) -> None:
             try:
                 item.encode()
             except UnicodeEncodeError:
-                raise HeaderError("not-json", "half of a surrogate pair") from None
+                raise HeaderError("not-json", Message("half of a surrogate pair")) from None
         elif isinstance(item, list):
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")

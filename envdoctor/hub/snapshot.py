@@ -4,6 +4,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from envdoctor.text.message import Message
+
 _LARGEST_RANGE = 128 << 20
 
 #: What kept a snapshot from being had.
@@ -101,9 +103,9 @@ def entry_of(snapshot: Snapshot, path: str, limit: int | None = None) -> FileEnt
     """The file, unless the snapshot has none of that name or it is larger than ``limit`` bytes."""
     entry = snapshot.files.get(path)
     if entry is None:
-        return Unread(path, f"it is not among the files of {snapshot.label}")
+        return Unread(path, Message("it is not among the files of {}", snapshot.label))
     if limit is not None and entry.size > limit:
-        return Unread(path, f"it has {entry.size:,} bytes; at most {limit:,} are read")
+        return Unread(path, Message("it has {} bytes; at most {} are read", f"{entry.size:,}", f"{limit:,}"))
     return entry
 
 
@@ -111,7 +113,7 @@ def places_of(entry: FileEntry, ranges: Sequence[tuple[int, int]]) -> list[tuple
     """The ranges with offsets from the start, when they lie in the file and are not too much to read."""
     places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
     if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
-        return Unread(entry.path, f"it has {entry.size:,} bytes, fewer than its contents say")
+        return Unread(entry.path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
     if sum(length for _, length in places) > _LARGEST_RANGE:
-        return Unread(entry.path, f"more than {_LARGEST_RANGE >> 20} MiB of it would have to be read")
+        return Unread(entry.path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
     return places

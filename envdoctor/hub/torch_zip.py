@@ -13,6 +13,7 @@ from struct import error as StructError
 from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.text.message import Message
 
 _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20
@@ -54,7 +55,7 @@ class _Archive:
         if inside >= 0:
             return self._end[inside : inside + max(0, length)]
         if length > max(_LARGEST_DIRECTORY, LARGEST_PICKLE):
-            raise _Unreadable(f"a part of its archive has {length:,} bytes, too many to read")
+            raise _Unreadable(Message("a part of its archive has {} bytes, too many to read", f"{length:,}"))
         parts = self._snapshot.read_ranges(self._path, [(start, length)])
         if isinstance(parts, Unread):
             raise _Unreadable(parts.reason)
@@ -65,16 +66,16 @@ def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint |
     """Read a checkpoint's description, about 30 kB of a file of any size, in the time that ``clock`` leaves."""
     size = snapshot.files[path].size
     if size < 4:
-        return Unread(path, f"it has {size} bytes, which is no checkpoint")
+        return Unread(path, Message("it has {} bytes, which is no checkpoint", size))
     tail = min(size, _TAIL)
     parts = snapshot.read_ranges(path, [(0, min(size, 512)), (size - tail, tail)])
     if isinstance(parts, Unread):
         return parts
     head, end = parts
     if head.startswith(b"version https://git-lfs"):
-        return Unread(path, "it is a Git LFS pointer, not the checkpoint itself")
+        return Unread(path, Message("it is a Git LFS pointer, not the checkpoint itself"))
     if head[257:262] == b"ustar":
-        return Unread(path, "it is a tar archive, torch's format before 0.1.10, which is not looked into")
+        return Unread(path, Message("it is a tar archive, torch's format before 0.1.10, which is not looked into"))
     if head[:4] not in (_LOCAL, _EMPTY):
         return _read_pickles(snapshot, path, size, clock)
     try:
@@ -88,10 +89,10 @@ def _read_archive(archive: _Archive, size: int, clock: Clock) -> Checkpoint:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, StructError) as error:
-        raise _Unreadable(f"its archive is damaged, or the file is cut ({str(error)[:80]})") from None
+        raise _Unreadable(Message("its archive is damaged, or the file is cut ({})", str(error)[:80])) from None
     pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
     if len(pickles) != 1:
-        raise _Unreadable(f"the archive has {len(pickles)} files named data.pkl instead of one")
+        raise _Unreadable(Message("the archive has {} files named data.pkl instead of one", len(pickles)))
     script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
     return read_pickle("torchscript" if script else "zip", _member(archive, size, pickles[0]), clock)
 
@@ -100,16 +101,18 @@ def _member(archive: _Archive, size: int, member: zipfile.ZipInfo) -> bytes:
     """The content of a file in the archive. Its checksum is not looked at: torch does not either."""
     largest = max(member.file_size, member.compress_size)
     if largest > LARGEST_PICKLE:
-        raise _Unreadable(f"its data.pkl has {largest:,} bytes, too many to look at")
+        raise _Unreadable(Message("its data.pkl has {} bytes, too many to look at", f"{largest:,}"))
     # The local header repeats the name and has padding of its own, which torch uses to align the data.
     begin, packed = member.header_offset, member.compress_size
     guess = min(30 + len(member.filename.encode()) + 256 + packed, size - begin)
     raw = archive.part(begin, guess) if 0 <= begin <= size - 30 else b""
     if raw[:4] != _LOCAL:
-        raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
+        raise _Unreadable(
+            Message("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
+        )
     start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
     if begin + start + packed > size:
-        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
+        raise _Unreadable(Message("its data.pkl lies beyond its end: the file is cut"))
     data = raw[start : start + packed]
     return _unpack(member, data if len(data) == packed else archive.part(begin + start, packed))
 
@@ -121,11 +124,13 @@ def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
         try:
             data = zlib.decompressobj(-15).decompress(packed, LARGEST_PICKLE + 1)
         except zlib.error:
-            raise _Unreadable("its data.pkl cannot be decompressed") from None
+            raise _Unreadable(Message("its data.pkl cannot be decompressed")) from None
     else:
-        raise _Unreadable(f"its data.pkl is compressed in a way that torch does not use ({member.compress_type})")
+        raise _Unreadable(
+            Message("its data.pkl is compressed in a way that torch does not use ({})", member.compress_type)
+        )
     if len(data) != member.file_size:
-        raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
+        raise _Unreadable(Message("its data.pkl does not have the size that the directory of its archive gives"))
     return data
 
 

@@ -14,6 +14,7 @@ from envdoctor.hub.identity import identity, is_endpoint, web_host
 from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
+from envdoctor.text.message import Message
 
 Result = TypeVar("Result")
 
@@ -344,7 +345,7 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def _host(url: str) -> str:
-    return urlsplit(url).hostname or "the server"
+    return urlsplit(url).hostname or Message("the server")
 
 
 def _printable(text: str) -> str:

@@ -7,6 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, release_named, wanted_here
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.pep440 import base_release, is_named_by, satisfies
 
@@ -39,10 +40,10 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | N
         asked += [row.get(column) or row["python"]] if row.get("python") else []
     for specifier in asked:
         if base is not None and not satisfies(base, specifier):
-            return f"{name} {version} has no build for Python {python} ({specifier})"
+            return Message("{} {} has no build for Python {} ({})", name, version, python, specifier)
     wanted = wanted_here(facts.value)
     gap = no_wheel(matrix, name, version, wanted._replace(torch=None)) if wanted is not None else None
-    return f"{name} {version} has no wheel for {gap.lacks}" if isinstance(gap, Gap) else None
+    return Message("{} {} has no wheel for {}", name, version, gap.lacks) if isinstance(gap, Gap) else None
 
 
 def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
@@ -67,7 +68,7 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
         reasons.append(unsupported)
     if not reasons and "cuda" in row.get("open", []):
         return Build()  # the table does not know every build of this release
-    return Build(forbidden=reasons[0] if reasons else f"torch {version} has no build for CUDA {current}")
+    return Build(forbidden=reasons[0] if reasons else Message("torch {} has no build for CUDA {}", version, current))
 
 
 def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
@@ -75,7 +76,7 @@ def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> 
     which a bare version would keep."""
     row = torch_row(version, matrix)
     if row is None or cuda not in [str(build) for build in row.get("cuda", [])]:
-        return Build(forbidden=f"torch {version} has no build for CUDA {cuda}")
+        return Build(forbidden=Message("torch {} has no build for CUDA {}", version, cuda))
     unsupported = _gpu_forbids(version, cuda, facts, matrix)
     if unsupported is not None:
         return Build(forbidden=unsupported)
@@ -112,7 +113,7 @@ def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
         return ABSENT
     column = "pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"
     cuda = row.get(column)
-    return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown("not in the table")
+    return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown(Message("not in the table"))
 
 
 def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str | None:
@@ -127,7 +128,7 @@ def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str
         for gpu in facts.each("gpu"):
             cc = gpu.text("cc")
             if cc and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
-                return f"torch {version} for CUDA {cuda} has no kernels for compute capability {cc}"
+                return Message("torch {} for CUDA {} has no kernels for compute capability {}", version, cuda, cc)
     return None
 
 

@@ -13,6 +13,7 @@ from envdoctor.install.commands import Pin
 from envdoctor.install.remedy import Remedy, written
 from envdoctor.judge.judging import Problem
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, same_release, satisfies
 from envdoctor.versions.releases import Releases
@@ -59,7 +60,7 @@ class Candidates(NamedTuple):
             spec = self.matrix.registry.find(key)
             try:
                 if spec is not None:
-                    facts.append(Fact(key, parse_value(spec, raw), "the fix", "given"))
+                    facts.append(Fact(key, parse_value(spec, raw), Message("the fix"), "given"))
             except FactTypeError:
                 return
         settings = {key: written(value) for key, value in fix["set"].items()}
@@ -68,19 +69,21 @@ class Candidates(NamedTuple):
     def _without(self, names: Sequence[str], problem: Problem) -> Remedy | str:
         filled = [self._filled(name, problem) for name in names]
         if not all(filled):
-            return "what it is about is not known"
+            return Message("what it is about is not known")
         gone = tuple(normalise(name) for name in filled if name)
-        return Remedy(removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, "the fix", "given") for name in gone))
+        return Remedy(
+            removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, Message("the fix"), "given") for name in gone)
+        )
 
     def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
         filled = [self._filled(text, problem) for text in fix["constraints"]]
         if not all(filled):
-            yield "no release that satisfies it is known"
+            yield Message("no release that satisfies it is known")
             return
         parsed = [re.match(_REQUIREMENT, text) for text in filled if text]
         wanted = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
         if len(wanted) < len(parsed):
-            yield "its constraints cannot be read"
+            yield Message("its constraints cannot be read")
         elif fix.get("cuda"):
             yield from self._other_builds(fix["cuda"], wanted[0])
         elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
@@ -113,7 +116,7 @@ class Candidates(NamedTuple):
         # A release that several releases of torch share was built beside the first of them.
         tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
         if rows and tag.startswith("cu") and tag not in tags:
-            return f"{name} {release} has no build {tag}"
+            return Message("{} {} has no build {}", name, release, tag)
         torch, installed = self.facts.value("pkg.torch"), self.facts.value(f"pkg.{name}")
         build = torch_build(torch, self.facts, self.matrix) if isinstance(torch, str) else Build()
         same = isinstance(installed, str) and same_release(installed, release)
@@ -200,8 +203,8 @@ class Candidates(NamedTuple):
                 build = build or torch_build(exact, self.facts, self.matrix)
                 forbidden, tag = build.forbidden, build.tag
                 if build.cuda is not None:
-                    facts.append(Fact("torch.cuda", build.cuda, "the fix", "given"))
-                    facts.append(Fact("torch.hip", ABSENT, "the fix", "given"))
+                    facts.append(Fact("torch.cuda", build.cuda, Message("the fix"), "given"))
+                    facts.append(Fact("torch.hip", ABSENT, Message("the fix"), "given"))
             if forbidden:
                 return forbidden
             facts.append(self._installed(name, exact, specifier))
@@ -209,4 +212,4 @@ class Candidates(NamedTuple):
 
     def _installed(self, name: str, version: str | None, specifier: str = "") -> Fact:
         value = Range(specifier) if version is None else version
-        return Fact(f"pkg.{name}", value, "the fix", "given")
+        return Fact(f"pkg.{name}", value, Message("the fix"), "given")

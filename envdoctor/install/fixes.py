@@ -14,6 +14,7 @@ from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.text.message import Message
 
 #: How many changes are judged before a fix is given up.
 _TRIES = 12
@@ -86,7 +87,9 @@ class _Trial(NamedTuple):
                 break
         if objection is None:
             words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
-            return _offered(fix, withheld=None if words else Objection("no release that satisfies it is known"))
+            return _offered(
+                fix, withheld=None if words else Objection(Message("no release that satisfies it is known"))
+            )
         return _offered(fix, withheld=objection)
 
     def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Objection | None:
@@ -95,13 +98,13 @@ class _Trial(NamedTuple):
         after = try_remedy(remedy, self.now)
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
-            return Objection("it would not be enough here")
+            return Objection(Message("it would not be enough here"))
         if is_lost(rule, self.now, after.facts):
-            return Objection("whether it would be enough cannot be told")
+            return Objection(Message("whether it would be enough cannot be told"))
         for standing, message in after.errors.items() if fix.get("cuda") else ():
             other = matrix.find(standing.rule_id)
             if other is not None and _FITS.intersection(other.keys()):
-                return Objection(f"it would leave {other.id}: {message.en}", message)
+                return Objection(Message("it would leave {}: {}", other.id, message.en), message)
         return after.objection(self.now)
 
     def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from envdoctor.facts.values import Absent, Unknown
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import parse_condition
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import base_release, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -42,12 +43,12 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
     name, needs = facts.value("model.name"), ", ".join(asked)
     gone, open_ = ", ".join(missing), ", ".join(unknown)
     if missing and unknown:
-        return f"{name} asks for {needs}; not here: {gone}; not known here: {open_}"
+        return Message("{} asks for {}; not here: {}; not known here: {}", name, needs, gone, open_)
     if missing:
-        return f"{name} asks for {needs}; not here: {gone}"
+        return Message("{} asks for {}; not here: {}", name, needs, gone)
     if unknown:
-        return f"{name} asks for {needs}; not known here: {open_}"
-    return f"{name} asks for {needs}; all of it is here"
+        return Message("{} asks for {}; not known here: {}", name, needs, open_)
+    return Message("{} asks for {}; all of it is here", name, needs)
 
 
 def _joined(lines: list[str]) -> list[str]:

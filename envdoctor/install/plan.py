@@ -17,6 +17,7 @@ from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.text.message import Message
 
 #: Sets of changes that are judged before the best one so far is taken: each costs 10 to 20 ms.
 _BUDGET = 80
@@ -69,7 +70,7 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     curable = [problem for problem in left if any(_changes(fix.kind, fix.withheld) for fix in wanted[problem].fixes)]
     note = None
     if curable and cleared:
-        note = f"no set of these fixes clears both {curable[0].rule_id} and {cleared[0].rule_id}"
+        note = Message("no set of these fixes clears both {} and {}", curable[0].rule_id, cleared[0].rule_id)
     remedy = found.remedy
     plan = Plan(
         constraints=tuple(name + specifier for name, specifier in remedy.pins.items()),

@@ -13,6 +13,7 @@ from envdoctor.judge.finding import Text
 from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.text.message import Message
 
 
 class Before(NamedTuple):
@@ -49,7 +50,7 @@ class After(NamedTuple):
         """What speaks against the change: a new error, or an unmet requirement that it would bring."""
         for new in self.new(now):
             message = self.errors[new]
-            return Objection(f"it would bring {new.rule_id}: {message.en}", message)
+            return Objection(Message("it would bring {}: {}", new.rule_id, message.en), message)
         return Objection(self.broken) if self.broken else None
 
 
@@ -69,7 +70,7 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
         if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
             releases = Range(wanted.removeprefix(package))
-            moved.append(Fact(f"pkg.{package}", releases, "what the installer moves along", "given"))
+            moved.append(Fact(f"pkg.{package}", releases, Message("what the installer moves along"), "given"))
     return _changed((*remedy.facts, *moved), facts, matrix) if moved else after
 
 
@@ -84,9 +85,9 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     not there may ask for nothing else than what is there."""
     after = apply(remedy, now.facts, now.matrix)
     new = sorted(_unmet(after) - now.unmet)
-    broken = f"it would break a requirement: {new[0][1]} asks for another {new[0][0]}" if new else None
+    broken = Message("it would break a requirement: {} asks for another {}", new[0][1], new[0][0]) if new else None
     if new and new[0][0] in remedy.removed:
-        broken = f"it would break a requirement: {new[0][1]} asks for {new[0][0]}"
+        broken = Message("it would break a requirement: {} asks for {}", new[0][1], new[0][0])
     errors = dict(errors_of(after, now.matrix)[0])
     for problem, said in now.errors.items():
         rule = now.matrix.find(problem.rule_id)

@@ -9,6 +9,7 @@ from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Records, Unknown, Va
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
+from envdoctor.text.message import Message
 
 Read = Callable[[str], Fact]
 
@@ -45,8 +46,8 @@ class _Clause(NamedTuple):
 
 _NO = _Clause(False, {})
 #: Why a condition on a fact that was assumed is open.
-_GUESSED = "it is assumed, not known"
-_NOT_PLAIN = "not a plain release"
+_GUESSED = Message("it is assumed, not known")
+_NOT_PLAIN = Message("not a plain release")
 #: What most rules come to.
 _PASSED = Outcome(False)
 
@@ -96,7 +97,7 @@ def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | 
             if column in item:
                 return Fact(key, item[column], origin, "")
             if key not in facts:  # gpu.count is a fact of its own, not a column
-                return Fact(key, Unknown(reason or f"not known of this {name}"), "", "")
+                return Fact(key, Unknown(reason or Message("not known of this {}", name)), "", "")
         return facts.get(key)
 
     return read
@@ -226,7 +227,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_
     if not isinstance(records, Records):
         missing[name] = _reason(records)
         return None
-    results = [answer(kind, alternatives, item.get(column, Unknown("not known"))) for item in records]
+    results = [answer(kind, alternatives, item.get(column, Unknown(Message("not known")))) for item in records]
     answers = [result.holds for result in results]
     decisive = quantifier == "any"
     if decisive in answers:
@@ -234,7 +235,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_
             from_base.append(key)
         return decisive
     if None in answers or records.incomplete is not None:
-        missing[key] = records.incomplete or f"not known of every {name}"
+        missing[key] = records.incomplete or Message("not known of every {}", name)
         return None
     if any(result.from_base for result in results):
         from_base.append(key)
@@ -247,4 +248,4 @@ def _reason(value: Value) -> str:
         return value.reason
     if isinstance(value, Records) and value.incomplete is not None:
         return value.incomplete
-    return "its value cannot be compared"
+    return Message("its value cannot be compared")

@@ -27,6 +27,7 @@ from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
+from envdoctor.text.message import Message
 
 
 class Problem(NamedTuple):
@@ -104,7 +105,9 @@ def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) 
     """Return what a rule that says no comes to for packages newer than the matrix: it cannot tell, where it was seen up
     to the last release that it knows and nobody knows of a release without the problem."""
     seen = matrix.texts(rule)["bound"].get("last_seen", {})
-    unseen = [Fact(key, Unknown("newer than this matrix"), facts.get(key).origin, "") for key in newer if key in seen]
+    unseen = [
+        Fact(key, Unknown(Message("newer than this matrix")), facts.get(key).origin, "") for key in newer if key in seen
+    ]
     open_ = facts.copy()
     open_.update(unseen)
     outcome = evaluate(rule, open_, matrix.registry) if unseen else Outcome(False)  # nearly all have no such bound
@@ -142,14 +145,17 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
     for key in newer_than_known(facts).intersection(match.keys):
-        caveats = (*caveats, f"{key.removeprefix('pkg.')} {spell(read(key).value)} is newer than this matrix")
+        caveats = (
+            *caveats,
+            Message("{} {} is newer than this matrix", key.removeprefix("pkg."), spell(read(key).value)),
+        )
         level = CONFIDENCES.index(confidence)
         confidence = CONFIDENCES[
             max(level - 1, min(level, CONFIDENCES.index(policy.fail_confidence)))
         ]  # as it was at the gate
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
-        caveats = (*caveats, "a warning because of what is not known for sure, an error where it is so")
+        caveats = (*caveats, Message("a warning because of what is not known for sure, an error where it is so"))
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
@@ -217,7 +223,7 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     conditions = [condition for clause in (*rule.affects, *rule.unless) for condition in clause]
     own = [condition for condition in conditions if condition[0] == key]
     others = [condition for condition in conditions if condition[0].startswith(records + ".") and condition[1]]
-    unknown = Unknown("not known")
+    unknown = Unknown(Message("not known"))
     fitting = [
         spell(item.get(column, unknown))
         for item in fact.value
@@ -225,7 +231,7 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
         if answer(kind, alternatives, item.get(name.partition(".")[2], unknown)).holds
     ]
     if not fitting:
-        return fact._replace(key=key, value=Unknown("not known"))
+        return fact._replace(key=key, value=Unknown(Message("not known")))
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 
@@ -242,9 +248,13 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, .
     own = {key for key, _, _, _ in match.assumed}
     caveats = sorted({read(key).origin for key in match.keys if key not in own and read(key).source == "assumed"})
     for key in match.from_base:
-        caveats.append(f"{spell(read(key).value)} is no plain release: it and its base release answer differently")
+        caveats.append(
+            Message("{} is no plain release: it and its base release answer differently", spell(read(key).value))
+        )
     if match.open_exceptions:
-        caveats.append(f"an exception may apply, which cannot be told from {', '.join(match.open_exceptions)}")
+        caveats.append(
+            Message("an exception may apply, which cannot be told from {}", ", ".join(match.open_exceptions))
+        )
     level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 

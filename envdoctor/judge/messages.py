@@ -9,6 +9,7 @@ from typing import Any
 from envdoctor.facts.values import Fact, Records, Unknown, spell
 from envdoctor.judge.finding import Text
 from envdoctor.knowledge.rules import digest
+from envdoctor.text.message import Message
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
@@ -65,4 +66,4 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
             wording = wording.replace(present, planned)
         return re.sub(_PLACEHOLDER, replace, wording)
 
-    return Text(filled(text.en, "this model"), filled(text.zh, "该模型", "_zh") if text.zh else None)
+    return Text(filled(text.en, Message("this model")), filled(text.zh, "该模型", "_zh") if text.zh else None)

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry, canonical_key
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
@@ -64,7 +65,7 @@ def _alternative(spec: FactSpec, operand: object) -> object:
     if spec.type == "boolean":
         if isinstance(operand, bool):
             return operand
-        raise ConditionError(f"true or false is expected, not {operand!r}")
+        raise ConditionError(Message("true or false is expected, not {}", repr(operand)))
     if spec.type in ("text", "texts"):
         if isinstance(operand, str) and operand:
             return operand.lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import base_release, satisfies
 
 FRAMEWORKS = ("vllm", "sglang", "llamafactory", "unsloth")
@@ -26,7 +27,7 @@ def knows(matrix: Matrix, framework: str, family: str, installed: str) -> bool |
         return Unknown(f"the table framework-models does not tell of {family} in {framework}")
     first = next(iter(matrix.part("framework-models", framework)["since"]))
     if ">=" not in known and satisfies(release, f"<{first}"):
-        return Unknown("the table begins with a later release")
+        return Unknown(Message("the table begins with a later release"))
     return satisfies(release, known)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
@@ -27,7 +28,7 @@ _LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
 _HEAD = 4096
 #: The file of packages that only lists ask for; no package has this name. Bytes that its line of names may have.
 PACKED, _LONGEST_LINE = "_metadata.xz", 1 << 20
-_NOT_BY_NAMES = Unknown("the ledger has no names of this package")
+_NOT_BY_NAMES = Unknown(Message("the ledger has no names of this package"))
 
 
 class Release(NamedTuple):
@@ -382,7 +383,7 @@ class Released:
         versions, orders, _ = self._of(section)
         key = order(version)
         if key is None:
-            return Unknown(f"{version} is no version")
+            return Unknown(Message("{} is no version", version))
         place = bisect_left(orders, key)
         if place < len(orders) and orders[place] == key:
             return place, place

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.overriding import can_be_called
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.releases import Releases, lies_in
@@ -261,7 +262,7 @@ def read_taken(subject: str, item: str) -> Taken:
     place, _, beside = rest.partition(" if ")
     module, _, name = what.partition(":")
     entry, _, asked = subject.partition(":")
-    statement = f"from {entry} import {asked}" if asked else f"import {entry}"
+    statement = Message("from {} import {}", entry, asked) if asked else Message("import {}", entry)
     wanted = None if module.replace(".", "").isidentifier() else read_requirement(what)
     needs = tuple(map(read_requirement, beside.split(" and "))) if beside else ()
     return Taken(statement, "" if wanted else module, name, wanted, place, needs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.releases import contains, parse_ranges
 
@@ -43,5 +44,5 @@ class ModelTypes:
         if not contains(parse_ranges(releases), release):
             return False
         if self.since(kind) == self._oldest and release < (release_of(self._oldest) or ()):
-            return Unknown("the table begins with a later release")
+            return Unknown(Message("the table begins with a later release"))
         return True

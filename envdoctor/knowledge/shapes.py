@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 
@@ -74,10 +75,10 @@ ANY = Kind("a value", lambda given: True)
 TEXT = Kind("a text", lambda given: isinstance(given, str) and given)
 TEXTS = Kind("a list of text", _is_texts)
 TEXT_OR_TEXTS = Kind("a text or a list of text", lambda given: TEXT.test(given) or _is_texts(given))
-FLAG = Kind("true or false", lambda given: isinstance(given, bool))
+FLAG = Kind(Message("true or false"), lambda given: isinstance(given, bool))
 TRUE = Kind("true", lambda given: given is True)
 DATE = Kind("a date such as 2026-11-20", lambda given: isinstance(given, date) and not isinstance(given, datetime))
-TABLE = Kind("a table", lambda given: isinstance(given, dict))
+TABLE = Kind(Message("a table"), lambda given: isinstance(given, dict))
 VALUES = Kind(
     'a table such as { "recipe.batch_size" = 2 }',
     lambda given: isinstance(given, dict) and not any(isinstance(item, dict) for item in given.values()),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 #: Bytes of a TOML file that are read.
 LARGEST = 8 << 20
@@ -32,7 +33,7 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         data = Files().whole(str(path), LARGEST)
     except OSError as error:
-        raise TomlError(str(path), f"cannot be read: {because_of(error)}") from None
+        raise TomlError(str(path), Message("cannot be read: {}", because_of(error))) from None
     return parse_toml(data, str(path))
 
 

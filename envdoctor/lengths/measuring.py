@@ -15,6 +15,7 @@ from envdoctor.lengths.tokenizer import Tokenizer
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
 _SAMPLED = 1000
@@ -61,7 +62,9 @@ def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measur
     usual = tuple(name for name, _ in Counter(data["formats"]).most_common())
     if isinstance(answer, str):
         most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
-        return Measured((), len(sizes), len(rows), most, usual, (f"tokens could not be counted: {answer}", *notes))
+        return Measured(
+            (), len(sizes), len(rows), most, usual, (Message("tokens could not be counted: {}", answer), *notes)
+        )
     counts, most = answer
     known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
     return Measured(_of_all(sizes, known), len(sizes), len(known), most, usual, tuple(notes))

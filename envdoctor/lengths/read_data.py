@@ -18,6 +18,7 @@ from typing import Any
 from envdoctor.lengths.rows import DataProblem, rows_of
 from envdoctor.lengths.shapes import RowProblem, Sample, plain_text, samples_of
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 #: Characters of all texts that are handed on.
 _MOST_TEXT = 24 << 20
@@ -30,7 +31,7 @@ def answer(**request: Any) -> dict[str, Any]:
     except DataProblem as error:
         return {"problem": str(error)}
     except OSError as error:
-        return {"problem": f"cannot be read: {because_of(error)}"}
+        return {"problem": Message("cannot be read: {}", because_of(error))}
 
 
 def _looked_at(request: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def _looked_at(request: dict[str, Any]) -> dict[str, Any]:
             try:
                 name, samples = samples_of(rows.row(index))
             except RecursionError:
-                unread.append((index + 1, "is nested too deeply"))
+                unread.append((index + 1, Message("is nested too deeply")))
                 continue
             except RowProblem as error:
                 unread.append((index + 1, str(error)))

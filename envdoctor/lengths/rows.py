@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
 from envdoctor.lengths.shapes import RowProblem
+from envdoctor.text.message import Message
 
 #: Bytes of one row; a book has one or two million.
 _LONGEST_ROW = 16 << 20
@@ -122,16 +123,16 @@ def _whole(file: BinaryIO) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataProblem(f"is not text in UTF-8 (byte {error.start})") from None
+        raise DataProblem(Message("is not text in UTF-8 (byte {})", error.start)) from None
 
 
 def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise RowProblem("is not text in UTF-8") from None
+        raise RowProblem(Message("is not text in UTF-8")) from None
     except (ValueError, RecursionError):
-        raise RowProblem("is not JSON") from None
+        raise RowProblem(Message("is not JSON")) from None
 
 
 def _count(sizes: array[int]) -> None:

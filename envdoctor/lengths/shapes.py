@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from envdoctor.text.message import Message
+
 Turns = list[dict[str, str]]
 #: A conversation, or a text that no template goes around.
 Sample = Turns | str
@@ -39,7 +41,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
     if isinstance(row, str):
         return "text", [row]
     if not isinstance(row, dict):
-        raise RowProblem("is no object of columns")
+        raise RowProblem(Message("is no object of columns"))
     before = [_turn("system", row["system"])] if isinstance(row.get("system"), str) and row["system"] else []
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
     asked = before + (turns if turns is not None else _asked(row))
@@ -57,7 +59,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
         return "text", [text]
     values = [value for value in row.values() if isinstance(value, str)]
     if not values:
-        raise RowProblem("has no text in any column")
+        raise RowProblem(Message("has no text in any column"))
     return "other", ["\n".join(values)]
 
 

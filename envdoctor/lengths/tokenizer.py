@@ -7,6 +7,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
+from envdoctor.text.message import Message
 
 _LARGEST_TEMPLATE = 1 << 20
 #: Tokenizers of models of vision and a quarter of a million words have 35 MB.
@@ -28,9 +29,9 @@ def tokenizer_in(folder: str, shown: str) -> Tokenizer:
     file = os.path.join(folder, "tokenizer.json")
     missing = ""
     if not os.path.isfile(file):
-        missing = f"{shown} has no tokenizer.json, and code of a model is never run"
+        missing = Message("{} has no tokenizer.json, and code of a model is never run", shown)
     elif os.path.getsize(file) > _LARGEST_TOKENIZER:
-        missing = f"tokenizer.json of {shown} is larger than {_LARGEST_TOKENIZER >> 20} MiB"
+        missing = Message("tokenizer.json of {} is larger than {} MiB", shown, _LARGEST_TOKENIZER >> 20)
     content = read_bytes(folder, "tokenizer_config.json", LARGEST)
     try:
         config = {} if isinstance(content, Unknown) else parse_object(content).data

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.memory.problem import MemoryProblem
+from envdoctor.text.message import Message
 
 #: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
 #: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
@@ -34,11 +35,14 @@ class Model(NamedTuple):
         if self.nearest is None:
             return []
         said = [
-            "code of the model's repository is never run: this is by the nearest type of transformers, "
-            f"{self.nearest['type']}; activations may take up to {self.margin:.0%} more"
+            Message(
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; activations may take up to {} more",
+                self.nearest["type"],
+                f"{self.margin:.0%}",
+            )
         ]
         if job["checkpointing"] and self.heeds is False:
-            said.append("the model's own code ignores gradient checkpointing: this is without it")
+            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
         return said
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,8 +79,11 @@ def model_of(
     unlike += [name for name in row["names"].values() if name not in config]
     if unlike:
         raise MemoryProblem(
-            f"code of the model's repository is never run, and {row['type']}, the nearest type of transformers, does "
-            f"not fit its config.json: {', '.join(dict.fromkeys(unlike))}"
+            Message(
+                "code of the model's repository is never run, and {}, the nearest type of transformers, does not fit its config.json: {}",
+                row["type"],
+                ", ".join(dict.fromkeys(unlike)),
+            )
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
     return Model(native, named, MARGIN, row, _heeds(row, methods, framework))

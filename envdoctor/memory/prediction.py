@@ -15,6 +15,7 @@ from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.sharding import sharing
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
+from envdoctor.text.message import Message
 
 #: The least length that is traced beside the one that is asked.
 _SHORTEST = 16
@@ -47,8 +48,11 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     verdict = need.verdict(gpu.free) if gpu is not None else None
     if verdict not in ("fits", None) and plan.savers and not plan.spared:
         raise MemoryProblem(
-            f"without {', '.join(plan.savers)} the peak is {peak.size / GIB:.1f} GiB, more than is free; "
-            "how much lower it is with them is not predicted yet"
+            Message(
+                "without {} the peak is {} GiB, more than is free; how much lower it is with them is not predicted yet",
+                ", ".join(plan.savers),
+                f"{peak.size / GIB:.1f}",
+            )
         )
     changes: list[MemorySaving] = []
     assumed = [*said_of(model, trace, plan.job), *plan.assumed]
@@ -56,10 +60,14 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
         size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
         assumed.append(
-            "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
-            f"then it takes {size / GIB:.1f} GiB"
+            Message(
+                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: then it takes {} GiB",
+                f"{size / GIB:.1f}",
+            )
             if size
-            else "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
+            else Message(
+                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
+            )
         )
     if gpu is not None and verdict != "fits":
 
@@ -124,9 +132,11 @@ def level_of(model: Model, trace: Trace) -> str:
 
 def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
     """What is to be said of where the answer comes from."""
-    shipped = (
-        f"nothing was traced here: this is by shipped coefficients of transformers {trace.release}; activations may "
-        f"take {trace.less:.0%} less to {trace.more:.0%} more"
+    shipped = Message(
+        "nothing was traced here: this is by shipped coefficients of transformers {}; activations may take {} less to {} more",
+        trace.release,
+        f"{trace.less:.0%}",
+        f"{trace.more:.0%}",
     )
     return [*([shipped] if trace.release else []), *model.assumed(job)]
 

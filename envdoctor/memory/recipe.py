@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.problem import MemoryProblem
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 
 #: Stages that compare with a reference model.
@@ -43,9 +44,9 @@ _OPTIMIZERS = {
 }
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 _SAVERS = {
-    "kernels": "kernels that replace parts of the model",
-    "chunked_loss": "the loss in chunks",
-    "activation_offload": "activations that go to the CPU",
+    "kernels": Message("kernels that replace parts of the model"),
+    "chunked_loss": Message("the loss in chunks"),
+    "activation_offload": Message("activations that go to the CPU"),
     "torch_compile": "torch.compile",
 }
 
@@ -99,23 +100,31 @@ def plan_of(facts: FactSet) -> Plan:
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     if not tokens:
-        raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
+        raise MemoryProblem(
+            Message("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
+        )
     stage = given.get("stage") or "sft"
     if training and stage == "ppo":
-        raise MemoryProblem("the memory of PPO is not predicted: its value and reward models have sizes of their own")
+        raise MemoryProblem(
+            Message("the memory of PPO is not predicted: its value and reward models have sizes of their own")
+        )
     if training and stage not in ("sft", "pt", *_WITH_REFERENCE):
-        raise MemoryProblem(f"the memory of the stage {stage} is not predicted yet, only of pt, sft, dpo and grpo")
+        raise MemoryProblem(
+            Message("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
+        )
     if stage == "grpo" and given.get("colocate"):
-        raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
+        raise MemoryProblem(
+            Message("an engine that generates on the same GPU takes its share: this is not predicted yet")
+        )
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
-        assumed.append("the batch size was not given: 1 was taken")
+        assumed.append(Message("the batch size was not given: 1 was taken"))
     load = _load_dtype(given, facts, assumed)
     attention = given.get("attn")
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     if "attn" not in given:
-        assumed.append("the attention was not given: the one that transformers takes by itself")
+        assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
     packed = bool(given.get("packing") or given.get("padding_free"))
     job = {
         "training": training,
@@ -135,14 +144,17 @@ def plan_of(facts: FactSet) -> Plan:
         "optimizer": _optimizer(given, keys, assumed) if training else "elsewhere",
     }
     if stage == "grpo":
-        assumed.append("GRPO: the step that trains; the answers are generated, and rewarded, before it or elsewhere")
+        assumed.append(
+            Message("GRPO: the step that trains; the answers are generated, and rewarded, before it or elsewhere")
+        )
         if job["reference"] != "none" and "beta" not in keys:
             assumed.append(
-                "beta was not given: a reference model was taken, which is not there where it is 0: "
-                "--set recipe.reference_model=none"
+                Message(
+                    "beta was not given: a reference model was taken, which is not there where it is 0: --set recipe.reference_model=none"
+                )
             )
     if training and "gradient_checkpointing" not in given:
-        assumed.append("gradient checkpointing was not given: it was taken to be off")
+        assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
     savers = [name for name in _SAVERS if given.get(name)]
     spared = "logits and loss" if savers == ["chunked_loss"] else ""
     return Plan(job, int(tokens), tuple(assumed), tuple(_SAVERS[name] for name in savers), spared)
@@ -152,13 +164,15 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     method = given.get("method")
     if method is None:
         method = "lora" if given.get("lora_r") else "full"
-        assumed.append(f"the method was not given: {method} was taken")
+        assumed.append(Message("the method was not given: {} was taken", method))
     if method == "lora" and given.get("quantization") is not None:
         method = "qlora"
     if method in ("serve", "infer"):
         method = "infer"
     elif method not in ("full", "lora", "qlora"):
-        raise MemoryProblem(f"the memory of the method {method} is not predicted yet, only of full, lora and qlora")
+        raise MemoryProblem(
+            Message("the memory of the method {} is not predicted yet, only of full, lora and qlora", method)
+        )
     return str(method)
 
 
@@ -181,7 +195,7 @@ def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) ->
         if isinstance(version, str) and satisfies(version, "<5.dev0"):
             return "float32"  # from_pretrained without torch_dtype, before transformers 5
     elif load is None:
-        assumed.append(f"the dtype of the weights was not given: {own} was taken, as in config.json")
+        assumed.append(Message("the dtype of the weights was not given: {} was taken, as in config.json", own))
     return own
 
 
@@ -198,7 +212,9 @@ def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
         upcast = given.get("framework") not in _WITHOUT_UPCAST
         return {"double": bool(given.get("double_quantization")), "upcast": upcast}
     if quantization is not None:
-        raise MemoryProblem(f"the memory of weights in {quantization} is not predicted yet, only of bnb-4bit with LoRA")
+        raise MemoryProblem(
+            Message("the memory of weights in {} is not predicted yet, only of bnb-4bit with LoRA", quantization)
+        )
     return None
 
 
@@ -226,16 +242,16 @@ def _optimizer(given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[
         return "elsewhere"
     name = given.get("optimizer")
     if name is None:
-        assumed.append("the optimizer was not given: AdamW was taken")
+        assumed.append(Message("the optimizer was not given: AdamW was taken"))
         return "AdamW"
     if str(name).lower() in ("galore", "galore_adamw"):
         text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
         stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
         usual = 16 if given.get("framework") == "llamafactory" else 128  # their galore_rank, transformers' default
         rank = int(stated[1]) if stated else usual
-        assumed.append(f"GaLore projects all matrices of the layers to rank {rank}")
+        assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))
         return f"galore-{rank}"
     known = _OPTIMIZERS.get(str(name).lower())
     if known is None:
-        raise MemoryProblem(f"the memory of the optimizer {name} is not known")
+        raise MemoryProblem(Message("the memory of the optimizer {} is not known", name))
     return known

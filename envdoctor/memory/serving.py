@@ -21,6 +21,7 @@ from envdoctor.memory.recipe import engine_of, plan_of, settings_of
 from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source
 from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
+from envdoctor.text.message import Message
 
 #: vLLM's defaults: max_num_batched_tokens and max_num_seqs of its V1 engine.
 _BATCHED_TOKENS = 2048
@@ -37,14 +38,16 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     given, config = settings_of(facts), model.config
     if (engine := given.get("framework")) in ("sglang", "lmdeploy"):
-        raise MemoryProblem(f"{engine} divides what is free, not the whole GPU: only vLLM is predicted yet")
+        raise MemoryProblem(Message("{} divides what is free, not the whole GPU: only vLLM is predicted yet", engine))
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.value("gpu"), 2)
     if gpu is None or not isinstance(length, int):
-        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
+        raise MemoryProblem(
+            Message("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
+        )
     if "kv_lora_rank" in config or given.get("quantization") or config.get("quantization_config"):
         raise MemoryProblem(
-            "the memory of quantised weights, and of latent attention, is not predicted for engines yet"
+            Message("the memory of quantised weights, and of latent attention, is not predicted for engines yet")
         )
     ranks = int(given.get("tensor_parallel") or 1)
     tokens = int(given.get("max_batched_tokens") or _BATCHED_TOKENS)
@@ -67,11 +70,14 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     outside = high - low + (0.0 if given.get("enforce_eager") else _GRAPHS * GIB)
     verdict = _verdict(asked, left(asked) / cache * tokens, length, gpu, outside)
     least = (length * cache / tokens + weights + activations + beside) / gpu.total
-    assumed = [] if "gpu_memory_utilization" in given else [f"gpu_memory_utilization was not given: {share:g}"]
+    assumed = (
+        [] if "gpu_memory_utilization" in given else [Message("gpu_memory_utilization was not given: {}", f"{share:g}")]
+    )
     if engine_of(given) == "beside":
         assumed.append(
-            "the recipe trains and serves, and this is the engine; for the training run: "
-            "--set recipe.gpu_memory_utilization=absent"
+            Message(
+                "the recipe trains and serves, and this is the engine; for the training run: --set recipe.gpu_memory_utilization=absent"
+            )
         )
     return {
         "level": level_of(model, trace),

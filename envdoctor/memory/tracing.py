@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
+from envdoctor.text.message import Message
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
@@ -84,7 +85,7 @@ class Tracer:
 
     def _taken(self, job: Mapping[str, Any], answer: Answer) -> Trace | str:
         if answer.ending != "ok":
-            return f"the model could not be traced: {answer.ending}: {answer.detail}"
+            return Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
         trace = _trace(answer.records)
         if isinstance(trace, Trace):
             self._cache.write(self._key(job), sealed("\n".join(map(json.dumps, answer.records)).encode()))
@@ -119,5 +120,5 @@ def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
     models = [record for record in records if record.get("case") == "model"]
     points = tuple(record for record in records if record.get("case") == "point")
     if not models or not points:
-        return "the trace gave no numbers"
+        return Message("the trace gave no numbers")
     return Trace(models[0], points)

@@ -5,6 +5,8 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+from envdoctor.text.message import Message
+
 #: Bytes of a configuration. The largest config.json of the Hub's well-known models is far below 1 MiB;
 #: tokenizer_config.json reaches a few.
 LARGEST = 16 << 20
@@ -62,10 +64,10 @@ def parse_object(content: bytes) -> JsonObject:
 
 def _kind(data: object) -> str:
     if isinstance(data, list):
-        return "a list"
+        return Message("a list")
     if isinstance(data, str):
         return "text"
-    return "null" if data is None else "true or false" if isinstance(data, bool) else "a number"
+    return "null" if data is None else Message("true or false") if isinstance(data, bool) else Message("a number")
 
 
 def _check_shape(data: dict[str, Any]) -> None:
@@ -86,4 +88,4 @@ def _check_shape(data: dict[str, Any]) -> None:
         if not inner:
             return
         layer = inner
-    raise JsonProblem(f"is nested more than {DEEPEST} levels deep")
+    raise JsonProblem(Message("is nested more than {} levels deep", DEEPEST))

@@ -20,6 +20,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent
+from envdoctor.text.message import Message
 
 
 class Observer(Protocol):
@@ -72,7 +73,7 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
         if os.environ.get("ENVDOCTOR_DEBUG"):
             raise
         name = observer.__name__.rpartition(".")[2]
-        reason = Unknown(f"the observation {name} failed: {type(error).__name__}")
+        reason = Unknown(Message("the observation {} failed: {}", name, type(error).__name__))
     if request.layout is not None and request.layout.files.looks is not None:
         request.layout.files.looks.failed = True
     return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]

@@ -16,6 +16,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
 from envdoctor.observe.target import Target
 from envdoctor.text.files import Spent
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
@@ -73,7 +74,7 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
             error.usage = error.usage and bool(kind)
             raise
         if not kind and any(True for _ in ask.given().below("pkg.")) and not _has_torch(layout):
-            note = f"only the packages of --set are judged: {layout.prefix} has no torch and was left out"
+            note = Message("only the packages of --set are judged: {} has no torch and was left out", layout.prefix)
             return Environment(Target("none", "", "--set"), True, FactSet(), None, (*layout.notes, note))
         target = Target(layout.kind, str(layout.prefix), layout.because)
         return Environment(target, layout.live, FactSet(), layout, layout.notes)
@@ -92,7 +93,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
         raise ObservationError(f"--facts {error}") from None
     notes = [f"--facts {name}: {why}" for why in unread[:_MOST_UNREAD]]
     if more := len(unread) - len(notes):
-        notes.append(f"--facts {name}: {more} more facts cannot be read and count as unknown")
+        notes.append(Message("--facts {}: {} more facts cannot be read and count as unknown", name, more))
     return Environment(Target("facts", name, "--facts"), False, facts, notes=tuple(notes))
 
 
@@ -153,9 +154,9 @@ def observe_environment(environment: Environment, request: Request, rooms: Itera
     if environment.layout is not None:
         dists = facts.value("dist")
         if isinstance(dists, Records) and dists.incomplete is None:
-            facts.declare_complete("pkg", "the environment's metadata")
+            facts.declare_complete("pkg", Message("the environment's metadata"))
     if environment.live:
-        facts.declare_complete("env", "the environment variables")
+        facts.declare_complete("env", Message("the environment variables"))
     return facts
 
 
@@ -169,7 +170,7 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
 def cut_short(environment: Environment) -> str | None:
     """Why some of the environment was not looked at, as a sentence; None when all of it was."""
     budget = environment.layout.files.budget if environment.layout is not None else None
-    return f"the environment was {budget.spent}" if budget is not None and budget.spent else None
+    return Message("the environment was {}", budget.spent) if budget is not None and budget.spent else None
 
 
 def platform_name() -> str:

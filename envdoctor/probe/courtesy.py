@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.facts.view import View
+from envdoctor.text.message import Message
 
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
 LEAST_FREE_GIB = 1.0
@@ -31,8 +32,8 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     place = 0 if count == 1 or (count == 0 and local is None) else local
     if place is None or 0 < count <= place:
         if place is None:
-            return Permission(None, f"{count} GPUs are visible, and which of them is this rank's is not said")
-        return Permission(None, f"{count} GPUs are visible, and none is left for local rank {place}")
+            return Permission(None, Message("{} GPUs are visible, and which of them is this rank's is not said", count))
+        return Permission(None, Message("{} GPUs are visible, and none is left for local rank {}", count, place))
     shown = entries[place] if place < len(entries) else str(place)
     if place >= len(items) or shown.startswith("MIG-"):
         return Permission(shown if setting != "" else "")
@@ -54,7 +55,7 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     first = setting.split(",")[0].strip() if setting else None
     items = gpus.items if isinstance(gpus, Records) else ()
     if first is not None and first.startswith("MIG-"):
-        note = f"{first} is a MIG slice: whether somebody else uses it was not checked"
+        note = Message("{} is a MIG slice: whether somebody else uses it was not checked", first)
         return Permission(setting if all_gpus else first, None, (note,))
     if not items:
         # Also where only torch can tell that there is one. What the user hid stays hidden.
@@ -69,32 +70,32 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
         return Permission(setting, None, _unread(items))
     if free is None:
         return Permission(_visible(items[0], 0, setting), None, (f"{busy[0]} (--force)",))
-    notes = (f"{busy[0]}: {names[free]} was taken",) if free else ()
+    notes = (Message("{}: {} was taken", busy[0], names[free]),) if free else ()
     return Permission(_visible(items[free], free, setting), None, (*notes, *_unread([items[free]])))
 
 
-_WAYS = "--force runs the experiments there all the same, --device cpu leaves the GPU alone"
+_WAYS = Message("--force runs the experiments there all the same, --device cpu leaves the GPU alone")
 
 
 def _trouble(item: View) -> str | None:
     """Why this one should be left alone, as the rest of a sentence."""
     processes, free = item.number("processes"), item.number("free_gib")
     if processes is not None and processes > 0:
-        return f" is in use by {processes:g} other process{'' if processes == 1 else 'es'}"
+        return Message(" is in use by {} other process{}", f"{processes:g}", "" if processes == 1 else "es")
     if free is not None and free < LEAST_FREE_GIB:
-        return f" has {free:g} GiB of memory free, less than {LEAST_FREE_GIB:g}"
+        return Message(" has {} GiB of memory free, less than {}", f"{free:g}", f"{LEAST_FREE_GIB:g}")
     return None
 
 
 def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     for item in items:
         for column, what in (
-            ("processes", "whether others compute on the GPU"),
-            ("free_gib", "how much memory is free"),
+            ("processes", Message("whether others compute on the GPU")),
+            ("free_gib", Message("how much memory is free")),
         ):
             value = item.get(column)
             if isinstance(value, Unknown):
-                return (f"{what} could not be checked: {value.reason}",)
+                return (Message("{} could not be checked: {}", what, value.reason),)
     return ()
 
 

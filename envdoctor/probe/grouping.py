@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.verdict import Verdict, judge_all
+from envdoctor.text.message import Message
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
@@ -202,7 +203,9 @@ def groups_of(outcomes: Sequence[Outcome], cases: Iterable[Case] | None = None) 
             verdict, signature = _ENDED[outcome.ending]
             groups.append(Group(*family, None, verdict, signature, (), ran[family], (), outcome.detail))
         if outcome.earlier:
-            detail = f"at first {outcome.earlier}, in a process with other experiments: {outcome.earlier_detail}"
+            detail = Message(
+                "at first {}, in a process with other experiments: {}", outcome.earlier, outcome.earlier_detail
+            )
             signature = _ONCE.get(outcome.earlier, "died-once")
             groups.append(Group(*family, None, "warn", signature, (), ran[family], (), detail))
     places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}

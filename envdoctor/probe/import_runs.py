@@ -8,9 +8,10 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.probe.running import Outcome
+from envdoctor.text.message import Message
 
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
-_ENDINGS = {"hangs": "it did not end", "crashes": "its process ended"}
+_ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
 _PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
 
@@ -27,7 +28,7 @@ def failure_of(observation: Mapping[str, Any]) -> str:
     """Why the statement failed, a clause: the first cause of its exception."""
     cause = _cause(observation)
     said = ": ".join(text for text in (_text(cause, "type"), _text(cause, "message")) if text)
-    return said or _ENDINGS.get(str(observation.get("outcome")), "it gave no answer")
+    return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
 
 
 def _item(seen: Mapping[str, Any]) -> Mapping[str, Value]:

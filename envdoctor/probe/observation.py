@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envdoctor.text.message import Message
+
 
 class Unreadable(Exception):
     """A field is missing or is not what its name says; the text says which."""
@@ -16,9 +18,9 @@ def number(value: object, name: str) -> float:
     if isinstance(value, str) and value.lower() in ("nan", "inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Unreadable(f"{name} is not a number")
+        raise Unreadable(Message("{} is not a number", name))
     if value < 0:
-        raise Unreadable(f"{name} is negative")
+        raise Unreadable(Message("{} is negative", name))
     try:
         return float(value)
     except OverflowError:
@@ -29,10 +31,10 @@ def numbers(observation: Mapping[str, Any], key: str) -> list[float]:
     """A list of :func:`number` that are finite."""
     values = observation.get(key)
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise Unreadable(f"{key} is not a list of numbers")
+        raise Unreadable(Message("{} is not a list of numbers", key))
     found = [number(value, key) for value in values]
     if not all(map(math.isfinite, found)):
-        raise Unreadable(f"{key} is not finite")
+        raise Unreadable(Message("{} is not finite", key))
     return found
 
 
@@ -42,13 +44,15 @@ def mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Unreadable(f"{key} is not an object")
+        raise Unreadable(Message("{} is not an object", key))
     return value
 
 
 def counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
     """Names whose count is not zero."""
-    found = {str(name): whole(value, f"{key} of {name}") for name, value in mapping(observation, key).items()}
+    found = {
+        str(name): whole(value, Message("{} of {}", key, name)) for name, value in mapping(observation, key).items()
+    }
     return {name: number_of for name, number_of in found.items() if number_of}
 
 
@@ -61,7 +65,7 @@ def count(observation: Mapping[str, Any], key: str, required: bool = False) -> i
 def whole(value: object, name: str) -> int:
     """A whole number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Unreadable(f"{name} is not a count")
+        raise Unreadable(Message("{} is not a count", name))
     return value
 
 
@@ -71,5 +75,5 @@ def names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise Unreadable(f"{key} is not a list of names")
+        raise Unreadable(Message("{} is not a list of names", key))
     return tuple(str(name) for name in value)

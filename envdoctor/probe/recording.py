@@ -20,6 +20,7 @@ from envdoctor.probe.catalogue import SUITES, Job
 from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
 from envdoctor.text.documents import read_bounded
+from envdoctor.text.message import Message
 
 SCHEMA = "envdoctor.probe-recording/1"
 #: A full run on every backend is 20 MB; nobody records more.
@@ -106,7 +107,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             raise TypeError("observations are objects")
         for key in ("ending", "earlier"):
             if data.get(key) not in (*ENDINGS, *([] if key == "ending" else ["", None])):
-                raise ValueError(f"no ending is called {data.get(key)!r}")
+                raise ValueError(Message("no ending is called {}", repr(data.get(key))))
         begin, peak, computed = (data.get(key) for key in ("begin", "peak_mib", "cpu_seconds"))
         return Outcome(
             _job(data["job"]),
@@ -138,7 +139,7 @@ def _job(data: Any) -> Job:
             if not isinstance(getattr(job, key), kinds):
                 raise TypeError(f"{key} of a job cannot be {getattr(job, key)!r}"[:100])
     if job.device not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"no device is called {job.device!r}")
+        raise ValueError(Message("no device is called {}", repr(job.device)))
     for key in ("seconds", "memory_mib"):
         _amount(getattr(job, key), key)
     return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)))
@@ -146,7 +147,7 @@ def _job(data: Any) -> Job:
 
 def _amount(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise ValueError(f"{name} is not an amount")
+        raise ValueError(Message("{} is not an amount", name))
     return float(value)
 
 

@@ -16,8 +16,9 @@ from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.running import UNUSABLE
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
 from envdoctor.probe.session import Session
+from envdoctor.text.message import Message
 
-_ORIGIN = "envdoctor probe"
+_ORIGIN = Message("envdoctor probe")
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000
 _MOST_INFO = 200
@@ -54,8 +55,8 @@ def results_of(
     failed = None
     if session.unusable is not None and _needed_torch(probes, asked):
         ending, detail = session.unusable.ending, session.unusable.detail
-        what = detail if ending in UNUSABLE else f"the import of torch ended with {ending}: {detail}"
-        failed = f"the experiments could not run: {what}"
+        what = detail if ending in UNUSABLE else Message("the import of torch ended with {}: {}", ending, detail)
+        failed = Message("the experiments could not run: {}", what)
     unmeasured = [*_not_measured(section, probes, asked), *_model_not_measured(session, cases)]
     return Results(facts, section, failed, unmeasured)
 
@@ -71,14 +72,14 @@ def _values(
 ) -> Iterator[tuple[str, Value]]:
     """``probe.*``. The list of results is complete when the whole suite ran: then a result that is not there is known
     not to be."""
-    incomplete = f"only {', '.join(asked)} ran" if asked else None
+    incomplete = Message("only {} ran", ", ".join(asked)) if asked else None
     reason: Unknown | None = None
     if session.unusable is not None:
-        incomplete = f"no experiment could run: {session.unusable.detail}"
+        incomplete = Message("no experiment could run: {}", session.unusable.detail)
         reason = Unknown(incomplete)
     device = session.environment.get("device", {})
     name, cudnn = device.get("name"), device.get("cudnn")
-    yield "probe.device", reason or session.device or Unknown("no experiment ran")
+    yield "probe.device", reason or session.device or Unknown(Message("no experiment ran"))
     yield "probe.device_name", reason or (name if isinstance(name, str) else ABSENT)
     yield "probe.cudnn", reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT)
     yield "probe", Records(records_of(groups, probes, using), incomplete)
@@ -210,8 +211,12 @@ def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Seq
             continue
         reasons = [entry["why"] for entry in section["skipped"] if entry["name"] == probe.name]
         if not children:
-            reasons = [f"it has nothing to run on the device {section['device']}"]
-        yield f"{probe.name} measured nothing: {'; '.join(reasons[:3]) or 'it saw no case that can be judged'}"
+            reasons = [Message("it has nothing to run on the device {}", section["device"])]
+        yield Message(
+            "{} measured nothing: {}",
+            probe.name,
+            "; ".join(reasons[:3]) or Message("it saw no case that can be judged"),
+        )
 
 
 def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[str]:
@@ -219,4 +224,4 @@ def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[str
     own = [case for case in cases if (case.param("model") or "").split(" ")[0] == "own"]
     given = any(outcome.job.model for outcome in session.outcomes)
     if given and own and all(case.verdict.verdict == "skip" for case in own):
-        yield f"the model that was given was not measured, only others: {own[0].verdict.why}"
+        yield Message("the model that was given was not measured, only others: {}", own[0].verdict.why)

@@ -11,6 +11,7 @@ from envdoctor.probe.catalogue import FIRST, Job, Probe
 from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
 from envdoctor.sandbox.process_tree import processors
 from envdoctor.sandbox.target import Place
+from envdoctor.text.message import Message
 
 #: Two children at once need this much memory free beside what they are allowed, in MiB.
 _SPARE_MIB = 1024
@@ -128,9 +129,9 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     if isinstance(gpus, Unknown):
         if kinds == set():
             return True
-        return Unknown(f"whether there is a GPU is not known: {gpus.reason}")
+        return Unknown(Message("whether there is a GPU is not known: {}", gpus.reason))
     if isinstance(gpus, Records) and gpus.incomplete is not None:
-        return Unknown(f"whether there is a GPU is not known: {gpus.incomplete}")
+        return Unknown(Message("whether there is a GPU is not known: {}", gpus.incomplete))
     return True
 
 

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.probe.import_runs import failure_of
 from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
+from envdoctor.text.message import Message
 
 #: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
 #: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
@@ -82,7 +83,7 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         return None
     rule = _JUDGES.get(str(name))
     if rule is None:
-        return Verdict("garbage", "unreadable", why=f"no judge is called {name!r}")
+        return Verdict("garbage", "unreadable", why=Message("no judge is called {}", repr(name)))
     try:
         return rule(observation)
     except Unreadable as error:
@@ -107,7 +108,7 @@ def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]
             continue
         if _twin(observation) in clean:
             word = verdict.signature.replace("batch-", "mask-", 1)
-            why = f"{verdict.why}; a batch of equal lengths, which needs no mask, is right"
+            why = Message("{}; a batch of equal lengths, which needs no mask, is right", verdict.why)
             verdicts[place] = verdict._replace(signature=word, why=why)
     return verdicts
 
@@ -118,10 +119,10 @@ def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
     if own is None:
         return LIMITS.get(str(observation.get("dtype")), LIMITS["bf16"])
     if not isinstance(own, Sequence) or isinstance(own, str) or len(own) not in (2, 3):
-        raise Unreadable("limits are not [pass, warn, reason]")
+        raise Unreadable(Message("limits are not [pass, warn, reason]"))
     passes, warns = number(own[0], "limits"), number(own[1], "limits")
     if not 0 <= passes <= warns:
-        raise Unreadable("limits are not in order")
+        raise Unreadable(Message("limits are not in order"))
     return passes, warns
 
 
@@ -130,15 +131,17 @@ def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
 
 def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdict:
     """Finite first, then the worst ratio among the tensors that count."""
-    ratios = {name: number(value, f"ratio of {name}") for name, value in mapping(observation, "ratio").items()}
+    ratios = {
+        name: number(value, Message("ratio of {}", name)) for name, value in mapping(observation, "ratio").items()
+    }
     lost = counts(observation, "nonfinite")
     unjudged = names(observation, "unjudged")
     gate = names(observation, "gate") if observation.get("gate") is not None else default
     missing = [name for name in gate if name not in ratios and name not in lost and name not in unjudged]
     if missing:
-        raise Unreadable(f"{', '.join(missing)} was not measured")
+        raise Unreadable(Message("{} was not measured", ", ".join(missing)))
     if not (ratios or unjudged or mapping(observation, "nonfinite")):
-        raise Unreadable("nothing was measured")
+        raise Unreadable(Message("nothing was measured"))
     dead = count(observation, "dead_rows_nonfinite")
     dead_dq = count(observation, "dead_dq_nonfinite")
     params = observation.get("params")
@@ -152,16 +155,21 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     if lost:
         tensors = _ordered(lost)
         listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
-        why = f"values that are not finite where the float64 result is: {listed}"
+        why = Message("values that are not finite where the float64 result is: {}", listed)
         return Verdict("fail", _lost_signature(tensors, dead), tensors, worst, why)
     wrong = _ordered(name for name, value in counted.items() if value > passes)
     if wrong:
         name = max(counted, key=counted.__getitem__)
-        why = f"error of {name} is {worst:.3g} times that of unavoidable rounding; up to {passes:g} is right"
+        why = Message(
+            "error of {} is {} times that of unavoidable rounding; up to {} is right",
+            name,
+            f"{worst:.3g}",
+            f"{passes:g}",
+        )
         verdict = "fail" if counted[name] > warns else "warn"
         return Verdict(verdict, "inaccurate", wrong, worst, why)
     if dead:
-        why = f"{dead} values that are not finite, only in the output of rows that may see no key"
+        why = Message("{} values that are not finite, only in the output of rows that may see no key", dead)
         return Verdict("warn", "dead-row-nan", ("o",), worst, why)
     return Verdict("pass", ratio=worst)
 
@@ -190,22 +198,39 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         tensors = _ordered(lost)
         listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
         if math.isfinite(alone):
-            return Verdict("fail", "batch-nan", tensors, None, f"not finite in the batch ({listed}), finite one by one")
-        return Verdict("fail", _lost_signature(tensors, 0), tensors, None, f"not finite ({listed}), one by one as well")
+            return Verdict(
+                "fail", "batch-nan", tensors, None, Message("not finite in the batch ({}), finite one by one", listed)
+            )
+        return Verdict(
+            "fail", _lost_signature(tensors, 0), tensors, None, Message("not finite ({}), one by one as well", listed)
+        )
     if not math.isfinite(alone):
-        return Verdict("fail", "nan-gradient", ("gradients",), None, "not finite one by one, finite in the batch")
+        return Verdict(
+            "fail", "nan-gradient", ("gradients",), None, Message("not finite one by one, finite in the batch")
+        )
     ratio = together / max(alone, _TINY)
     passes, warns = settled_limits(observation) if observation.get("limits") is not None else _BATCH
     if ratio > passes:
-        why = f"gradient of the batch is {ratio:.3g} times as wrong as one by one ({together:.3g} against {alone:.3g})"
+        why = Message(
+            "gradient of the batch is {} times as wrong as one by one ({} against {})",
+            f"{ratio:.3g}",
+            f"{together:.3g}",
+            f"{alone:.3g}",
+        )
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
     most = observation.get("most")
     if most is not None and not alone <= number(most, "most"):
-        why = f"gradients of single samples are off by {alone:.2g}, those of the batch as well; up to {most:g} is right"
+        why = Message(
+            "gradients of single samples are off by {}, those of the batch as well; up to {} is right",
+            f"{alone:.2g}",
+            f"{most:g}",
+        )
         return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
     padding = count(observation, "pad_nonfinite")
     if padding:
-        return Verdict("warn", "pad-nan", ("logits",), ratio, f"{padding} logits that are not finite, only at pads")
+        return Verdict(
+            "warn", "pad-nan", ("logits",), ratio, Message("{} logits that are not finite, only at pads", padding)
+        )
     return Verdict("pass", ratio=ratio)
 
 
@@ -213,13 +238,19 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
     equal = observation.get("equal")
     if equal is not None:
         if not isinstance(equal, bool):
-            raise Unreadable("equal is neither true nor false")
-        return Verdict("pass") if equal else _violation(observation, "differs", "two results that must be equal differ")
+            raise Unreadable(Message("equal is neither true nor false"))
+        return (
+            Verdict("pass")
+            if equal
+            else _violation(observation, "differs", Message("two results that must be equal differ"))
+        )
     difference = number(observation.get("difference"), "difference")
     limit = number(observation.get("limit"), "limit")
     if difference <= limit:  # false for NaN
         return Verdict("pass")
-    return _violation(observation, "differs", f"difference {difference:.3g}, at most {limit:g} is right")
+    return _violation(
+        observation, "differs", Message("difference {}, at most {} is right", f"{difference:.3g}", f"{limit:g}")
+    )
 
 
 def _change(observation: Mapping[str, Any]) -> Verdict:
@@ -227,7 +258,9 @@ def _change(observation: Mapping[str, Any]) -> Verdict:
     limit = number(observation.get("limit"), "limit")
     if relative <= limit:
         return Verdict("pass")
-    return _violation(observation, "changed", f"relative difference {relative:.3g}, at most {limit:g} is right")
+    return _violation(
+        observation, "changed", Message("relative difference {}, at most {} is right", f"{relative:.3g}", f"{limit:g}")
+    )
 
 
 def _violation(observation: Mapping[str, Any], default: str, why: str) -> Verdict:
@@ -240,15 +273,19 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
     """Bytes after the last cycle must be those after the second: the first two fill caches."""
     kib = numbers(observation, "kib")
     if len(kib) < 3:
-        raise Unreadable("growth needs at least three cycles")
+        raise Unreadable(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
     if not grown <= 0:
-        why = f"{grown:g} KiB more after {len(kib)} cycles, {grown / (len(kib) - 2):.3g} a cycle"
+        why = Message(
+            "{} KiB more after {} cycles, {} a cycle", f"{grown:g}", len(kib), f"{grown / (len(kib) - 2):.3g}"
+        )
         return Verdict("fail", "grows", ("memory",), None, why)
     reserved = numbers(observation, "reserved_kib") if observation.get("reserved_kib") is not None else []
     if len(reserved) >= 3 and not reserved[-1] - reserved[1] <= _RESERVED:
         more = reserved[-1] - reserved[1]
-        why = f"the driver holds {more:g} KiB more after {len(reserved)} cycles, allocated memory is constant"
+        why = Message(
+            "the driver holds {} KiB more after {} cycles, allocated memory is constant", f"{more:g}", len(reserved)
+        )
         return Verdict("warn", "reserved-grows", ("memory",), None, why)
     return Verdict("pass")
 
@@ -257,12 +294,14 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
     found, expected = count(observation, "row_nan", True), count(observation, "expected", True)
     elsewhere = count(observation, "elsewhere", True)
     if expected < 1:
-        raise Unreadable("nothing was poisoned")
+        raise Unreadable(Message("nothing was poisoned"))
     if found < expected:
-        why = f"a NaN in the input comes out as {found} NaN of {expected}: the rest are numbers that look right"
+        why = Message(
+            "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right", found, expected
+        )
         return Verdict("warn" if observation.get("soft") is True else "fail", "nan-hidden", ("o",), None, why)
     if elsewhere:
-        why = f"a NaN in one row comes out in {elsewhere} values of other rows"
+        why = Message("a NaN in one row comes out in {} values of other rows", elsewhere)
         return Verdict("fail", "nan-spreads", ("o",), None, why)
     return Verdict("pass")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
 from envdoctor.facts.values import Records, Unknown, Value, plain
 from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.fact_data import fact_data
-from envdoctor.text.privacy import public_facts
 
 SCHEMA = "envdoctor.facts/1"
 
@@ -19,7 +19,7 @@ SCHEMA = "envdoctor.facts/1"
 def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
     """The facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
 
-    ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.text.privacy`).
+    ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`).
     """
     return json.dumps(document(facts, registry, public=public), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import target_lines
 from envdoctor.report.layout import display_width, pad
 from envdoctor.report.page import Page
-from envdoctor.text.privacy import public_facts
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
 _KEY_WIDTH = 30

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Unknown, spell
 from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
 from envdoctor.report.layout import pad, shortened
 from envdoctor.report.page import Page
-from envdoctor.text.privacy import public_facts
 
 _OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
 _OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")

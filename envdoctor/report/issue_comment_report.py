@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import help_steps, is_given
@@ -12,7 +13,6 @@ from envdoctor.report.header import gpu_groups
 from envdoctor.report.markdown_report import plain
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
-from envdoctor.text.privacy import public_facts, redact
 
 #: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
 _LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3

@@ -13,6 +13,7 @@ from envdoctor.facts.values import Value
 from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message
 
 #: Which part of a repository a change is in, in the order of reports.
 AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")
@@ -89,7 +90,7 @@ class Revisions(NamedTuple):
     def sizes(self, path: str) -> tuple[str | None, str | None]:
         """How large the file is in each snapshot, in words; None where there is none."""
         first, second = (side.files.get(path) for side in (self.old, self.new))
-        return first and f"{first.size:,} bytes", second and f"{second.size:,} bytes"
+        return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """The file in both snapshots, None where there is none; unread when either cannot be read."""

@@ -11,6 +11,7 @@ from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
+from envdoctor.text.message import Message
 
 
 class Comparison(NamedTuple):
@@ -100,7 +101,7 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
     unread = comparison.unread
     incomplete = None
     if unread:
-        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+        more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
         incomplete = f"{unread[0].path}: {unread[0].reason}{more}"
     records = Records(tuple(_record(change) for change in comparison.changes), incomplete)
     facts = {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.sandbox.child import ChildResult
 from envdoctor.sandbox.process_tree import Usage
+from envdoctor.text.message import Message
 
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
 NO_TORCH = ("no-torch", "torch-broken", "torch-old")
@@ -134,20 +135,22 @@ class Conversation:
 
 def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, str]:
     """The name of how a task ended, and details for a person."""
-    after = f"after {len(lines.records)} observations"
+    after = Message("after {} observations", len(lines.records))
     if lines.garbage:
-        return "garbage", f"{len(lines.garbage)} lines that are no observation, such as {lines.garbage[0]!r}"
+        return "garbage", Message(
+            "{} lines that are no observation, such as {}", len(lines.garbage), repr(lines.garbage[0])
+        )
     if lines.end:  # what came of the process later is not this task's
         said = lines.end.get("ending")
         if isinstance(said, str) and said in ENDINGS:
             return said, str(lines.end.get("detail", ""))
-        return "garbage", f"no ending is called {str(said)[:60]!r}"
+        return "garbage", Message("no ending is called {}", repr(str(said)[:60]))
     if result.status == "output-limit":
-        return "output-limit", f"more output than anybody could read, {after}"
+        return "output-limit", Message("more output than anybody could read, {}", after)
     if result.status == "timeout":
-        return "timeout", f"not done in {seconds:g} s, {after}"
+        return "timeout", Message("not done in {} s, {}", f"{seconds:g}", after)
     if result.status == "memory":
-        return "oom", f"more than {memory_mib} MiB of memory, {after}"
+        return "oom", Message("more than {} MiB of memory, {}", memory_mib, after)
     if result.code is None:
         return "failed", result.stderr_tail
     return _by_exit_code(result.code, result, after)
@@ -160,13 +163,13 @@ def _by_exit_code(code: int, result: ChildResult, after: str) -> tuple[str, str]
         try:
             name = signal.Signals(-code).name
         except ValueError:
-            name = f"signal {-code}"
+            name = Message("signal {}", -code)
         if name == "SIGKILL":
-            return "killed", f"by SIGKILL {after}, as the system does when memory runs out"
+            return "killed", Message("by SIGKILL {}, as the system does when memory runs out", after)
         return "crash", f"{name} {after}{_frame(result.stderr_tail)}"
     half = ", in the middle of a line" if result.stdout.strip() else ""
     if code == 0:
-        return "lost", f"it ended {after}{half} without saying that it was done"
+        return "lost", Message("it ended {}{} without saying that it was done", after, half)
     last = next((line for line in reversed(result.stderr_tail.splitlines()) if line.strip()), "")
     return "failed", f"exit code {code} {after}{half}" + (f": {last[:300]}" if last else "")
 

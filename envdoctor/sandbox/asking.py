@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.sandbox.child import Limits, run_child
 from envdoctor.sandbox.launcher import MODULE, REFUSED
 from envdoctor.text.looks import add
+from envdoctor.text.message import Message
 
 __all__ = ["Limits", "Problem", "ask", "ask_once", "ask_program"]
 
@@ -28,15 +29,15 @@ _Question = tuple[Mapping[str, Any], bytes | None]
 _WORDS = {
     "timeout": "took more than {seconds:g} s",
     "memory": "took more than {mib} MiB",
-    "output-limit": "gave too much output",
-    "crash": "made Python crash",
+    "output-limit": Message("gave too much output"),
+    "crash": Message("made Python crash"),
     "unstarted": "cannot be started: {tail}",
-    "unreached": "came behind files that took all the time",
+    "unreached": Message("came behind files that took all the time"),
     "SyntaxError": "is not Python that this interpreter can parse (line {line})",
     "RecursionError": "is nested too deeply, or took more than {mib} MiB",
     "MemoryError": "is nested too deeply, or took more than {mib} MiB",
-    "NotANotebook": "is not a notebook (nbformat 3 or 4)",
-    "TooMuch": "holds too much code",
+    "NotANotebook": Message("is not a notebook (nbformat 3 or 4)"),
+    "TooMuch": Message("holds too much code"),
 }
 
 
@@ -52,7 +53,7 @@ class Problem(NamedTuple):
 
     def clause(self) -> str:
         """The reason, without its subject."""
-        return _WORDS.get(self.kind, "made the child that reads it fail").format(**self._asdict())
+        return _WORDS.get(self.kind, Message("made the child that reads it fail")).format(**self._asdict())
 
     def said(self) -> str:
         """The reason, as a clause about "it"."""

@@ -17,6 +17,7 @@ from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.source.trimming import definition, trimmed
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 _LARGEST = 4 << 20
 _COMPILED = (".so", ".pyd", ".pyc")
@@ -194,7 +195,7 @@ class Library:
         try:
             return self._files.whole(path, _LARGEST)
         except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror or error}") from None
+            raise Unreadable(Message("cannot be read: {}", error.strerror or error)) from None
 
     def _look(self, folders: Sequence[str], name: str) -> Found | None:
         portions: list[str] = []
@@ -259,7 +260,7 @@ def _parsed(source: bytes) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
-        reason = f"is not Python that this interpreter can parse (line {error.lineno or 1})"
+        reason = Message("is not Python that this interpreter can parse (line {})", error.lineno or 1)
         raise Unreadable(reason, "always" if b"\0" in source else "here") from None
     except (RecursionError, MemoryError):
         raise Unreadable("is nested too deeply, or too large, to be parsed") from None

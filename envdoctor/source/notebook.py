@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from envdoctor.text.message import Message
+
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
 _MOST_CELLS = 20_000
@@ -61,7 +63,7 @@ def _parse_notebook(content: bytes) -> Code:
         try:
             part = _parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append(f"cell {number}:{getattr(error, 'lineno', None) or 1}")
+            unread.append(Message("cell {}:{}", number, getattr(error, "lineno", None) or 1))
             continue
         starts.append(line)
         numbers.append(number)
@@ -72,7 +74,7 @@ def _parse_notebook(content: bytes) -> Code:
 
     def place(line: int) -> str:
         at = bisect_right(starts, line) - 1
-        return f"cell {numbers[at]}:{line - starts[at] + 1}"
+        return Message("cell {}:{}", numbers[at], line - starts[at] + 1)
 
     return Code(tree, place, unread)
 

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from envdoctor.text.files import because_of
+from envdoctor.text.message import Message
 
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
@@ -55,7 +56,7 @@ def content_of(path: str, limit: int, kind: str, problem: type[Exception]) -> by
     try:
         content = read_bounded(Path(path), limit)
     except OSError as error:
-        raise problem(f"cannot be read: {because_of(error)}") from None
+        raise problem(Message("cannot be read: {}", because_of(error))) from None
     if content is None:
         raise problem(f"is larger than {limit >> 20} MiB, and no {kind} is")
     return content
@@ -66,9 +67,9 @@ def text_of(content: bytes, problem: type[Exception]) -> str:
     try:
         text = decoded(content)
     except UnicodeDecodeError as error:
-        raise problem(f"is not text in UTF-8 (byte {error.start})") from None
+        raise problem(Message("is not text in UTF-8 (byte {})", error.start)) from None
     if "\0" in text:
-        raise problem("is not text but binary")
+        raise problem(Message("is not text but binary"))
     return text
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
+from envdoctor.text.message import Message
+
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL first: 3 ms of every check
 except ImportError:  # another Python than CPython
@@ -64,11 +66,11 @@ class Budget:
         self._bytes -= size
         if self.spent is None:
             if self._steps < 0:
-                self.spent = "not read to the end: it has too many files and entries"
+                self.spent = Message("not read to the end: it has too many files and entries")
             elif self._bytes < 0:
-                self.spent = "not read to the end: its files are too large"
+                self.spent = Message("not read to the end: its files are too large")
             elif before >> 8 != self._steps >> 8 and time.process_time() > self._until:
-                self.spent = "not read to the end: it takes too long"
+                self.spent = Message("not read to the end: it takes too long")
         if self.spent is not None:
             raise Spent(self.spent)
 
@@ -329,7 +331,7 @@ class Files:
         """The components of a path below the root, last one first. Raises ``OSError`` for a path outside the root."""
         top = (self.root or "").rstrip(os.sep)
         if path != self.root and not path.startswith(top + os.sep):
-            raise OSError(errno.ENOENT, "outside the root folder", path)
+            raise OSError(errno.ENOENT, Message("outside the root folder"), path)
         return _components(path[len(top) :].replace(os.sep, "/"))
 
     def head(self, path: str, limit: int) -> bytes:
@@ -364,7 +366,7 @@ class Files:
                 os.lseek(descriptor, offset, os.SEEK_SET)
                 found.append(read_regular(descriptor, length))
                 if len(found[-1]) < length:
-                    raise OSError(errno.EINVAL, f"it ends before byte {offset + length:,}", path)
+                    raise OSError(errno.EINVAL, Message("it ends before byte {}", f"{offset + length:,}"), path)
         return found
 
     @contextmanager
@@ -384,7 +386,7 @@ class Files:
             status = os.fstat(descriptor)
             content = _content(descriptor, status, limit + 1) if status.st_size <= limit else None
         if content is None or len(content) > limit:
-            raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", path)
+            raise OSError(errno.EFBIG, Message("it is larger than {}", _size(limit)), path)
         self.use(0, len(content))
         return content
 
@@ -406,7 +408,7 @@ def _components(path: str) -> list[str]:
 
 
 def _size(limit: int) -> str:
-    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else Message("{} bytes", limit)
 
 
 def _mark(found: os.stat_result) -> Mark:
@@ -422,7 +424,7 @@ def digest(data: str | bytes | memoryview) -> bytes:
 
 def _demand_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        what = "it is a folder" if stat.S_ISDIR(status.st_mode) else "it is not a regular file"
+        what = Message("it is a folder") if stat.S_ISDIR(status.st_mode) else Message("it is not a regular file")
         raise OSError(errno.EINVAL, what)
 
 

@@ -15,6 +15,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 KEYS = ("library_shadow",)
 NEEDS = ("dist",)
@@ -29,7 +30,7 @@ def observe(request: Request) -> list[Fact]:
     """``library_shadow``. Nothing is read when no variable points the loader elsewhere, outside of conda."""
     layout, environ = request.place, request.environ
     if not layout.live or not sys.platform.startswith("linux"):
-        return _fact(Unknown("the loader's variables are those of the machine that it runs on"))
+        return _fact(Unknown(Message("the loader's variables are those of the machine that it runs on")))
     folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
     preloaded = [path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if "/" in path]
     conda = os.path.join(layout.prefix, "lib") if layout.kind == "conda" else None
@@ -152,7 +153,7 @@ class _Loader:
             with ElfFile(path, self._files) as file:
                 return _Loaded(path, *file.search_paths(), file.needed, loader)
         except (ElfError, OSError) as error:
-            self.trouble = self.trouble or f"{os.path.basename(path)} cannot be read: {because_of(error)}"
+            self.trouble = self.trouble or Message("{} cannot be read: {}", os.path.basename(path), because_of(error))
             return None
 
 
@@ -200,7 +201,7 @@ def _record(
 ) -> Mapping[str, Value]:
     version = _version(path)
     owner = _owner(name, wheel, owners)
-    own = owner.get("version", Unknown("the wheel that it is of is not known"))
+    own = owner.get("version", Unknown(Message("the wheel that it is of is not known")))
     return {
         "library": name,
         "source": source,
@@ -216,7 +217,7 @@ def _version(path: str) -> Value:
     """By the name of the file that the link leads to, else by the toolkit's folder that it lies in."""
     real = os.path.realpath(path)
     match = _IN_NAME.search(real) or _IN_FOLDER.search(real)
-    return match[1] if match else Unknown("neither its file nor its folder carries a version")
+    return match[1] if match else Unknown(Message("neither its file nor its folder carries a version"))
 
 
 def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> Mapping[str, Value]:
@@ -234,12 +235,12 @@ def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> 
 def _order(version: Value, own: Value) -> Value:
     """As far as both say: 9.1.0 against 9.1.0.70 is the same, and the 12.1 of a folder says nothing about cuFFT 11."""
     if not isinstance(version, str) or not isinstance(own, str):
-        return version if isinstance(version, Unknown) else Unknown("the version of the wheel is not known")
+        return version if isinstance(version, Unknown) else Unknown(Message("the version of the wheel is not known"))
     one, other = ([int(part) for part in text.split(".") if part.isdecimal()] for text in (version, own))
     if len(other) != own.count(".") + 1:
-        return Unknown("the version of the wheel is no plain one")
+        return Unknown(Message("the version of the wheel is no plain one"))
     if one[0] != other[0] and len(one) == 2:
-        return Unknown("the folder's version is that of CUDA, and this library counts its own")
+        return Unknown(Message("the folder's version is that of CUDA, and this library counts its own"))
     length = min(len(one), len(other))
     if one[:length] == other[:length]:
         return "same"

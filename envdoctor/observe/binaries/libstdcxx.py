@@ -15,6 +15,7 @@ from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import rank
 
 KEYS = ("os.libstdcxx",)
@@ -27,7 +28,11 @@ def observe(request: Request) -> list[Fact]:
     """``os.libstdcxx`` of an environment that runs on this machine."""
     wanted = [needs for item in request.items("extension") if isinstance(needs := item.get("glibcxx_needs"), str)]
     if not wanted or not request.place.live:
-        reason = "no extension asks for a version of it" if request.place.live else "the environment does not run here"
+        reason = (
+            Message("no extension asks for a version of it")
+            if request.place.live
+            else Message("the environment does not run here")
+        )
         return [Fact("os.libstdcxx", Unknown(reason), "", "machine")]
     return [find_libstdcxx(wanted, request.place, request.environ)]
 
@@ -60,10 +65,12 @@ def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], roo
         first = _first([root + path for path in system])
     found = sorted((one for one in (conda, first) if one is not None), key=lambda one: rank(one[0]))
     if not found:
-        return Unknown(f"no {_LIBSTDCXX} of this machine could be read"), ""
+        return Unknown(Message("no {} of this machine could be read", _LIBSTDCXX)), ""
     low, high = found[0], found[-1]
     if any(rank(low[0]) < rank(one) <= rank(high[0]) for one in wanted):
-        return Unknown(f"{low[1]} has {low[0]}, {high[1]} has {high[0]}: which is loaded depends on what is first"), ""
+        return Unknown(
+            Message("{} has {}, {} has {}: which is loaded depends on what is first", low[1], low[0], high[1], high[0])
+        ), ""
     # Either is enough, or neither is: then the higher one says how much is missing.
     return high if any(rank(one) > rank(high[0]) for one in wanted) else low
 

@@ -11,6 +11,7 @@ from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 KEYS = ("torch.arch_list",)
 NEEDS = ("torch.cuda", "gpu")
@@ -45,11 +46,11 @@ def _read(path: str, files: Files) -> Value:
     try:
         found = set(_lists(_constants(path, files)))
     except (OSError, ValueError) as error:
-        return Unknown(f"libtorch_python.so cannot be read: {because_of(error)}")
+        return Unknown(Message("libtorch_python.so cannot be read: {}", because_of(error)))
     # A build for one architecture only has a list of one word, which other constants may look like.
     several = {text for text in found if b" " in text} or found
     if len(several) != 1:
-        return Unknown("libtorch_python.so names no list of architectures, or several")
+        return Unknown(Message("libtorch_python.so names no list of architectures, or several"))
     return tuple(several.pop().decode("ascii").split())
 
 
@@ -68,21 +69,21 @@ def _constants(path: str, files: Files) -> bytes:
 
     def part(offset: int, length: int) -> bytes:
         if offset + length >= 1 << 63:
-            raise ValueError("it is cut off")
+            raise ValueError(Message("it is cut off"))
         return files.ranges(path, [(offset, length)])[0]
 
     head = part(0, 64)
     if head[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("it is no 64-bit little-endian ELF file")
+        raise ValueError(Message("it is no 64-bit little-endian ELF file"))
     (table,) = struct.unpack_from("<Q", head, 40)
     size, count, named = struct.unpack_from("<HHH", head, 58)
     if size != 64 or not named < count <= _MOST_SECTIONS:
-        raise ValueError("it has no table of sections")
+        raise ValueError(Message("it has no table of sections"))
     sections = list(struct.iter_unpack("<IIQQQQIIQQ", part(table, 64 * count)))
     names = part(sections[named][4], min(sections[named][5], _MOST_NAMES))
     for name, kind, _, _, offset, length, *_ in sections:
         if names[name : name + 8] == b".rodata\0" and kind == 1:
             if length > _MOST_CONSTANTS:
-                raise ValueError("its constants are too large")
+                raise ValueError(Message("its constants are too large"))
             return part(offset, length)
-    raise ValueError("it has no constants")
+    raise ValueError(Message("it has no constants"))

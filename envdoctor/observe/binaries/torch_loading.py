@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("torch.damaged_files", "torch.missing_libraries")
 NEEDS = ("pkg.*", "torch.cuda", "package_damage")
@@ -65,7 +66,7 @@ def torch_loading_facts(
     there = frozenset(files.names_or_none(folder)) if home else frozenset()
     names = [name for name in _LOADED if name in there]
     if not names:
-        nothing = Unknown("torch/lib has no library for Linux")
+        nothing = Unknown(Message("torch/lib has no library for Linux"))
         return _facts(nothing, nothing)
     from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 
@@ -77,9 +78,9 @@ def torch_loading_facts(
         try:
             status = files.status(path)
             if not stat.S_ISREG(status.st_mode):
-                damaged.append(f"torch/lib/{name} (it is not a regular file)")
+                damaged.append(Message("torch/lib/{} (it is not a regular file)", name))
             elif not status.st_size:
-                damaged.append(f"torch/lib/{name} (it is empty)")
+                damaged.append(Message("torch/lib/{} (it is empty)", name))
             else:
                 with ElfFile(path, files) as file:
                     wanted.update(dict.fromkeys(one for one in file.needed if _is_nvidias(one)))
@@ -90,9 +91,13 @@ def torch_loading_facts(
         except OSError:
             continue  # gone, or not for us to read: package_damage
     if not here or not isinstance(cuda, str):
-        return _facts(tuple(damaged), Unknown("only a CUDA build that would run on this Linux machine is looked at"))
+        return _facts(
+            tuple(damaged), Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
+        )
     if not any("/nvidia/" in path for path in paths):
-        return _facts(tuple(damaged), Unknown("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
+        return _facts(
+            tuple(damaged), Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
+        )
     missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
     if missing:
         missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)

@@ -17,6 +17,7 @@ from envdoctor.observe.code.reading.installed import completed
 from envdoctor.observe.code.reading.reading_uses import CELL, answers, items
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Budget, Files, Spent, because_of
+from envdoctor.text.message import Message
 
 KEYS = ("use", "code.files", "code_unread")
 
@@ -48,7 +49,9 @@ def observe(request: Request) -> list[Fact]:
         unread += [file.unread(CELL, place) for place in answer["unread"]]
     uses = tuple(items(read))
     if len(uses) > _MOST:
-        unread.append(Unread(printable(", ".join(request.code)), f"it uses {len(uses)} things; {_MOST} are told"))
+        unread.append(
+            Unread(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
+        )
     why = f"{unread[0].place}: {unread[0].reason}" if unread else None
     values: tuple[Value, ...] = (
         Records(completed(uses[:_MOST], request), why),
@@ -66,4 +69,8 @@ def _content(file: CodeFile, files: Files, before: int) -> bytes | str:
         content = files.whole(file.path, limit)
     except (OSError, Spent) as error:
         return because_of(error)
-    return content if before + len(content) <= _MAX_TOTAL else f"more than {_MAX_TOTAL >> 20} MiB of code together"
+    return (
+        content
+        if before + len(content) <= _MAX_TOTAL
+        else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 #: Nodes that are named for one value before "and N more".
 _NAMED = 8
@@ -52,15 +53,15 @@ def drift_between(
         missing = [node for node in documents if node not in by_node and not _known_absent(documents[node], key)]
         unknown.update(missing)
         values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
-        value: Value = Unknown("it differs between the machines")
+        value: Value = Unknown(Message("it differs between the machines"))
         if len(set(values.values())) > 1:
             items.append({"key": key, "values": _by_value(values, ranks), "agrees": _agreement(set(values.values()))})
         elif missing:
             continue
         else:
             value = _raw_parsed(registry.find(key), first.get(key))
-        shared.append(Fact(key, value, "the facts files", "given"))
-    reason = f"not every fact is known on {listed(sorted(unknown), _NAMED)}" if unknown else None
+        shared.append(Fact(key, value, Message("the facts files"), "given"))
+    reason = Message("not every fact is known on {}", listed(sorted(unknown), _NAMED)) if unknown else None
     return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
 
 

@@ -21,6 +21,7 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 SCHEMA = "envdoctor.facts/1"
@@ -123,7 +124,11 @@ def _check_shape(document: object, path: str) -> None:
     for key in document:
         if key not in _TOPS[schema]:
             raise FactsFileError(f"{path}: unknown key {key[:60]!r} beside {', '.join(_TOP[:3])}")
-    for key, kind, shape in (("facts", dict, "a table"), ("complete", list, "a list"), ("unknown", dict, "a table")):
+    for key, kind, shape in (
+        ("facts", dict, Message("a table")),
+        ("complete", list, Message("a list")),
+        ("unknown", dict, Message("a table")),
+    ):
         if not isinstance(document.get(key, kind()), kind):
             raise FactsFileError(f"{path}: {key}: {shape} is expected")
     if "facts" not in document:
@@ -144,7 +149,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice[:60]!r} is given twice")
+        raise ValueError(Message("the key {} is given twice", repr(twice[:60])))
     return table
 
 

@@ -17,6 +17,7 @@ from envdoctor.observe.locate.installation import (
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.observe.locate.python_version import version_from_files
 from envdoctor.text.files import Budget, Files, because_of
+from envdoctor.text.message import Message
 
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.
@@ -55,8 +56,10 @@ def at_path(folder: str, because: str) -> Layout:
         prefix=folder,
         executable=None,
         site_packages=tuple(path.folders),
-        python_version=found.version if found else Unknown("a folder of packages does not say which Python uses it"),
-        implementation=implementation_of(owner) if owner else Unknown("a folder of packages does not say it"),
+        python_version=found.version
+        if found
+        else Unknown(Message("a folder of packages does not say which Python uses it")),
+        implementation=implementation_of(owner) if owner else Unknown(Message("a folder of packages does not say it")),
         kind="path",
         because=because,
         live=True,
@@ -99,7 +102,7 @@ def at_root(root: str, because: str) -> Layout:
     notes = list(path.problems)
     if len(found) > 1:
         others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in found[1:])
-        notes.append(f"the image has more environments, which are not judged: {others}")
+        notes.append(Message("the image has more environments, which are not judged: {}", others))
     version = version_from_files(installation, files)
     return Layout(
         prefix=installation.prefix,
@@ -108,7 +111,7 @@ def at_root(root: str, because: str) -> Layout:
         python_version=version.version if version else _only_minor(installation),
         implementation=implementation_of(installation),
         kind="root",
-        because=f"{because}, {here} inside it",
+        because=Message("{}, {} inside it", because, here),
         live=False,
         version_origin=version.origin if version else "",
         import_lines=tuple(path.import_lines),
@@ -152,5 +155,5 @@ def _owner(folder: str, files: Files) -> Installation | None:
 
 def _only_minor(installation: Installation) -> Unknown:
     if installation.library in (None, WINDOWS):
-        return Unknown("no file of the image gives it")
-    return Unknown(f"the image's files say {installation.library}, but not which patch release")
+        return Unknown(Message("no file of the image gives it"))
+    return Unknown(Message("the image's files say {}, but not which patch release", installation.library))

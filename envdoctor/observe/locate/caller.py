@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.interpreter import Answer
@@ -53,7 +54,7 @@ class Caller(NamedTuple):
         for place in (folder, os.path.dirname(folder)):
             settings = os.path.join(place, "pyvenv.cfg")
             if os.path.exists(settings) and not self.files.is_file(settings):
-                return Unknown(f"{settings} cannot be read: it is not a regular file")
+                return Unknown(Message("{} cannot be read: it is not a regular file", settings))
         self.started.append(executable)
         return ask(executable, environ=self.environ, cwd=self.cwd)
 

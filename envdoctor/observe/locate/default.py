@@ -8,6 +8,7 @@ from envdoctor.observe.locate.caller import Caller, same_folder
 from envdoctor.observe.locate.installation import WINDOWS, Installation, at_prefix, interpreter_in, read_settings
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: Buckets of uv's cache that hold environments: uvx, uv run --with, scripts.
 _UV_BUCKET = ("archive-v", "environments-v", "builds-v")
@@ -32,7 +33,7 @@ def default_environment(caller: Caller) -> Choice:
     if tool is None:
         here = _of_running(caller)
         executable = caller.running.executable or None
-        return Choice(here, executable, "the interpreter that runs envdoctor", _other_active(here, caller))
+        return Choice(here, executable, Message("the interpreter that runs envdoctor"), _other_active(here, caller))
     notes: list[str] = []
     for installation, executable, because in _candidates(caller, notes):
         return Choice(installation, executable, f"{because}; {_made_by(tool)}", tuple(notes))
@@ -44,7 +45,7 @@ def default_environment(caller: Caller) -> Choice:
 
 
 def _made_by(tool: str) -> str:
-    return f"envdoctor itself runs in an environment that {tool} made for it"
+    return Message("envdoctor itself runs in an environment that {} made for it", tool)
 
 
 def _of_running(caller: Caller) -> Installation:
@@ -68,7 +69,7 @@ def _other_active(here: Installation, caller: Caller) -> tuple[str, ...]:
     other = caller.environ.get(variable)
     if not other or same_folder(other, here.prefix) or not _is_environment(other, caller):
         return ()
-    return (f"{variable} names another environment than the judged one; --python {other} judges that one",)
+    return (Message("{} names another environment than the judged one; --python {} judges that one", variable, other),)
 
 
 def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, str | None, str]]:
@@ -78,11 +79,11 @@ def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation
         (
             "",
             (read_settings(own, caller.files) or {}).get("extends-environment"),
-            "the environment that uv run extends",
+            Message("the environment that uv run extends"),
         ),
-        ("VIRTUAL_ENV", environ.get("VIRTUAL_ENV"), "the active virtual environment (VIRTUAL_ENV)"),
-        ("CONDA_PREFIX", environ.get("CONDA_PREFIX"), "the active conda environment (CONDA_PREFIX)"),
-        ("", os.path.join(caller.cwd, ".venv"), ".venv in the working directory"),
+        ("VIRTUAL_ENV", environ.get("VIRTUAL_ENV"), Message("the active virtual environment (VIRTUAL_ENV)")),
+        ("CONDA_PREFIX", environ.get("CONDA_PREFIX"), Message("the active conda environment (CONDA_PREFIX)")),
+        ("", os.path.join(caller.cwd, ".venv"), Message(".venv in the working directory")),
     ]
     for variable, folder, because in places:
         if not folder or same_folder(folder, own) or _tool_of(folder, caller.files, environ) is not None:
@@ -92,7 +93,7 @@ def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation
             if found is not None:
                 yield found, interpreter_in(found.prefix), because
         elif variable:
-            notes.append(f"{variable} names {folder}, which is no environment")
+            notes.append(Message("{} names {}, which is no environment", variable, folder))
     yield from _on_path(caller, notes)
 
 
@@ -115,7 +116,7 @@ def _on_path(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, s
             if found is None:
                 notes.append(f"only {executable} itself could say which Python it starts; --python {name} asks it")
             elif not same_folder(found.prefix, caller.running.prefix):
-                yield found, executable, f"{name} on PATH"
+                yield found, executable, Message("{} on PATH", name)
 
 
 def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
@@ -124,7 +125,7 @@ def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | Non
     Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
     """
     if files.is_file(os.path.join(prefix, "uv-receipt.toml")):
-        return "uv tool"
+        return Message("uv tool")
     if files.is_file(os.path.join(prefix, "pipx_metadata.json")):
         return "pipx"
     extension = os.path.dirname(prefix)  # huggingface_hub/cli/extensions.py: hf-NAME/manifest.json, hf-NAME/venv

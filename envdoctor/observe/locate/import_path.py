@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from envdoctor.observe.locate.installation import WINDOWS, Installation
 from envdoctor.observe.locate.startup import LONGEST, Change, Startup, read_startup
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
@@ -43,7 +44,7 @@ class ImportPath:
         """Add a folder (or a zipped egg) that is there. One that cannot be looked at is added as well, so that whoever
         lists it reports it. False when nothing was added."""
         if len(self.folders) >= _MOST_FOLDERS:
-            problem = f"only the first {_MOST_FOLDERS} folders of the import path are read"
+            problem = Message("only the first {} folders of the import path are read", _MOST_FOLDERS)
             if problem not in self.problems:
                 self.problems.append(problem)
             return False
@@ -110,7 +111,7 @@ class ImportPath:
         try:
             content = self._files.head(os.path.join(folder, name), _PTH_LIMIT)
         except OSError as error:
-            self.problems.append(f"{name} cannot be read: {because_of(error)}")
+            self.problems.append(Message("{} cannot be read: {}", name, because_of(error)))
             return
         try:
             text = content.decode("utf-8-sig")
@@ -159,8 +160,8 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
             path.add_site(user)
         if installation.base is None:
             said = "include-system-site-packages" in installation.settings
-            why = "include-system-site-packages" if said else "pyvenv.cfg does not exclude them"
-            path.problems.append(f"it includes its base's packages ({why}), and the base is gone")
+            why = "include-system-site-packages" if said else Message("pyvenv.cfg does not exclude them")
+            path.problems.append(Message("it includes its base's packages ({}), and the base is gone", why))
         else:
             for folder in _site_folders(installation.base, installation.library, files):
                 path.add_site(folder)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: ``Installation.library`` of the Windows layout, where the library folder ``Lib`` carries no version.
 WINDOWS = "Lib"
@@ -107,7 +108,7 @@ def implementation_of(installation: Installation) -> str | Unknown:
     if named:
         return named
     if installation.library is None:
-        return Unknown("there is no library folder that would tell")
+        return Unknown(Message("there is no library folder that would tell"))
     for name in ("pypy", "graalpy"):
         if installation.library.startswith(name):
             return name

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
+from envdoctor.text.message import Message
 
 _TIMEOUT_SECONDS = 10.0
 _QUESTION = (
@@ -41,7 +42,7 @@ def ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Un
         said: Any = json.loads(lines[-1])
         answer = Answer(*(said[name] for name in Answer._fields))
     except (IndexError, KeyError, TypeError, ValueError, RecursionError):
-        return Unknown(f"{executable} does not answer like a Python interpreter")
+        return Unknown(Message("{} does not answer like a Python interpreter", executable))
     if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer):
-        return Unknown(f"{executable} does not answer like a Python interpreter")
+        return Unknown(Message("{} does not answer like a Python interpreter", executable))
     return answer._replace(version=answer.version.rstrip("+"))

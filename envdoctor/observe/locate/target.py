@@ -12,6 +12,7 @@ from envdoctor.observe.locate.import_path import folders_of
 from envdoctor.observe.locate.installation import WINDOWS, implementation_of, named_for_another
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
+from envdoctor.text.message import Message
 
 
 def choose(
@@ -61,11 +62,15 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     if executable is not None and not os.path.exists(executable):
         gone, executable = os.path.realpath(executable), None
     elif installation.kind == "venv" and installation.base is None and installation.settings.get("home"):
-        notes.append(f"the Python that this environment was made from is gone: {installation.settings['home']}")
+        notes.append(
+            Message("the Python that this environment was made from is gone: {}", installation.settings["home"])
+        )
     # A tree of Windows on another system is read, but does not run here.
     foreign = installation.library == WINDOWS and os.name != "nt"
     version, implementation, origin = _version(choice, executable if named and not foreign else None, caller)
-    notes += [f"{asked} was started, to be asked what no file tells" for asked in dict.fromkeys(caller.started)]
+    notes += [
+        Message("{} was started, to be asked what no file tells", asked) for asked in dict.fromkeys(caller.started)
+    ]
     return Layout(
         prefix=installation.prefix,
         executable=executable,
@@ -95,14 +100,18 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     implementation = implementation_of(installation)
     other = named_for_another(installation, choice.executable)
     if other is not None:
-        return other, implementation, "the name of its interpreter"
+        return other, implementation, Message("the name of its interpreter")
     found = version_from_files(installation, caller.files)
     if found is not None:
         return found.version, implementation, found.origin
     if executable is None:
-        why = "there is no interpreter to ask" if choice.executable is None else "only one named with --python is asked"
-        return Unknown(f"no file gives it, and {why}"), implementation, ""
+        why = (
+            Message("there is no interpreter to ask")
+            if choice.executable is None
+            else Message("only one named with --python is asked")
+        )
+        return Unknown(Message("no file gives it, and {}", why)), implementation, ""
     answer = caller.ask(executable)
     if isinstance(answer, Unknown):
         return answer, implementation, ""
-    return answer.version, answer.implementation, "the interpreter"
+    return answer.version, answer.implementation, Message("the interpreter")

@@ -8,6 +8,7 @@ import re
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("build.c_compiler", "build.gcc")
 
@@ -27,7 +28,7 @@ def observe(request: Request) -> list[Fact]:
     to (g++-12) or by the one folder of its own library (lib/gcc/x86_64-redhat-linux/8).
     """
     if request.platform != "linux":
-        reason = Unknown("compilers are looked for on Linux only")
+        reason = Unknown(Message("compilers are looked for on Linux only"))
         return [Fact(key, reason, "", "machine") for key in KEYS]
     cc, cc_origin = _chosen(request, "CC", ("gcc", "clang"))
     cxx, cxx_origin = _chosen(request, "CXX", ("c++", "g++"))
@@ -52,7 +53,7 @@ def _chosen(request: Request, variable: str, instead: tuple[str, ...]) -> tuple[
     # "ccache g++ -m64": the compiler is what comes after the stand-in, and options follow it
     words = [word for word in words if os.path.basename(word) not in _CACHES]
     path = on_path(words[0], request) if words else None
-    return path or Unknown(f"{variable} names no program that was found"), variable
+    return path or Unknown(Message("{} names no program that was found", variable)), variable
 
 
 def on_path(name: str, request: Request) -> str | None:
@@ -83,7 +84,9 @@ def _version(cc: Value | None, cxx: Value, request: Request) -> Value:
     if cc is not None and not isinstance(version, Unknown):
         other = gcc_version(cc) if isinstance(cc, str) else cc
         if other != version:
-            return Unknown(f"CC and CXX are not known to be of one version ({os.path.basename(cxx)} is {version})")
+            return Unknown(
+                Message("CC and CXX are not known to be of one version ({} is {})", os.path.basename(cxx), version)
+            )
     return version
 
 
@@ -100,7 +103,7 @@ def gcc_version(path: str) -> Value:
             break
     name = os.path.basename(step)
     if "clang" in name:
-        return Unknown(f"{os.path.basename(path)} is {name}, not gcc")
+        return Unknown(Message("{} is {}, not gcc", os.path.basename(path), name))
     library = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(path))), "lib", "gcc")
     machine = os.uname().machine
     versions = {
@@ -112,4 +115,4 @@ def gcc_version(path: str) -> Value:
     }
     if len(versions) == 1:
         return versions.pop()
-    return Unknown(f"neither the name of {os.path.basename(path)} nor its library folder tells one version")
+    return Unknown(Message("neither the name of {} nor its library folder tells one version", os.path.basename(path)))

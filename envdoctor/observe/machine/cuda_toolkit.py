@@ -9,6 +9,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.compilers import on_path
 from envdoctor.observe.machine.reading.text_file import read_text
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("cuda.toolkit",)
 
@@ -34,7 +35,7 @@ def _toolkit(request: Request) -> tuple[Value, str]:
             version, name = _version_from_files(root)
             if version:
                 return version, f"{origin}: {name}"
-        return _ask_nvcc(nvcc, request), f"{origin}: nvcc --version"
+        return _ask_nvcc(nvcc, request), Message("{}: nvcc --version", origin)
     return ABSENT, "CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda"
 
 
@@ -109,6 +110,6 @@ def _ask_nvcc(nvcc: str, request: Request) -> Value:
     environ, folder = minimal_environment(request.environ), os.path.dirname(nvcc)
     text, problem = ask_program([nvcc, "--version"], limits, environ=environ, cwd=folder)
     if problem is not None and problem.kind in ("unstarted", "timeout"):
-        return Unknown(f"nvcc {problem.clause()}")
+        return Unknown(Message("nvcc {}", problem.clause()))
     match = re.search(r"\brelease (\d{1,3}\.\d{1,3})\b", text)
-    return match.group(1) if match else Unknown("nvcc is there, but nvcc --version does not say a release")
+    return match.group(1) if match else Unknown(Message("nvcc is there, but nvcc --version does not say a release"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.observe.machine.reading import proc_driver
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 _LIBRARY_KEYS = ("driver.library", "driver.compat")
 KEYS = (*proc_driver.KEYS, *_LIBRARY_KEYS)
@@ -13,9 +14,9 @@ KEYS = (*proc_driver.KEYS, *_LIBRARY_KEYS)
 def observe(request: Request) -> list[Fact]:
     """Driver, libraries and GPUs; without any trace of a driver NVML is not asked."""
     if not request.gpu:
-        return [Fact(key, Unknown("--no-gpu was given"), "--no-gpu", "machine") for key in KEYS]
+        return [Fact(key, Unknown(Message("--no-gpu was given")), "--no-gpu", "machine") for key in KEYS]
     if not proc_driver.driver_traces(request) and not request.nvml_library:
-        none = [Fact(key, ABSENT, "no NVIDIA driver", "machine") for key in _LIBRARY_KEYS]
+        none = [Fact(key, ABSENT, Message("no NVIDIA driver"), "machine") for key in _LIBRARY_KEYS]
         return proc_driver.observe(request) + none
     from envdoctor.observe.machine.reading import driver_files
 

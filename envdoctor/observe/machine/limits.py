@@ -9,6 +9,7 @@ import sys
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import read_text
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("os.memory_gib", "os.shm_gib", "os.open_files", "os.locked_memory_gib")
 
@@ -24,8 +25,8 @@ def observe(request: Request) -> list[Fact]:
     values: list[tuple[str, Value, str]] = [
         ("os.memory_gib", memory, origin),
         ("os.shm_gib", _shared_memory(request), _SHM),
-        ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), "ulimit -n"),
-        ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), "ulimit -l"),
+        ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), Message("ulimit -n")),
+        ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), Message("ulimit -l")),
     ]
     return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
@@ -34,9 +35,9 @@ def _memory(request: Request) -> tuple[Value, str]:
     installed, origin = _installed_memory(request)
     limit = _cgroup_limit(request) if request.platform == "linux" else None
     if limit is not None and (installed is None or limit < installed):
-        return _gib(limit), "cgroup memory limit"
+        return _gib(limit), Message("cgroup memory limit")
     if installed is None:
-        return Unknown("the operating system does not say"), origin
+        return Unknown(Message("the operating system does not say")), origin
     return _gib(installed), origin
 
 
@@ -99,7 +100,7 @@ def _shared_memory(request: Request) -> Value:
     try:
         status = os.statvfs(path)
     except OSError as error:
-        return Unknown(f"{_SHM} cannot be asked for its size: {error.strerror}")
+        return Unknown(Message("{} cannot be asked for its size: {}", _SHM, error.strerror))
     return _gib(status.f_blocks * status.f_frsize)
 
 

@@ -8,6 +8,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.observe.machine.reading.proc_driver import driver_traces
 from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("machine.accelerators",)
 
@@ -26,4 +27,4 @@ def observe(request: Request) -> list[Fact]:
             found.append("ascend")
         if "kfd" in devices or os.path.exists(request.path("/opt/rocm")):
             found.append("rocm")
-    return [Fact("machine.accelerators", tuple(found), "/dev, /proc, installation folders", "machine")]
+    return [Fact("machine.accelerators", tuple(found), Message("/dev, /proc, installation folders"), "machine")]

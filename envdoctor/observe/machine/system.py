@@ -9,6 +9,7 @@ import sys
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container")
 
@@ -30,7 +31,7 @@ def observe(request: Request) -> list[Fact]:
     libc, version, libc_origin = _libc(request)
     kernel = _kernel(request)
     values: list[tuple[str, Value, str]] = [
-        ("os.platform", request.platform or Unknown("the platform was not named"), "sys.platform"),
+        ("os.platform", request.platform or Unknown(Message("the platform was not named")), "sys.platform"),
         ("os.arch", _arch(request), "uname"),
         ("os.libc", libc, libc_origin),
         ("os.libc_version", version, libc_origin),
@@ -48,7 +49,7 @@ def _arch(request: Request) -> Value:
     else:
         name = os.uname().machine
     name = name.lower()
-    return _ARCHITECTURES.get(name, name) or Unknown("the operating system does not say")
+    return _ARCHITECTURES.get(name, name) or Unknown(Message("the operating system does not say"))
 
 
 def _kernel(request: Request) -> Value:
@@ -59,7 +60,7 @@ def _kernel(request: Request) -> Value:
     if sys.platform == "win32":
         version = sys.getwindowsversion()
         return f"{version.major}.{version.minor}.{version.build}"
-    return os.uname().release or Unknown("the operating system does not say")
+    return os.uname().release or Unknown(Message("the operating system does not say"))
 
 
 def is_wsl(request: Request) -> bool:
@@ -83,7 +84,7 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
         return "musl", _musl_version(request), "/lib/ld-musl-*"
     if hasattr(sys, "getandroidapilevel"):
         return ABSENT, ABSENT, "sys"
-    reason = Unknown("neither glibc's confstr nor /lib/ld-musl-* answered")
+    reason = Unknown(Message("neither glibc's confstr nor /lib/ld-musl-* answered"))
     return reason, reason, "confstr"
 
 
@@ -100,7 +101,7 @@ def _musl_version(request: Request) -> Value:
     """musl tells its version only when its loader is started; Alpine's package list has it as text."""
     installed = read_text(request.path("/lib/apk/db/installed"), 16 << 20) or ""
     match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
-    return match.group(1) if match else Unknown("musl is not a package of /lib/apk/db/installed")
+    return match.group(1) if match else Unknown(Message("musl is not a package of /lib/apk/db/installed"))
 
 
 def container(request: Request) -> Value:
@@ -125,5 +126,7 @@ def container(request: Request) -> Value:
             return kind
     mounts = read_text(request.path("/proc/self/mounts")) or ""
     if re.search(r"^overlay / overlay ", mounts, re.MULTILINE):
-        return Unknown("the root file system is an overlay, as in a container, but no container manager left a sign")
+        return Unknown(
+            Message("the root file system is an overlay, as in a container, but no container manager left a sign")
+        )
     return ABSENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 from envdoctor.text.redact import without_credentials, without_url_credentials
 
 KEYS = ("env.*",)
@@ -13,7 +14,9 @@ _LIMIT = 4096
 def observe(request: Request) -> list[Fact]:
     """``env.NAME`` for each name of the registry: the value without credentials, or ABSENT when it is not set."""
     return [
-        Fact("env." + name, _value(request.environ.get(name), name, privacy), "environment variables", "machine")
+        Fact(
+            "env." + name, _value(request.environ.get(name), name, privacy), Message("environment variables"), "machine"
+        )
         for name, privacy in request.variables.items()
     ]
 
@@ -22,7 +25,7 @@ def _value(text: str | None, name: str, privacy: str) -> Value:
     if text is None:
         return ABSENT
     if len(text) > _LIMIT:
-        return Unknown(f"{name} is {len(text)} characters long; at most {_LIMIT} are read")
+        return Unknown(Message("{} is {} characters long; at most {} are read", name, len(text), _LIMIT))
     # Python keeps bytes of the environment that are not UTF-8 as lone surrogates, which no output could encode.
     text = text.encode("utf-8", "replace").decode("utf-8")
     return without_url_credentials(text) if privacy == "host" else without_credentials(text)

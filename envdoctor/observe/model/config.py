@@ -9,6 +9,7 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096
@@ -51,9 +52,9 @@ def _text(config: Config, name: str) -> Value:
     if value is None or value == "":
         return ABSENT
     if not isinstance(value, str):
-        return Unknown(f"{name} of config.json is not text")
+        return Unknown(Message("{} of config.json is not text", name))
     if len(value) > _MAX_TEXT:
-        return Unknown(f"{name} of config.json is {len(value)} characters long")
+        return Unknown(Message("{} of config.json is {} characters long", name, len(value)))
     return _valid(value)
 
 
@@ -62,9 +63,9 @@ def _texts(config: Config, name: str) -> Value:
     if value is None:
         return ABSENT
     if not isinstance(value, list) or len(value) > 100 or not all(isinstance(item, str) for item in value):
-        return Unknown(f"{name} of config.json is not a short list of text")
+        return Unknown(Message("{} of config.json is not a short list of text", name))
     if any(len(item) > _MAX_TEXT for item in value):
-        return Unknown(f"{name} of config.json holds a text of more than {_MAX_TEXT} characters")
+        return Unknown(Message("{} of config.json holds a text of more than {} characters", name, _MAX_TEXT))
     return tuple(_valid(item) for item in value)
 
 
@@ -92,16 +93,16 @@ def _quantization(config: Config, parts: Sequence[Config]) -> Value:
             if settings is None:
                 continue
             if not isinstance(settings, dict):
-                return Unknown(f"{name} of config.json is not a table")
+                return Unknown(Message("{} of config.json is not a table", name))
             method = _text(settings, "quant_method")
             if method is not ABSENT:
                 return method
             # As in transformers: the first bitsandbytes configurations did not name their method.
             if settings.get("load_in_4bit") is True or settings.get("load_in_8bit") is True:
                 return "bitsandbytes"
-            return Unknown(f"{name} of config.json does not name its quant_method")
+            return Unknown(Message("{} of config.json does not name its quant_method", name))
     if config.get("quantization_bit"):
-        return Unknown("quantization_bit of config.json is set: a quantisation of the repository's own code")
+        return Unknown(Message("quantization_bit of config.json is set: a quantisation of the repository's own code"))
     return ABSENT
 
 
@@ -109,19 +110,21 @@ def _remote_code(config: Config) -> Value:
     auto_map = config.get("auto_map")
     if auto_map is None:
         return False
-    return bool(auto_map) if isinstance(auto_map, dict) else Unknown("auto_map of config.json is not a table")
+    return bool(auto_map) if isinstance(auto_map, dict) else Unknown(Message("auto_map of config.json is not a table"))
 
 
 def _transformers_version(config: Config) -> Value:
     value = _text(config, "transformers_version")
     if isinstance(value, str) and not _VERSION.match(value):
-        return Unknown("transformers_version of config.json is not a version")
+        return Unknown(Message("transformers_version of config.json is not a version"))
     return value
 
 
 def _config_keys(config: Config) -> Value:
     if len(config) > _MAX_KEYS or any(len(key) > 200 for key in config):
-        return Unknown(f"config.json has {len(config)} keys, or very long ones; at most {_MAX_KEYS} are read")
+        return Unknown(
+            Message("config.json has {} keys, or very long ones; at most {} are read", len(config), _MAX_KEYS)
+        )
     return tuple(sorted(_valid(key) for key in config))
 
 
@@ -133,7 +136,7 @@ def _number(parts: Sequence[Config], *names: str) -> Value | None:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_NUMBER:
-                return Unknown(f"{name} of config.json is not a count")
+                return Unknown(Message("{} of config.json is not a count", name))
             return value
     return None
 
@@ -144,7 +147,7 @@ def _said(parts: Sequence[Config], *names: str) -> Value:
 
 
 def _unsaid(name: str) -> Unknown:
-    return Unknown(f"config.json does not give {name}: the default of the model's class holds")
+    return Unknown(Message("config.json does not give {}: the default of the model's class holds", name))
 
 
 def _hidden_size(parts: Sequence[Config]) -> Value:
@@ -174,12 +177,12 @@ def _head_dim(parts: Sequence[Config]) -> Value:
     if value is not None:
         return value
     if any(part.get("qk_rope_head_dim") is not None for part in parts):
-        return Unknown("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)")
+        return Unknown(Message("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)"))
     hidden, heads = _hidden_size(parts), _heads(parts)
     if not isinstance(hidden, int) or not isinstance(heads, int):
         return hidden if isinstance(hidden, Unknown) else heads
     if not heads or hidden % heads:
-        return Unknown("hidden_size of config.json is not a multiple of num_attention_heads")
+        return Unknown(Message("hidden_size of config.json is not a multiple of num_attention_heads"))
     return hidden // heads
 
 
@@ -191,7 +194,7 @@ def _experts(parts: Sequence[Config]) -> Value:
         nested = [key for table in part.values() if isinstance(table, dict) for key in table if isinstance(key, str)]
         named = [key for key in part if part[key] is not None]
         if any("expert" in key or key.startswith("moe_") for key in (*named, *nested)):
-            return Unknown("config.json speaks of experts and does not give their number under a known name")
+            return Unknown(Message("config.json speaks of experts and does not give their number under a known name"))
     return ABSENT
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("model.repo", "model.revision", "model.path")
 
@@ -16,6 +17,8 @@ def observe(request: Request) -> list[Fact]:
     if source.folder is not None:
         # A path that is not UTF-8 has lone surrogates, which no output could encode.
         path = source.folder.encode("utf-8", "replace").decode("utf-8")
-        revision = source.revision or Unknown("the folder does not say which commit its files are of")
-    repo: Value = source.repo or Unknown("a folder was given, which does not say which repository it came from")
+        revision = source.revision or Unknown(Message("the folder does not say which commit its files are of"))
+    repo: Value = source.repo or Unknown(
+        Message("a folder was given, which does not say which repository it came from")
+    )
     return [Fact(key, value, source.origin, "model") for key, value in zip(KEYS, (repo, revision, path), strict=True)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("model.registered", "model.registered_vllm", "model.registered_sglang")
 NEEDS = ("model.type", "model.architectures")
@@ -40,7 +41,7 @@ def _listed(request: Request, asked: str, first: str, *more: str) -> Value:
     given = request.value(asked)
     names = (given,) if isinstance(given, str) else given if isinstance(given, tuple) else ()
     if not names or request.layout is None:
-        return Unknown("what the model is, or the environment's files, are not known")
+        return Unknown(Message("what the model is, or the environment's files, are not known"))
     words = "|".join(re.escape(name) for name in names)
     # Quoted as in a mapping or a list, or the definition of a class.
     pattern = re.compile(rf"""["'](?:{words})["']\s*[,:]|^class (?:{words})\b|^EntryClass\b.*\b(?:{words})\b""", re.M)
@@ -49,7 +50,7 @@ def _listed(request: Request, asked: str, first: str, *more: str) -> Value:
         if texts:
             texts += [text for name in more for text in _texts(request, folder, name)]
             return any(pattern.search(text) for text in texts)
-    return Unknown(f"no {first} in the environment")
+    return Unknown(Message("no {} in the environment", first))
 
 
 def _texts(request: Request, folder: str, name: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from envdoctor.observe.code.reading.reading_uses import answers, items
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 KEYS = ("model.code_methods", "model.code_names", "model_use")
 
@@ -98,7 +99,7 @@ def _read_folder(folder: str, model: str) -> _Answers | Unknown:
             return content
         contents.append((CodeFile(printable(shown), os.path.join(folder, name), frozenset(), named=False), content))
         if sum(len(content) for _, content in contents) > _MAX_TOTAL:
-            return Unknown(f"the Python files of the model are larger than {_MAX_TOTAL >> 20} MiB together")
+            return Unknown(Message("the Python files of the model are larger than {} MiB together", _MAX_TOTAL >> 20))
     read: dict[CodeFile, Mapping[str, Any]] = {}
     for file, answer in answers(contents, definitions=True, seconds=_SECONDS):
         if isinstance(answer, str):
@@ -112,6 +113,8 @@ def _python_files(folder: str) -> list[str] | Unknown:
     try:
         names = [name for name in files.names(folder) if name.endswith(".py")]
     except OSError as error:
-        return Unknown(f"the model's folder cannot be listed: {because_of(error)}")
+        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
     found = [name for name in names if not files.is_folder(os.path.join(folder, name))]
-    return found if len(found) <= _MAX_FILES else Unknown(f"the model has more than {_MAX_FILES} Python files")
+    return (
+        found if len(found) <= _MAX_FILES else Unknown(Message("the model has more than {} Python files", _MAX_FILES))
+    )

@@ -7,6 +7,7 @@ import re
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 KEYS = ("model.weight_formats",)
 
@@ -19,17 +20,17 @@ def observe(request: Request) -> list[Fact]:
     source = request.source
     if source.folder is None:
         return source.unread(KEYS)
-    return [Fact("model.weight_formats", _formats(source.folder, source.cached), "file names", "model")]
+    return [Fact("model.weight_formats", _formats(source.folder, source.cached), Message("file names"), "model")]
 
 
 def _formats(folder: str, cached: bool) -> Value:
     try:
         names = Files().names(folder)
     except OSError as error:
-        return Unknown(f"the model's folder cannot be listed: {because_of(error)}")
+        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
     found = {"safetensors" for name in names if name.endswith(".safetensors")}
     found |= {"gguf" for name in names if name.endswith(".gguf")}
     found |= {"bin" for name in names if _BIN.match(name)}
     if cached and not found:
-        return Unknown("the Hub cache holds none of the repository's weights")
+        return Unknown(Message("the Hub cache holds none of the repository's weights"))
     return tuple(sorted(found))

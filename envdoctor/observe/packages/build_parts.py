@@ -11,6 +11,7 @@ from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import because_of
+from envdoctor.text.message import Message
 
 KEYS = ("build.ninja", "build.python_headers", "build.compiled")
 NEEDS = ("pkg.*",)
@@ -24,8 +25,8 @@ _FEW = 200
 def observe(request: Request) -> list[Fact]:
     """The facts of ``KEYS``, of an environment that would run here."""
     if not sys.platform.startswith("linux") or not request.place.live:
-        where = "on Linux only" if request.place.live else "where the environment runs"
-        return [Fact(key, Unknown(f"compiling is looked at {where}"), "", "environment") for key in KEYS]
+        where = Message("on Linux only") if request.place.live else Message("where the environment runs")
+        return [Fact(key, Unknown(Message("compiling is looked at {}", where)), "", "environment") for key in KEYS]
     layout, environ = request.place, request.environ
     headers, place = _headers(layout, environ)
     compiled, folder = _compiled(layout, request.value("pkg.deepspeed"), environ)
@@ -49,7 +50,7 @@ def _headers(layout: Layout, environ: Mapping[str, str]) -> tuple[Value, str]:
     The base prefix of a virtual environment is that of the interpreter its ``python`` is a link to.
     """
     if layout.executable is None or isinstance(layout.python_version, Unknown):
-        return Unknown("the interpreter is not known"), ""
+        return Unknown(Message("the interpreter is not known")), ""
     name = "python" + ".".join(layout.python_version.split(".")[:2])
     real = layout.files.resolved(layout.executable)
     prefixes = list(dict.fromkeys([os.path.dirname(os.path.dirname(real)), layout.prefix]))
@@ -60,16 +61,16 @@ def _headers(layout: Layout, environ: Mapping[str, str]) -> tuple[Value, str]:
                 return True, path
     expected = os.path.join(prefixes[0], "include", name)
     if any(environ.get(variable) for variable in ("CPATH", "C_INCLUDE_PATH")):
-        return Unknown(f"it is not in {expected}, but CPATH or C_INCLUDE_PATH names other folders"), ""
+        return Unknown(Message("it is not in {}, but CPATH or C_INCLUDE_PATH names other folders", expected)), ""
     if layout.files.resolved(os.path.join(prefixes[0], "bin")) != os.path.dirname(real) or layout.kind == "path":
-        return Unknown("the interpreter's own folder is not known"), ""
+        return Unknown(Message("the interpreter's own folder is not known")), ""
     return False, expected
 
 
 def _compiled(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) -> tuple[Value, str]:
     """DeepSpeed's ops that need no compiling any more: those of its wheel, and those in torch's cache."""
     if not isinstance(deepspeed, str):
-        return (), "deepspeed is not installed"
+        return (), Message("deepspeed is not installed")
     found: set[str] = set()
     for site in layout.site_packages:
         top = os.path.join(site, *_OPS.split("/"))
@@ -85,7 +86,7 @@ def _compiled(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) -> t
         try:
             found |= _in_cache(cache, layout)
         except OSError as error:
-            return Unknown(f"torch's cache of compiled extensions cannot be read: {because_of(error)}"), cache
+            return Unknown(Message("torch's cache of compiled extensions cannot be read: {}", because_of(error))), cache
     return tuple(sorted(found)), _OPS
 
 

@@ -21,6 +21,7 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.code_version import module_in, version_of_code
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 KEYS = ("import_shadow",)
 NEEDS = ("dist",)
@@ -38,9 +39,20 @@ _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 def observe(request: Request) -> list[Fact]:
     """What hides a distribution of the table stack-modules, or a module that one takes names of."""
     (key,) = KEYS
-    origin, layout, dists = "the folders in front of the environment's own", request.place, request.value("dist")
+    origin, layout, dists = (
+        Message("the folders in front of the environment's own"),
+        request.place,
+        request.value("dist"),
+    )
     if not layout.live or not isinstance(dists, Records):
-        return [Fact(key, Unknown("which folders are in front is known where the environment runs"), "", "environment")]
+        return [
+            Fact(
+                key,
+                Unknown(Message("which folders are in front is known where the environment runs")),
+                "",
+                "environment",
+            )
+        ]
     front = list(dict.fromkeys((*_of_scripts(request), *_in_front(layout, request.environ, request.cwd))))
     installed = _by_folder(dists) if front else {}
     items = [
@@ -123,7 +135,7 @@ def _shadow(
         return None
     if hidden is None:
         item = {"module": module, "kind": kind, "package": name, "hidden_version": ABSENT, "version": ABSENT}
-        differs = Unknown("the standard library has no version")
+        differs = Unknown(Message("the standard library has no version"))
         return {**item, "differs": differs, "path": path, **_lacking(path, folder, row, installed, layout.files)}
     other = module_in(hidden, module, layout.files)
     if other is None or os.path.realpath(other) == os.path.realpath(path):
@@ -132,8 +144,8 @@ def _shadow(
         return None
     own = installed.get(folder, {}).get(name)
     said = version_of_code(path, layout.files) if own is None else None
-    version: Value = said[0] if said else ABSENT if own is None else own.get("version", Unknown("not known"))
-    there = installed[hidden][name].get("version", Unknown("not known"))
+    version: Value = said[0] if said else ABSENT if own is None else own.get("version", Unknown(Message("not known")))
+    there = installed[hidden][name].get("version", Unknown(Message("not known")))
     known = isinstance(version, str) and isinstance(there, str)
     return {
         "module": module,
@@ -141,7 +153,7 @@ def _shadow(
         "package": name,
         "hidden_version": there,
         "version": version,
-        "differs": version != there if known else Unknown("not both are of a known version"),
+        "differs": version != there if known else Unknown(Message("not both are of a known version")),
         "path": path,
         **(_lacking(path, folder, row, installed, layout.files) if kind == "working-directory" else {}),
     }
@@ -165,7 +177,8 @@ def _lacking(
         return {}
     made_up = len(text) >= _LIMIT or re.search(r"import\s*\*|__getattr__|globals\(|exec\(|sys\.modules", text)
     own = (
-        (name, f"from {row['module']} import {name}", script) for script, name in _named(row["module"], folder, files)
+        (name, Message("from {} import {}", row["module"], name), script)
+        for script, name in _named(row["module"], folder, files)
     )
     others = ((one["name"], one["by"], None) for one in row.get("taken", ()) if one["by"] in there)
     through = {one["by"]: one.get("through", ()) for one in row.get("taken", ())}

@@ -16,6 +16,7 @@ from envdoctor.observe.packages.reading.metadata_directory import Distribution, 
 from envdoctor.observe.packages.reading.version_files import VERSION_FILES
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
+from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import base_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
@@ -87,7 +88,7 @@ def _read_folders(layout: Layout) -> _Folders:
         try:
             scan = scan_folder(folder, layout.files)
         except OSError as error:
-            found.trouble.append(f"{folder} cannot be read: {because_of(error)}")
+            found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
             continue
         found.distributions[folder] = scan.distributions
         found.problems.extend(scan.problems)
@@ -101,7 +102,7 @@ def _read_folders(layout: Layout) -> _Folders:
             known = {item.name for items in found.distributions.values() for item in items}
             found.distributions["conda-meta"] = _conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
-            found.trouble.append(f"conda-meta cannot be listed: {because_of(error)}")
+            found.trouble.append(Message("conda-meta cannot be listed: {}", because_of(error)))
     _follow_extras(found.distributions, layout.files)
     return found
 
@@ -174,7 +175,7 @@ def _dists(
 def _own_facts(layout: Layout) -> list[Fact]:
     executable: Value = layout.executable or ABSENT
     if layout.executable is None and layout.kind in ("path", "root"):
-        executable = Unknown("a folder of packages names no interpreter, and that of an image is not started")
+        executable = Unknown(Message("a folder of packages names no interpreter, and that of an image is not started"))
     because = layout.because.partition(";")[0]
     origin = layout.version_origin
     platform = "linux" if layout.kind == "root" else "windows"
@@ -184,7 +185,7 @@ def _own_facts(layout: Layout) -> list[Fact]:
         Fact("environment.kind", layout.kind, because, "environment"),
         Fact("python.version", layout.python_version, origin, "environment"),
         Fact("python.implementation", layout.implementation, origin, "environment"),
-        Fact("python.minor", _minor(layout), origin or "the folder of packages", "environment"),
+        Fact("python.minor", _minor(layout), origin or Message("the folder of packages"), "environment"),
         Fact("python.free_threaded", any(match and match[2] for match in _libraries(layout)), because, "environment"),
         Fact("python.executable", executable, because, "environment"),
         Fact("python.gone", layout.gone or ABSENT, because, "environment"),
@@ -204,7 +205,7 @@ def _minor(layout: Layout) -> Value:
 
 
 def _records(key: str, items: Iterable[dict[str, Value]], incomplete: str | None) -> Fact:
-    return Fact(key, Records(tuple(items), incomplete), "installed packages", "environment")
+    return Fact(key, Records(tuple(items), incomplete), Message("installed packages"), "environment")
 
 
 def _nothing_read(layout: Layout, trouble: list[str]) -> str:
@@ -253,6 +254,6 @@ def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Probl
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
     if broken is None:
         return tags, None
-    detail = f"{os.path.basename(item.path)}/WHEEL has a tag that is none: {broken}"
+    detail = Message("{}/WHEEL has a tag that is none: {}", os.path.basename(item.path), broken)
     version = item.version if isinstance(item.version, str) else ABSENT
     return (), Problem(item.name, "unreadable", detail, version, item.path)

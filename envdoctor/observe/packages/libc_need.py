@@ -14,6 +14,7 @@ from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import rank
 
 KEPT = True
@@ -30,7 +31,7 @@ def observe(request: Request) -> list[Fact]:
     """One item for each such package. Extensions for torch are looked at by themselves (``extension``)."""
     dists, system = request.value("dist"), request.value("os.libc_version")
     if not isinstance(dists, Records):
-        return [Fact("libc_need", Unknown("the installed packages are not known"), "", "environment")]
+        return [Fact("libc_need", Unknown(Message("the installed packages are not known")), "", "environment")]
     others = {row["name"] for row in request.rows("torch-extensions", "package")}
     found: list[dict[str, Value]] = []
     for item in dists:
@@ -40,9 +41,9 @@ def observe(request: Request) -> list[Fact]:
         vouched = not any("-linux_" in tag for tag in tags) and not _newer(tags, system)
         needs = None if vouched else _needs(str(item["path"]), request.place.files)
         if needs is not None:
-            named = {"package": item["name"], "version": item.get("version", Unknown("not known"))}
+            named = {"package": item["name"], "version": item.get("version", Unknown(Message("not known")))}
             found.append({**named, "file": needs[1], "glibc": needs[0]})
-    return [Fact("libc_need", Records(tuple(found), dists.incomplete), "compiled files", "environment")]
+    return [Fact("libc_need", Records(tuple(found), dists.incomplete), Message("compiled files"), "environment")]
 
 
 def _newer(tags: tuple[str, ...], system: Value) -> bool:

@@ -27,6 +27,7 @@ from envdoctor.observe.packages.reading.startup_code import not_understood
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -39,7 +40,7 @@ _NAMED = 3
 _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.reading.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
-_AT_START = "it runs code when Python starts, and what that puts in front of the packages is not known"
+_AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
 _Item = Mapping[str, Value]
 
 
@@ -48,7 +49,7 @@ def observe(request: Request) -> list[Fact]:
     (key,) = KEYS
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact(key, Unknown("the installed packages are not known"), "", "environment")]
+        return [Fact(key, Unknown(Message("the installed packages are not known")), "", "environment")]
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
@@ -86,11 +87,11 @@ def observe(request: Request) -> list[Fact]:
     found += _links_to_nowhere(modules, layout, request.cwd)
     for file in dict.fromkeys(not_understood(layout, lambda starts: _unlisted(starts, dists, layout.files))):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    return [Fact(key, Records(tuple(found), dists.incomplete), "installed packages", "environment")]
+    return [Fact(key, Records(tuple(found), dists.incomplete), Message("installed packages"), "environment")]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
-    version = item.get("version", Unknown("not known"))
+    version = item.get("version", Unknown(Message("not known")))
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
 
 
@@ -177,7 +178,7 @@ def _compared(
     }
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
     if isinstance(answer, Problem):
-        reason = f"the installed files were not compared with their lists: {answer.said()}"
+        reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return [[compared[0]["name"], "unread", [reason], False]]
     unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
     return [*answer["damage"], *unread]
@@ -237,7 +238,7 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
             if entry.endswith(".egg-link"):
                 line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
                 name = normalise(entry.removesuffix(".egg-link"))
-                item: _Item = {"name": name, "version": Unknown("its metadata is gone with its source")}
+                item: _Item = {"name": name, "version": Unknown(Message("its metadata is gone with its source"))}
                 yield from _gone_with(item, line, modules.get(name), layout, cwd)
 
 
@@ -303,7 +304,7 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
                 there = layout.files.names_or_none(path)
                 own = any(one.startswith("__init__.") for one in there)
                 if not own and _unlisted([f"{name}/"], dists, layout.files):
-                    item: _Item = {"name": package, "version": Unknown("it is not installed")}
+                    item: _Item = {"name": package, "version": Unknown(Message("it is not installed"))}
                     yield _record(item, "left-behind", path, fails=False)
 
 
@@ -320,12 +321,12 @@ def _half_installed(
         for name in sorted(asked) if moved else ():
             away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
             if away:
-                reason = f"its installation was interrupted, or goes on: {away} is there"
+                reason = Message("its installation was interrupted, or goes on: {} is there", away)
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
         there = layout.files.names_or_none(str(active[name]["path"]))
         if "WHEEL" in there and "RECORD" not in there and "INSTALLER" not in there:
-            reason = "its installation was interrupted, or goes on: it has no list of its files yet"
+            reason = Message("its installation was interrupted, or goes on: it has no list of its files yet")
             yield _record(active[name], "unread", reason, fails=False)
 
 

@@ -10,6 +10,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 KEPT = True
 KEYS = ("shared_file",)
@@ -31,7 +32,7 @@ def observe(request: Request) -> list[Fact]:
         for component, owners in wheels.items()
         if len(owners) > 1
     )
-    return [Fact("shared_file", Records(items), "installed packages", "environment")]
+    return [Fact("shared_file", Records(items), Message("installed packages"), "environment")]
 
 
 def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
@@ -41,11 +42,11 @@ def _shared(owners: Sequence[Mapping[str, Value]], files: Files) -> Value:
         try:
             record = files.head(os.path.join(str(item["path"]), "RECORD"), _RECORD_LIMIT)
         except OSError as error:
-            return Unknown(f"RECORD of {item['name']} cannot be read: {because_of(error)}")
+            return Unknown(Message("RECORD of {} cannot be read: {}", item["name"], because_of(error)))
         names = set(re.findall(_LIBRARY, record))
         files.use(1 + len(names))
         if not names:
-            return Unknown(f"RECORD of {item['name']} lists no library")
+            return Unknown(Message("RECORD of {} lists no library", item["name"]))
         shared |= seen & names
         seen |= names
     return min(shared).decode("utf-8", "replace") if shared else ABSENT

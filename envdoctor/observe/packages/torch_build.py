@@ -8,6 +8,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.packages.reading.version_files import read_version_file
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 KEPT = True
@@ -29,7 +30,7 @@ def observe(request: Request) -> list[Fact]:
     installed = [item for item in request.items("dist") if item["name"] == "torch"]
     found = read_version_file("torch", folders, files)
     if isinstance(found, Unknown) and not installed:
-        found = Unknown("torch is not installed")
+        found = Unknown(Message("torch is not installed"))
     if isinstance(found, Unknown):
         return [Fact(key, found, "", "environment") for key in KEYS]
     origin = found.origin
@@ -37,7 +38,7 @@ def observe(request: Request) -> list[Fact]:
     hip = _dotted(found.get("hip"), origin)
     git = found.get("git_version")
     if isinstance(git, bool):
-        git = Unknown(f"{origin} does not say")
+        git = Unknown(Message("{} does not say", origin))
     abi, abi_origin = _cxx11_abi(found.folder, files)
     told = any(item["package"] == "torch" for item in request.items("package_damage"))
     missing = () if told else _half_gone(found.folder, files)
@@ -53,9 +54,9 @@ def observe(request: Request) -> list[Fact]:
 def _dotted(value: Value, origin: str) -> Value:
     """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
     if not isinstance(value, str):
-        return Unknown(f"{origin} does not say") if isinstance(value, bool) else value
+        return Unknown(Message("{} does not say", origin)) if isinstance(value, bool) else value
     numbers = value.partition("-")[0]
-    return numbers if dotted(numbers) is not None else Unknown(f"{origin} says {value[:60]!r}")
+    return numbers if dotted(numbers) is not None else Unknown(Message("{} says {}", origin, repr(value[:60])))
 
 
 def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
@@ -63,20 +64,20 @@ def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
     try:
         names = files.names(libraries)
     except OSError as error:
-        return Unknown(f"torch/lib cannot be listed: {because_of(error)}"), ""
+        return Unknown(Message("torch/lib cannot be listed: {}", because_of(error))), ""
     if "libc10.so" in names:
         origin = "torch/lib/libc10.so"
         try:
             found = _first_of((_NEW_ABI, _OLD_ABI), os.path.join(libraries, "libc10.so"), files)
         except OSError as error:
-            return Unknown(f"{origin} cannot be read: {because_of(error)}"), origin
+            return Unknown(Message("{} cannot be read: {}", origin, because_of(error))), origin
         if found is None:
-            return Unknown(f"{origin} has none of the symbols that tell"), origin
+            return Unknown(Message("{} has none of the symbols that tell", origin)), origin
         return found == _NEW_ABI, origin
     for other in ("libc10.dylib", "c10.dll"):
         if other in names:
             return ABSENT, f"torch/lib/{other}"
-    return Unknown("there is no torch/lib/libc10.so"), ""
+    return Unknown(Message("there is no torch/lib/libc10.so")), ""
 
 
 def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | None:

@@ -11,6 +11,7 @@ from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
 from envdoctor.text.documents import content_of, text_of
+from envdoctor.text.message import Message
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -70,7 +71,7 @@ def _taken_apart(
             return None
         finally:
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
-                missing.append((script, f"{name}:{line}", "is not there"))
+                missing.append((script, f"{name}:{line}", Message("is not there")))
 
     taken = _parts(path, formats, kinds, words, other)
     parts = with_formats(taken, formats)
@@ -81,7 +82,7 @@ def _taken_apart(
     for one, (place, behind) in {**named, **started}.items():
         there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
         if there is None and one not in own:
-            missing.append((one, f"{name}:{place}", "is not there"))
+            missing.append((one, f"{name}:{place}", Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
             found.append((there, one, (_shown(there, cwd), f"{name}:{place}"), behind))
     later: list[RecipeFile] = []
@@ -100,9 +101,9 @@ def _taken_apart(
 def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoReturn:
     """Raise :class:`RecipeError` for a file that says nothing of a run."""
     if missing:
-        raise RecipeError(f"names {missing[0][0]}, which {missing[0][2]}")
+        raise RecipeError(Message("names {}, which {}", missing[0][0], missing[0][2]))
     known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
-    raise RecipeError(f"is no recipe of a framework that is known: {known}")
+    raise RecipeError(Message("is no recipe of a framework that is known: {}", known))
 
 
 def _started(part: Part) -> Iterator[tuple[str, str, Sequence[str | None]]]:

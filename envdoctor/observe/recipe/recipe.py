@@ -11,6 +11,7 @@ from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, spelled
 from envdoctor.observe.recipe.reading.part import Entry
 from envdoctor.observe.recipe.statements import Statements, joined
+from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
@@ -106,7 +107,9 @@ def _complete(
     # A file that was not read may say anything of DeepSpeed, for which nearly all such files are.
     for meanings in formats["deepspeed"].keys.values() if unread else ():
         for meaning in meanings:
-            said.setdefault(meaning.field, statements.fact(meaning.field, Unknown(f"{unread[0]} was not read"), ""))
+            said.setdefault(
+                meaning.field, statements.fact(meaning.field, Unknown(Message("{} was not read", unread[0])), "")
+            )
     if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
         number = int(found[1]) if found[1] else len(found[2].split(","))
         said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
@@ -164,7 +167,7 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[st
     for item in statements.keys if names else ():
         if item["state"] == "unknown" and any(fnmatchcase(str(item["key"]), name) for name in names):
             place = item["place"]
-            reason = Unknown(f"{item['key']}, an option of the script's own, may say it")
+            reason = Unknown(Message("{}, an option of the script's own, may say it", item["key"]))
             return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}
     return {}
 
@@ -186,7 +189,9 @@ def _default(
         for row in rows:
             version = installed(f"pkg.{row['package']}")
             if isinstance(version, str) and satisfies(version, row["releases"]) is True:
-                return {field: statements.fact(field, row["value"], f"default with {row['package']} {version}")}
+                return {
+                    field: statements.fact(field, row["value"], Message("default with {} {}", row["package"], version))
+                }
         if rows:
             break  # which of its defaults holds is not known, and no other format's does
         if field in form.row.get("defaults", {}):
@@ -208,7 +213,11 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
         for row in rows:
             version = installed(f"pkg.{row['package']}")
             known = isinstance(version, str)
-            origin = f"default of {row['package']} {version}" if known else f"default of every {row['package']}"
+            origin = (
+                Message("default of {} {}", row["package"], version)
+                if known
+                else Message("default of every {}", row["package"])
+            )
             spans = row["defaults"].get(key, ())
             if not known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
                 spans = [{"value": "none", "releases": ">=0"}, *spans]  # releases before leave it open
@@ -224,7 +233,7 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
         if any(row["field"] == field and row["package"] in packages for row in form.row.get("versioned", ())):
             return None  # the row says how it changed
         if len(facts) > 1:
-            reason = f"the default of {key} changed between releases, and the release is unknown"
+            reason = Message("the default of {} changed between releases, and the release is unknown", key)
             return statements.fact(field, Unknown(reason), _default_of(form))
         if fact := next(iter(facts.values()), None):
             return fact
@@ -232,7 +241,7 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
 
 
 def _default_of(form: Format) -> str:
-    return f"default of {form.row['title']}"
+    return Message("default of {}", form.row["title"])
 
 
 def _with_included(forms: Sequence[Format], formats: Formats) -> list[Format]:

@@ -8,6 +8,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import ABSENT, Fact, Known, Unknown, Value, spell
 from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.part import Entry, Part
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 #: Fields that are no facts of their own.
@@ -46,7 +47,7 @@ class Statements:
         origin = f"{file}:{part.entries[0].place}" if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
             if part.perhaps and field in named and field != "call":
-                unknown = Unknown(f"{part.program} is called under a condition")
+                unknown = Unknown(Message("{} is called under a condition", part.program))
                 self.weak.setdefault(field, self.fact(field, unknown, origin))
             elif field == "launcher":  # the innermost of several
                 self.weak[field] = self.fact(field, word, origin)
@@ -147,7 +148,9 @@ class Statements:
     def fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
-            return self.fact(meaning.field, Unknown("the recipe computes it, or takes it from a variable"), place)
+            return self.fact(
+                meaning.field, Unknown(Message("the recipe computes it, or takes it from a variable")), place
+            )
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
@@ -158,7 +161,7 @@ class Statements:
                 return None
             raw = tuple(chosen) if isinstance(raw, tuple) else chosen[0]
             if raw == "?":
-                return self.fact(meaning.field, Unknown(f"{entry.key} leaves it open"), place)
+                return self.fact(meaning.field, Unknown(Message("{} leaves it open", entry.key)), place)
         return self.fact(meaning.field, raw, place)
 
     def fact(self, field: str, raw: Known | Unknown | None, origin: str) -> Fact:

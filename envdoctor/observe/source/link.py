@@ -18,6 +18,7 @@ from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.needed import needed
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
 
@@ -37,10 +38,10 @@ def observe(request: Request) -> list[Fact]:
     """
     dists = request.value("dist")
     if not isinstance(dists, Records):
-        return _facts(Unknown("the installed packages are not known"))
+        return _facts(Unknown(Message("the installed packages are not known")))
     versions = _versions(dists)
     backends = [
-        Entry(f"import {module}", str(item["name"]), module, None, needs_gpu=False, derives=False)
+        Entry(Message("import {}", module), str(item["name"]), module, None, needs_gpu=False, derives=False)
         for item, module in torch_backends(request)
         if isinstance(item.get("version"), str)
     ]
@@ -52,7 +53,9 @@ def observe(request: Request) -> list[Fact]:
     place = request.place
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
     if isinstance(answer, Problem):
-        return _facts(Records((), f"the imports of the installed packages were not followed: {answer.said()}"))
+        return _facts(
+            Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
+        )
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
@@ -77,7 +80,7 @@ def _not_newer(python: Value) -> bool:
 
 def _facts(links: Records | Unknown, *others: Records) -> list[Fact]:
     values = zip(KEYS, (links, *(others or (links, links))), strict=True)
-    return [Fact(key, value, "installed files", "environment") for key, value in values]
+    return [Fact(key, value, Message("installed files"), "environment") for key, value in values]
 
 
 def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:

@@ -40,6 +40,7 @@ from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pai
 from envdoctor.revision.code.parts.reading import Source, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.text.message import Message
 
 AREA = "code"
 _MAX_OF_A_KIND = 100
@@ -77,7 +78,7 @@ def compare(revisions: Revisions) -> Compared:
     maps, unread_maps = compare_auto_maps(revisions)
     changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
     settled = [path for path in paths if revisions.same(path) or path in equal]
-    words = [f"code ({len(settled)} of {len(paths)} Python files)"] if settled else []
+    words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
     return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
 
 
@@ -101,7 +102,7 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
         found = list(compare_file(pair, moved_from, moved_to))
         changes += found
         if not found and not any(change.path == pair.path for change in changes):
-            detail = None if pair.old.meaning == pair.new.meaning else "definitions in another order"
+            detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
             changes.append(Change(AREA, "formatting-only", pair.path, pair.path, detail=detail))
     return changes
 
@@ -120,9 +121,9 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     for (path, kind, scope), sites in found.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
-        when = f"runs when {scope} does"
+        when = Message("runs when {} does", scope)
         if any(site.at_load for site in sites):
-            when = "runs as soon as the code is loaded"
+            when = Message("runs as soon as the code is loaded")
         yield Change(AREA, name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
 
 
@@ -136,4 +137,6 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
     for (path, kind), number in count.items():
         if number > _MAX_OF_A_KIND:
             rest = number - _MAX_OF_A_KIND
-            yield Change(AREA, kind, path, f"{rest} more", count=rest, detail="not listed one by one")
+            yield Change(
+                AREA, kind, path, Message("{} more", rest), count=rest, detail=Message("not listed one by one")
+            )

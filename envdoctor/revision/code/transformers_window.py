@@ -26,6 +26,7 @@ from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.json_files import read_json
 from envdoctor.source.uses import Use
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 AREA = "code"
@@ -55,7 +56,7 @@ def compare(revisions: Revisions) -> Compared:
     """The windows as facts, and a change when they differ."""
     changed = revisions.changed()
     if not changed:
-        reason = Unknown("neither the code nor the configuration changed")
+        reason = Unknown(Message("neither the code nor the configuration changed"))
         return _facts(reason, reason)
     before, after = (_demands(side, changed, revisions.matrix) for side in (revisions.old, revisions.new))
     was, now = (
@@ -67,7 +68,7 @@ def compare(revisions: Revisions) -> Compared:
         return compared
     asked, asks = ({demand.reason for demand in demands} for demands in (before, after))
     news = [demand for demand in after if demand.reason not in asked]
-    dropped = [f"no longer: {demand.reason}" for demand in before if demand.reason not in asks]
+    dropped = [Message("no longer: {}", demand.reason) for demand in before if demand.reason not in asks]
     path = (news or after or before)[0].path
     detail = listed([*(demand.reason for demand in news), *dropped], 3)
     change = Change(AREA, "transformers-window", path, "transformers", str(was), str(now), 1, detail)
@@ -104,7 +105,7 @@ def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> list[_
         if isinstance(code, Unread):
             return code
         for what, releases in known.needed(code.uses).items():
-            found.append(_Demand(parse_ranges(releases), f"{what} is in {releases}", source.path))
+            found.append(_Demand(parse_ranges(releases), Message("{} is in {}", what, releases), source.path))
         found += _method_demands(source.path, code, matrix)
     return [demand for demand in dict.fromkeys(found) if demand.releases != EVERY]
 
@@ -115,14 +116,16 @@ def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Itera
     if path == "config.json" and isinstance(kind, str) and not own_code:
         releases = ModelTypes(matrix).releases(kind)
         if releases is not None:
-            yield _Demand(parse_ranges(releases), f"model type {kind[:60]} is registered in {releases or 'all'}", path)
+            yield _Demand(
+                parse_ranges(releases), Message("model type {} is registered in {}", kind[:60], releases or "all"), path
+            )
     for row in matrix.rows(_TABLE, "config"):
         value = data.get(row["key"])
         if row["file"] != path or value is None or row.get("without") in data or (own_code and path == "config.json"):
             continue
         if "values" not in row or value in row["values"]:
             what = f"{row['key']} = {value}" if "values" in row else row["key"]
-            yield _Demand(parse_ranges(row["releases"]), f"{what} is understood by {row['releases']}", path)
+            yield _Demand(parse_ranges(row["releases"]), Message("{} is understood by {}", what, row["releases"]), path)
 
 
 def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
@@ -133,8 +136,10 @@ def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Dema
         for row in matrix.rows(_TABLE, "method"):
             fits = method == row["name"] and fnmatchcase(owner.rpartition(".")[2], row["class"])
             if fits and row["lacks"] not in taken and not open_ended:
-                what = f"{definition.name} takes no {row['lacks']}"
-                yield _Demand(parse_ranges(row["releases"]), f"{what}, which works with {row['releases']}", path)
+                what = Message("{} takes no {}", definition.name, row["lacks"])
+                yield _Demand(
+                    parse_ranges(row["releases"]), Message("{}, which works with {}", what, row["releases"]), path
+                )
     if any(site.is_gate for site in code.sites):
         return
     defined = {definition.name.rpartition(".")[2] for definition in code.definitions}
@@ -145,7 +150,7 @@ def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Dema
             wanted = row.get("keyword")
             if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
                 what = f"{called}({wanted}=…)" if wanted else called
-                yield _Demand(parse_ranges(row["releases"]), f"{what} is in {row['releases']}", path)
+                yield _Demand(parse_ranges(row["releases"]), Message("{} is in {}", what, row["releases"]), path)
 
 
 class _Releases:

@@ -13,6 +13,7 @@ import re
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.short_text import short
+from envdoctor.text.message import Message
 
 AREA = "licence"
 _README = "README.md"
@@ -78,5 +79,5 @@ def _text(path: str, before: bytes | None, after: bytes | None) -> list[Change]:
     if before is not None and after is not None and before.split() == after.split():
         return []
     kind = "added" if before is None else "removed" if after is None else "changed"
-    was, now = (None if content is None else f"{len(content):,} bytes" for content in (before, after))
+    was, now = (None if content is None else Message("{} bytes", f"{len(content):,}") for content in (before, after))
     return [Change(AREA, f"licence-text-{kind}", path, path, was, now)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.text.message import Message
 
 AREA = "files"
 _LIMIT = 16 << 20
@@ -32,5 +33,5 @@ def compare(revisions: Revisions) -> Compared:
         if found != "same":
             kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{found}"
             changes.append(Change(AREA, kind, path, path, *revisions.sizes(path)))
-    equal = (f"{len(revisions.files)} other files",) if revisions.files and not changes and not unread else ()
+    equal = (Message("{} other files", len(revisions.files)),) if revisions.files and not changes and not unread else ()
     return Compared(tuple(changes), tuple(unread), equal=equal)

@@ -25,6 +25,7 @@ from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import Rendered, render
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
+from envdoctor.text.message import Message
 
 AREA = "template"
 _TOKENIZER = "tokenizer_config.json"
@@ -69,7 +70,7 @@ def compare(revisions: Revisions) -> Compared:
     changed = revisions.changed(present)
     if not changed or (changed == [_TOKENIZER] and revisions.same(_JINJA)):
         # With a chat_template.jinja the text in tokenizer_config.json does not count.
-        return Compared(equal=("chat templates",) if present else ())
+        return Compared(equal=(Message("chat templates"),) if present else ())
     unread: list[Unread] = []
     first, second = (_side(snapshot, paths, unread) for snapshot in (revisions.old, revisions.new))
     if unread:
@@ -92,7 +93,7 @@ def compare(revisions: Revisions) -> Compared:
             unread += [outcome] if isinstance(outcome, Unread) else []
     changes += _sources(first, second)
     settled = not unread and not any(change.kind != "template-moved" for change in changes)
-    return Compared(tuple(changes), tuple(unread), equal=("chat templates",) if settled else ())
+    return Compared(tuple(changes), tuple(unread), equal=(Message("chat templates"),) if settled else ())
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -130,7 +131,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
 def _inline(value: object, path: str, unread: list[Unread]) -> dict[str, _Template]:
     found = templates_in(value)
     if found is None:
-        unread.append(Unread(path, "its chat_template is neither a text nor a list of named texts"))
+        unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
     return {name: _Template(text, path) for name, text in list((found or {}).items())[:_MOST]}
 
 
@@ -148,7 +149,7 @@ def _sources(first: _Side, second: _Side) -> list[Change]:
     if first.hidden is not None and first.hidden.text != first.templates["default"].text:
         return []  # it was so before
     shown = around(second.hidden.text, second.templates["default"].text)
-    where = f"{_TOKENIZER} (before) and {_JINJA} (after) of the new revision"
+    where = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
     return [Change(AREA, "template-sources-differ", _JINJA, "default", *shown, detail=where)]
 
 
@@ -156,17 +157,20 @@ def _rendered(name: str, before: _Template, after: _Template, variables: Mapping
     one, two = (render(side.text, variables) for side in (before, after))
     if two.failure is not None:
         if one.failure is not None:
-            return Unread(after.path, f"neither chat template {short(name)} can be rendered: {two.failure}")
+            return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two.failure))
         return Change(AREA, "rendering-fails", after.path, name, "renders", short(two.failure))
     if one.failure is not None:
-        return Unread(before.path, f"chat template {short(name)} of the old revision cannot be rendered: {one.failure}")
+        return Unread(
+            before.path,
+            Message("chat template {} of the old revision cannot be rendered: {}", short(name), one.failure),
+        )
     pairs = [(c, one.outcomes[c.name], two.outcomes[c.name]) for c in SUITE]
     broken = [(c, was, now) for c, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         problem = short(broken[0][2].problem)
         return Change(AREA, "rendering-fails", after.path, name, "renders", problem, len(broken))
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
-        return Unread(after.path, f"chat template {short(name)} cannot be compared: {pairs[0][2].problem}")
+        return Unread(after.path, Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem))
     differing_pairs = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing_pairs:
         texts = around(before.text, after.text)
@@ -175,14 +179,16 @@ def _rendered(name: str, before: _Template, after: _Template, variables: Mapping
     use, kind = next((use, kind) for use, kind in _KINDS if use in uses)
     conversation, was, now = next(item for item in differing_pairs if item[0].use == use)
     count = len(differing_pairs)
-    detail = f'conversation "{conversation.name}"; {count} of {len(SUITE)} conversations render differently'
+    detail = Message(
+        'conversation "{}"; {} of {} conversations render differently', conversation.name, count, len(SUITE)
+    )
     return Change(AREA, kind, after.path, name, *_shown(was, now), count=count, detail=detail)
 
 
 def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:
     if was.text is not None and now.text is not None:
         if was.text == now.text:
-            return "equal in its first 20,000 characters", "different after them"
+            return Message("equal in its first 20,000 characters"), Message("different after them")
         return around(was.text, now.text)
     return _said(was), _said(now)
 

@@ -39,6 +39,7 @@ from envdoctor.revision.short_text import short
 from envdoctor.revision.tokenizer.parts.tokenizer_json import TokenizerFile, compare_files, read_tokenizer_file
 from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
 from envdoctor.revision.tokenizer.parts.vocabulary_files import compare_vocabulary_file
+from envdoctor.text.message import Message
 
 AREA = "tokenizer"
 
@@ -67,7 +68,9 @@ def compare(revisions: Revisions) -> Compared:
     changed = revisions.changed()
     folders = sorted({posixpath.dirname(path) for path in changed})
     changes: list[Change] = []
-    unread = [Unread(folder, f"only {_MOST_FOLDERS} tokenizers are compared") for folder in folders[_MOST_FOLDERS:]]
+    unread = [
+        Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS)) for folder in folders[_MOST_FOLDERS:]
+    ]
     for folder in folders[:_MOST_FOLDERS]:
         inside = [posixpath.basename(path) for path in changed if posixpath.dirname(path) == folder]
         changes += _compare(_Folder(revisions, folder, inside), unread)
@@ -89,7 +92,7 @@ class _Folder(NamedTuple):
     def doubt(self, *names: str) -> str | None:
         """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
         quiet = [name for name in names if self.revisions.same(self.at(name))]
-        return f"{' and '.join(quiet)}, the same in both revisions, may hold it" if quiet else None
+        return Message("{}, the same in both revisions, may hold it", " and ".join(quiet)) if quiet else None
 
 
 def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
@@ -116,7 +119,7 @@ def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
     doubt = folder.doubt(_CONFIG, _ADDED, _FILE)
     if not doubt and None in (one.file, two.file) and not (one.tokens() and two.tokens()):
         # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
-        doubt = "one of the revisions lists no added tokens at all; its vocabulary or code may hold it"
+        doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
     certain = {**_data(one.added), **_data(two.added)}
     yield from compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain)

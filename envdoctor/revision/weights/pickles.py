@@ -20,6 +20,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.weights.parts.file_sets import main_set, weight_sets
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 AREA = "files"
 
@@ -113,7 +114,7 @@ def _globals(revisions: Revisions, known: Globals) -> tuple[list[Change], list[U
             unread.append(checkpoint)
             continue
         if not checkpoint.all_globals:
-            unread.append(Unread(path, f"not all of its pickle was looked at: {checkpoint.problem}"))
+            unread.append(Unread(path, Message("not all of its pickle was looked at: {}", checkpoint.problem)))
         bad = [name for name in checkpoint.globals if known.verdict(name) is not None]
         before = read_checkpoint(old, path, revisions.clock) if bad and path in old.files else None
         present = set(before.globals) if isinstance(before, Checkpoint) else set()
@@ -129,5 +130,7 @@ def _globals(revisions: Revisions, known: Globals) -> tuple[list[Change], list[U
     rest = ranked[_MOST_GLOBALS:]
     if rest:
         verdict, path = known.verdict(rest[0]), files[rest[0]][0]
-        changes.append(Change(AREA, "unsafe-global-added", path, f"{len(rest)} more globals", None, verdict, len(rest)))
+        changes.append(
+            Change(AREA, "unsafe-global-added", path, Message("{} more globals", len(rest)), None, verdict, len(rest))
+        )
     return changes, unread

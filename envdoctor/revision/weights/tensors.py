@@ -28,12 +28,13 @@ from envdoctor.revision.weights.parts.plan import SetPair, moved_files, plan
 from envdoctor.revision.weights.parts.safetensors_releases import dtype_releases, needs_changes, needs_of, newest_need
 from envdoctor.revision.weights.parts.shard_index import check_index, index_path
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 AREA = "weights"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _INDEX = (".safetensors.index.json", ".bin.index.json")
-_LEFT_ALONE = Unknown("not every header was read: files that did not change are left alone")
-_NOT_READ = Unknown("the weight files did not change, so their headers were not read")
+_LEFT_ALONE = Unknown(Message("not every header was read: files that did not change are left alone"))
+_NOT_READ = Unknown(Message("the weight files did not change, so their headers were not read"))
 
 
 def wants(path: str) -> bool:
@@ -94,9 +95,9 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         status = "added" if weight_paths(new) else "removed"
     equal: tuple[str, ...] = ()
     if unread or unhashed:
-        status = Unknown(f"{listed([item.path for item in (*unread, *unhashed)], 2)} could not be read")
+        status = Unknown(Message("{} could not be read", listed([item.path for item in (*unread, *unhashed)], 2)))
     if not unread and not differ and pairs:
-        equal = ("every tensor's name, dtype and shape; the values were not compared",)
+        equal = (Message("every tensor's name, dtype and shape; the values were not compared"),)
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
         facts[f"revision.parameters_{side}"] = parameters_in(amounts[side]) if side in amounts else _LEFT_ALONE
@@ -110,7 +111,9 @@ def _unhashed(revisions: Revisions, pairs: Iterable[SetPair]) -> Iterator[Unread
         sides = ((revisions.old, pair.old_read), (revisions.new, pair.new_read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
         for path, size in sizes.items():
-            yield Unread(path, f"its values were not compared, only its header: --hash reads its {size:,} bytes")
+            yield Unread(
+                path, Message("its values were not compared, only its header: --hash reads its {} bytes", f"{size:,}")
+            )
 
 
 def _loses_its_weights(old: Snapshot, new: Snapshot) -> bool:
@@ -204,4 +207,8 @@ def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...
         return ()
     size = gigabytes(sum(entry.size for entry in entries))
     lfs = all((entry.oid or "").startswith("sha256:") for entry in entries)
-    return (f"{len(entries)} of {len(old)} weight files by {'sha256' if lfs else 'object id'} ({size})",)
+    return (
+        Message(
+            "{} of {} weight files by {} ({})", len(entries), len(old), "sha256" if lfs else Message("object id"), size
+        ),
+    )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.versions.local_tag import BuiltFor, said_by_tag
 
 _LIMIT = 1 << 16
@@ -31,7 +32,7 @@ def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
     tagged = said_by_tag(version.partition("+")[2])
     if said.torch or (said.cuda and not tagged.torch):
         return said._replace(says="the name of its wheel")
-    return tagged._replace(says="its local version") if tagged.torch or tagged.cuda else BuiltFor()
+    return tagged._replace(says=Message("its local version")) if tagged.torch or tagged.cuda else BuiltFor()
 
 
 def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor:

@@ -6,6 +6,7 @@ import os
 import struct
 
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: Machines that torch is released for (e_machine).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -98,11 +99,11 @@ class ElfFile:
             return []
         count = self._first_hashed()
         if count > _MOST_UNDEFINED:
-            raise ElfError(f"it claims {count} undefined symbols")
+            raise ElfError(Message("it claims {} undefined symbols", count))
         table = self._at(self._tags[_DT_SYMTAB], count * _SYMBOL.size)
         size = self._tag(_DT_STRSZ)
         if size > _MOST_STRINGS:
-            raise ElfError("its table of names is too large")
+            raise ElfError(Message("its table of names is too large"))
         strings = self._at(self._tag(_DT_STRTAB), size)
         found: list[bytes] = []
         room = _MOST_NAMES  # names may share their ends, but a few bytes must not stand for gigabytes of names
@@ -110,10 +111,10 @@ class ElfFile:
             if section == 0 and info >> 4 == _GLOBAL and name:
                 end = strings.find(b"\0", name)
                 if end < 0:
-                    raise ElfError("a name lies outside its table of names")
+                    raise ElfError(Message("a name lies outside its table of names"))
                 room -= end - name
                 if room < 0:
-                    raise ElfError("its names overlap without end")
+                    raise ElfError(Message("its names overlap without end"))
                 found.append(strings[name:end])
         return found
 
@@ -130,7 +131,7 @@ class ElfFile:
             for _ in range(count):
                 steps += 1
                 if steps > _MOST_VERSIONS:
-                    raise ElfError("its version table has no end")
+                    raise ElfError(Message("its version table has no end"))
                 _, flags, _, name, after = struct.unpack("<IHHII", self._at(entry, 16))
                 if not flags & _WEAK_VERSION and name not in seen:
                     seen.add(name)
@@ -193,7 +194,7 @@ class ElfFile:
             self._steps -= 1
             if self._steps < 0:
                 break
-        raise ElfError("a chain of its symbol table has no end")
+        raise ElfError(Message("a chain of its symbol table has no end"))
 
     def _defines(self, index: int, name: bytes) -> bool:
         place, info, _, section, _, _ = _SYMBOL.unpack(self._at(self._tag(_DT_SYMTAB) + index * _SYMBOL.size, 24))
@@ -205,11 +206,11 @@ class ElfFile:
         """Address, number of buckets, first symbol, words of the bloom filter, and its shift."""
         if self._table is None:
             if _DT_GNU_HASH not in self._tags:
-                raise ElfError("it has no GNU hash table", damaged=False)
+                raise ElfError(Message("it has no GNU hash table"), damaged=False)
             address = self._tags[_DT_GNU_HASH]
             buckets, first, words, shift = struct.unpack("<IIII", self._at(address, 16))
             if not buckets or not words or shift > 63:
-                raise ElfError("its hash table is empty")
+                raise ElfError(Message("its hash table is empty"))
             self._table = (address, buckets, first, words, shift)
         return self._table
 
@@ -218,7 +219,7 @@ class ElfFile:
         if _DT_GNU_HASH in self._tags:
             address, buckets, first, words, _ = self._hash_table()
             if buckets > _MOST_UNDEFINED:
-                raise ElfError(f"it claims {buckets} hash buckets")
+                raise ElfError(Message("it claims {} hash buckets", buckets))
             if any(self._at(address + 16 + 8 * words, 4 * buckets)):
                 return first
         if _DT_HASH in self._tags:
@@ -233,18 +234,18 @@ class ElfFile:
         if head[:4] != b"\x7fELF":
             # Fat and thin Mach-O files of macOS are called .so as well.
             other = head[:4] in (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf") or head[:2] == b"MZ"
-            raise ElfError("it is no ELF file", damaged=not other)
+            raise ElfError(Message("it is no ELF file"), damaged=not other)
         if len(head) < 64:
-            raise ElfError("it is cut off")
+            raise ElfError(Message("it is cut off"))
         if head[4:6] != b"\x02\x01":
-            raise ElfError("it is not a 64-bit little-endian file", damaged=False)
+            raise ElfError(Message("it is not a 64-bit little-endian file"), damaged=False)
         kind, machine = struct.unpack_from("<HH", head, 16)
         (table,) = struct.unpack_from("<Q", head, 32)
         size, count = struct.unpack_from("<HH", head, 54)
         if machine not in _MACHINES:
-            raise ElfError(f"it is for another machine (ELF machine {machine})", damaged=False)
+            raise ElfError(Message("it is for another machine (ELF machine {})", machine), damaged=False)
         if kind != _SHARED_OBJECT or size != 56 or not 0 < count <= _MOST_SEGMENTS:
-            raise ElfError("it is no shared object")
+            raise ElfError(Message("it is no shared object"))
         segments: list[tuple[int, int, int, int]] = []
         dynamic: tuple[int, int] | None = None
         for what, flags, offset, address, _, length, _, _ in struct.iter_unpack(
@@ -252,17 +253,17 @@ class ElfFile:
         ):
             if what == _PT_LOAD:
                 if offset + length > self._size:
-                    raise ElfError("it is shorter than its own tables say")
+                    raise ElfError(Message("it is shorter than its own tables say"))
                 segments.append((address, offset, length, flags))
             elif what == _PT_DYNAMIC:
                 dynamic = (offset, length)
         if dynamic is None:
-            raise ElfError("it has no dynamic section")
+            raise ElfError(Message("it has no dynamic section"))
         return _MACHINES[machine], segments, dynamic
 
     def _dynamic(self, offset: int, length: int) -> tuple[dict[int, int], list[int]]:
         if length > 16 * _MOST_DYNAMIC:
-            raise ElfError("its dynamic section is too large")
+            raise ElfError(Message("its dynamic section is too large"))
         tags: dict[int, int] = {}
         needed: list[int] = []
         for tag, value in struct.iter_unpack("<QQ", self._pread(offset, length // 16 * 16)):
@@ -277,7 +278,7 @@ class ElfFile:
     def _tag(self, tag: int) -> int:
         value = self._tags.get(tag)
         if value is None:
-            raise ElfError("its dynamic section lacks a table")
+            raise ElfError(Message("its dynamic section lacks a table"))
         return value
 
     def _short_name(self, offset: int, longest: int = _LONGEST_FILE_NAME) -> str:
@@ -285,7 +286,7 @@ class ElfFile:
         room = self._tag(_DT_STRSZ) - offset
         text, end, _ = self._at(self._tag(_DT_STRTAB) + offset, max(0, min(longest, room))).partition(b"\0")
         if not end:
-            raise ElfError("a name lies outside its table of names")
+            raise ElfError(Message("a name lies outside its table of names"))
         return text.decode("utf-8", "replace")
 
     def _at(self, address: int, size: int) -> bytes:
@@ -293,11 +294,11 @@ class ElfFile:
         for start, offset, length, _ in self._segments:
             if start <= address and address + size <= start + length:
                 return self._pread(offset + address - start, size)
-        raise ElfError("a table lies outside the file")
+        raise ElfError(Message("a table lies outside the file"))
 
     def _pread(self, offset: int, size: int, *, short: bool = False) -> bytes:
         if offset + size > self._size and not short:
-            raise ElfError("it is shorter than its own tables say")
+            raise ElfError(Message("it is shorter than its own tables say"))
         self._files.use(1, size)
         if hasattr(os, "pread"):
             data = os.pread(self._descriptor, size, offset)
@@ -305,5 +306,5 @@ class ElfFile:
             os.lseek(self._descriptor, offset, os.SEEK_SET)
             data = os.read(self._descriptor, size)
         if len(data) < size and not short:
-            raise ElfError("it is shorter than its own tables say")
+            raise ElfError(Message("it is shorter than its own tables say"))
         return data

@@ -10,6 +10,7 @@ from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.torch_libraries import CORE, is_of_torch
 from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, spelled, unresolved
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import rank
 
 _SHOWN = 4  # libraries named in one value
@@ -94,7 +95,7 @@ def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
         except (ElfError, OSError) as error:
             for library in opened:
                 library.close()
-            return TorchLibraries([], frozenset(), f"torch/lib/{name} cannot be read: {because_of(error)}")
+            return TorchLibraries([], frozenset(), Message("torch/lib/{} cannot be read: {}", name, because_of(error)))
     return TorchLibraries(opened, frozenset(paths), None)
 
 
@@ -110,7 +111,7 @@ def _columns(
     if not read:
         if not problem and not package.unread:
             return None
-        nothing = Unknown("none of its files could be read" if problem else str(package.unread))
+        nothing = Unknown(Message("none of its files could be read") if problem else str(package.unread))
         keys = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library", "built_cuda")
         item.update(dict.fromkeys(keys, nothing))
         return item
@@ -120,7 +121,7 @@ def _columns(
     runtimes = sorted({one.cuda for one in read if one.cuda}, key=int)
     item["built_cuda"] = runtimes[0] if runtimes else ABSENT
     if len(runtimes) > 1:
-        item["built_cuda"] = Unknown(f"its files are linked to CUDA {' and '.join(runtimes)}")
+        item["built_cuda"] = Unknown(Message("its files are linked to CUDA {}", " and ".join(runtimes)))
     worst, verdict = read[0], _looked_up(read, torch, packages, answers, files)
     if isinstance(verdict, Unknown):
         item.update(dict.fromkeys(("unresolved", "example", "missing_library"), verdict))
@@ -151,11 +152,11 @@ def _looked_up(
     verdict: list[tuple[_CompiledFile, list[str], list[bytes]]] = []
     for one in read:
         if one.machine not in machines:
-            return Unknown(f"{one.name} is for {one.machine}, torch for {', '.join(sorted(machines))}")
+            return Unknown(Message("{} is for {}, torch for {}", one.name, one.machine, ", ".join(sorted(machines))))
         try:
             symbols = unresolved(one.symbols, torch.opened, answers)
         except (ElfError, OSError) as error:
-            return Unknown(f"a library of torch cannot be read: {because_of(error)}")
+            return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
         libraries = [library for library in one.libraries if library not in torch.names | siblings]
         verdict.append((one, libraries, symbols))
     given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
@@ -188,10 +189,10 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
     unread: str | None = None
     for path, name in found:
         if room <= 0:
-            unread = unread or f"{name} was not read: the files before it ask for too many symbols"
+            unread = unread or Message("{} was not read: the files before it ask for too many symbols", name)
             break
         if name.endswith(".pyd"):
-            unread = unread or f"compiled files for Windows are not read: {name}"
+            unread = unread or Message("compiled files for Windows are not read: {}", name)
             continue
         try:
             with ElfFile(path, files) as file:
@@ -200,11 +201,11 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             if error.damaged:
                 problem = problem or (path, name, str(error))
             else:
-                unread = unread or f"{name} was not read: {error}"
+                unread = unread or Message("{} was not read: {}", name, error)
             continue
         except (OSError, ValueError) as error:
-            reason = because_of(error) if isinstance(error, OSError) else "its name is no path"
-            unread = unread or f"{name} cannot be read: {reason}"
+            reason = because_of(error) if isinstance(error, OSError) else Message("its name is no path")
+            unread = unread or Message("{} cannot be read: {}", name, reason)
             continue
         if one.symbols or one.libraries:
             read.append(one)

@@ -14,6 +14,7 @@ from envdoctor.observe.binaries.reading.torch_libraries import find_torch_librar
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 _Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
@@ -51,7 +52,7 @@ def read_extensions(
         for (dist, found), columns in zip(chosen, items, strict=True)
         if columns is not None or any(python_tag(name) for _, name in found)
     )
-    return Fact("extension", Records(records, why or unread), "compiled files", "environment")
+    return Fact("extension", Records(records, why or unread), Message("compiled files"), "environment")
 
 
 def _checked(
@@ -67,7 +68,7 @@ def _checked(
 def _item(
     dist: Mapping[str, Value], found: Sequence[tuple[str, str]], columns: Mapping[str, Value], files: Files
 ) -> dict[str, Value]:
-    name, version = str(dist.get("name")), dist.get("version", Unknown("not known"))
+    name, version = str(dist.get("name")), dist.get("version", Unknown(Message("not known")))
     item: dict[str, Value] = {
         "package": name,
         "version": version,
@@ -107,7 +108,7 @@ def compiled_files(
         except FileNotFoundError:
             pass
         except OSError as error:
-            return [], f"RECORD of {os.path.basename(metadata)} cannot be read: {because_of(error)}"
+            return [], Message("RECORD of {} cannot be read: {}", os.path.basename(metadata), because_of(error))
     found: list[tuple[str, str]] = []
     for folder in folders:
         found += _beside(folder, modules, files)
@@ -147,4 +148,4 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
 
 
 def _too_many(count: int) -> str | None:
-    return f"only {MOST_FILES} of the compiled files of one package were read" if count > MOST_FILES else None
+    return Message("only {} of the compiled files of one package were read", MOST_FILES) if count > MOST_FILES else None

@@ -6,6 +6,7 @@ import os
 
 from envdoctor.facts.values import Value
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.text.message import Message
 
 _STEMS = ("libc10", "libtorch")
 _LONGEST = 40
@@ -32,9 +33,9 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
         (folder for folder in layout.site_packages if files.is_file(os.path.join(folder, "torch", "version.py"))), None
     )
     if home is None:
-        return "there is no torch to compare with"
+        return Message("there is no torch to compare with")
     if isinstance(missing, tuple) and missing:
-        return "libraries of torch itself are missing"
+        return Message("libraries of torch itself are missing")
     folders = [os.path.join(home, "torch", "lib")]
     if layout.kind == "conda":
         folders.append(os.path.join(layout.prefix, "lib"))
@@ -44,4 +45,4 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
             if is_of_torch(name):
                 paths.setdefault(name, os.path.join(folder, name))
     lacking = [name for name in CORE if name not in paths]
-    return f"torch/lib has no {lacking[0]}" if lacking else paths
+    return Message("torch/lib has no {}", lacking[0]) if lacking else paths

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from envdoctor.observe.binaries.reading.elf_file import ElfFile
+from envdoctor.text.message import Message
 
 #: Names in the namespaces c10, at, torch and caffe2 by the Itanium ABI (virtual tables and guards too), the C functions
 #: of the stable ABI (aoti_torch_..., torch_call_dispatcher), and what the Python binding exports (THPVariable_Wrap).
@@ -54,7 +55,7 @@ def spelled(name: bytes) -> str:
     characters. What cannot be told apart is left as it is."""
     text = name[:400].decode("ascii", "replace")
     if not _PRINTABLE.match(text):
-        return "a symbol with odd characters"
+        return Message("a symbol with odd characters")
     match = _PREFIX.match(text)
     parts: list[str] = []
     rest = text[match.end() :] if match else ""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, Spent, because_of
+from envdoctor.text.message import Message
 
 _ENDINGS = (".py", ".ipynb")
 _MAX_FILES = 2000
@@ -63,17 +64,21 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
                 below = list(_below(start, files, unread))
                 found.update((os.path.normpath(os.path.join(path, name)), os.path.join(start, name)) for name in below)
                 if not below:
-                    raise ObservationError(f"--code {printable(path)}: no Python file or notebook in this folder")
+                    raise ObservationError(
+                        Message("--code {}: no Python file or notebook in this folder", printable(path))
+                    )
             elif not path.endswith(_ENDINGS) or not files.is_file(start):
-                what = "is neither a folder, nor a Python file (.py) or notebook (.ipynb)"
-                raise ObservationError(f"--code {printable(path)}: " + (what if os.path.exists(start) else "not found"))
+                what = Message("is neither a folder, nor a Python file (.py) or notebook (.ipynb)")
+                raise ObservationError(
+                    f"--code {printable(path)}: " + (what if os.path.exists(start) else Message("not found"))
+                )
             else:
                 found[os.path.normpath(path)] = start
                 named.add(os.path.normpath(path))
     except Spent as spent:
         unread.append(Unread(printable(", ".join(given)), str(spent), named=True))
     if len(found) > _MAX_FILES:
-        reason = f"{len(found) - _MAX_FILES} of {len(found)} files were not read: too many for one run"
+        reason = Message("{} of {} files were not read: too many for one run", len(found) - _MAX_FILES, len(found))
         unread.append(Unread(printable(", ".join(given)), reason))
     chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(found.items())[:_MAX_FILES]}.values())
     project = _Project(files, known)
@@ -94,7 +99,7 @@ def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:
         try:
             names = files.names(os.path.join(start, folder))
         except OSError as error:
-            unread.append(Unread(printable(folder or start), f"it cannot be listed: {because_of(error)}"))
+            unread.append(Unread(printable(folder or start), Message("it cannot be listed: {}", because_of(error))))
             continue
         if depth and _ENVIRONMENT_MARKS.intersection(names):
             continue
@@ -109,7 +114,7 @@ def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:
             elif "." not in name and files.is_folder(whole):
                 inner.append((path, depth + 1))
         if inner and depth >= _MAX_DEPTH:
-            unread.append(Unread(printable(folder), f"its folders are nested more than {_MAX_DEPTH} deep"))
+            unread.append(Unread(printable(folder), Message("its folders are nested more than {} deep", _MAX_DEPTH)))
         else:
             waiting += reversed(inner)
 

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.sandbox.asking import Limits, Problem, ask
+from envdoctor.text.message import Message
 
 _CHILD = "envdoctor.observe.code.reading.read_uses:answer"
 _CHILDREN = 4
 _MOST_PLACES = 20
-CELL = "the cell is not Python that this interpreter can parse"
+CELL = Message("the cell is not Python that this interpreter can parse")
 
 
 class _Use(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
+from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version, satisfies
 
@@ -39,11 +40,11 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
     document = _read_yaml(text[: pixi.start()] if pixi else text)
     if not isinstance(document, dict):
-        raise LockError("holds no environment")
+        raise LockError(Message("holds no environment"))
     if isinstance(document.get("environments"), dict):
         return _pixi(document["environments"], found, wish)
     if not isinstance(document.get("dependencies"), list):
-        raise LockError("has no list of dependencies")
+        raise LockError(Message("has no list of dependencies"))
     found.specs(document["dependencies"])
     return found.lock()
 
@@ -80,7 +81,7 @@ class Conda:
         match = re.match(_SPEC, text)
         name, operator, version, build = match.groups() if match else ("", "", "", "")
         if not name:
-            self.notes.append(f"{place} is no specification that can be read")
+            self.notes.append(Message("{} is no specification that can be read", place))
             return
         plain = re.fullmatch(r"[\w.!+]+", version or "") is not None and "[" not in text and "*" not in version
         exact = plain and (build is not None or operator == "==" or version.count(".") > 1)
@@ -109,9 +110,11 @@ class Conda:
         name = valid_name(self._names.get(conda, conda))
         if name is None or conda == "python":
             return
-        known: str | Unknown = version if version and is_version(version) else Unknown(f"{place} names no version")
+        known: str | Unknown = (
+            version if version and is_version(version) else Unknown(Message("{} names no version", place))
+        )
         if said and not version:
-            known = Unknown(f"{place} asks for {said}, no one version")
+            known = Unknown(Message("{} asks for {}, no one version", place, said))
         self._packages.append(Locked(name, known, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
             cuda = re.search(_CUDA, build) or (
@@ -130,7 +133,7 @@ class Conda:
         """What was read."""
         pip = self.pip.lock()
         if not self._packages and not pip.packages:
-            raise LockError("names no package")
+            raise LockError(Message("names no package"))
         old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
         return Lock(
@@ -146,14 +149,18 @@ class Conda:
 def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     name = next((one for one in wish.names if one in environments), "default")
     if name not in environments:
-        raise LockError(f"has no environment {name!r}; there are {', '.join(environments)[:200]}")
+        raise LockError(Message("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200]))
     packages = environments[name].get("packages") if isinstance(environments[name], dict) else None
     platforms = packages if isinstance(packages, dict) else {}
     system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
     stated = system.lower(), machine.replace("AMD64", "x86_64")
     wanted = [one for one in platforms if _PLATFORMS.get(one) == stated or not system]
     if not wanted:
-        raise LockError(f"has nothing for {' '.join(stated)} in the environment {name!r}: {', '.join(platforms)[:200]}")
+        raise LockError(
+            Message(
+                "has nothing for {} in the environment {}: {}", " ".join(stated), repr(name), ", ".join(platforms)[:200]
+            )
+        )
     listed = platforms[wanted[0]]
     tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
     urls = [url for entry in tables for url in entry.values() if isinstance(url, _Text)]
@@ -161,7 +168,10 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     lock = found.lock()
     others = ", ".join(one for one in environments if one != name)[:200]
     return lock._replace(
-        notes=(*lock.notes, *([f"the environment {name} is judged, beside it are {others}"] if others else ()))
+        notes=(
+            *lock.notes,
+            *([Message("the environment {} is judged, beside it are {}", name, others)] if others else ()),
+        )
     )
 
 
@@ -177,7 +187,7 @@ def _read_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if len(text) > (_LARGEST_SLOW if loader is yaml.SafeLoader else _LARGEST):
-        raise LockError("is too large to be read as YAML")
+        raise LockError(Message("is too large to be read as YAML"))
     top: list[Any] = []
     open_: list[list[Any]] = [top]
     made: list[type] = [list]
@@ -185,7 +195,7 @@ def _read_yaml(text: str) -> Any:
         for event in yaml.parse(text, Loader=loader):
             line = event.start_mark.line + 1 if event.start_mark is not None else 0
             if isinstance(event, yaml.AliasEvent):
-                raise LockError(f"uses an alias of YAML in line {line}, and no lock does")
+                raise LockError(Message("uses an alias of YAML in line {}, and no lock does", line))
             if isinstance(event, yaml.ScalarEvent):
                 scalar = _Text(event.value)
                 scalar.line = line
@@ -194,7 +204,7 @@ def _read_yaml(text: str) -> Any:
                 open_.append([])
                 made.append(dict if isinstance(event, yaml.MappingStartEvent) else list)
                 if len(open_) > _DEEPEST:
-                    raise LockError(f"is nested more than {_DEEPEST} levels deep")
+                    raise LockError(Message("is nested more than {} levels deep", _DEEPEST))
             elif isinstance(event, yaml.CollectionEndEvent):
                 values, kind = open_.pop(), made.pop()
                 pairs = zip(values[::2], values[1::2], strict=True)
@@ -204,5 +214,5 @@ def _read_yaml(text: str) -> Any:
             elif isinstance(event, yaml.DocumentEndEvent):
                 break
     except yaml.YAMLError as error:
-        raise LockError(f"is not YAML: {' '.join(str(error).split())[:200]}") from None
+        raise LockError(Message("is not YAML: {}", " ".join(str(error).split())[:200])) from None
     return top[0] if top else None

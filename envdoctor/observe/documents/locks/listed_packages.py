@@ -14,6 +14,7 @@ from envdoctor.observe.documents.locks.lock import (
     wheel_of,
 )
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
+from envdoctor.text.message import Message
 
 #: Groups that installers take unless they are told otherwise.
 _DEFAULT = ("main", "default", "dev")
@@ -35,7 +36,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
             continue
         found.append(_locked(entry, path))
     notes = (left_out(sorted(left)),) if left else ()
-    return Lock(found, None if found else "no group of it was chosen", notes=notes)
+    return Lock(found, None if found else Message("no group of it was chosen"), notes=notes)
 
 
 def _extras(document: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 
@@ -178,13 +179,13 @@ def name_of(given: object, entry: object) -> str:
     """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
     name = valid_name(str(given)) if isinstance(entry, dict) else None
     if name is None:
-        raise LockError(f"names a package that is none: {str(given)[:60]!r}")
+        raise LockError(Message("names a package that is none: {}", repr(str(given)[:60])))
     return name
 
 
 def version_at(place: str, given: object) -> str | Unknown:
     """The version that a package has at a place of the lock; unknown without one."""
-    return str(given) if given is not None else Unknown(f"{place} takes it from its source")
+    return str(given) if given is not None else Unknown(Message("{} takes it from its source", place))
 
 
 def place_in(path: str, line: int | None) -> str:
@@ -194,7 +195,7 @@ def place_in(path: str, line: int | None) -> str:
 
 def left_out(names: list[str]) -> str:
     """A sentence about extras and groups that are not judged."""
-    return f"extras and groups that nobody chose are left out: {listed(names, 6)}"
+    return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
 def read_text(path: str) -> str:

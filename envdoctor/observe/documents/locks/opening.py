@@ -25,6 +25,7 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 
@@ -68,14 +69,16 @@ def open_lock(
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
         if len(lock.packages) > MOST_PACKAGES:
-            raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+            raise LockError(
+                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+            )
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
         facts.update(beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
     except LockError as error:
         raise LockError(f"{option} {path}: {error}") from None
     except (RecursionError, MemoryError):
-        raise LockError(f"{option} {path}: is nested too deeply, or too large, to be read") from None
+        raise LockError(Message("{} {}: is nested too deeply, or too large, to be read", option, path)) from None
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -85,7 +88,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
     if name.endswith("Pipfile.lock"):
-        raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
+        raise LockError(Message("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads"))
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module = next(fitting, "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
@@ -108,7 +111,11 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resol
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
         for name in _SEEDS - set(chosen):
-            facts.add(Fact(f"pkg.{name}", Unknown("an environment may have it without its lock"), path, "environment"))
+            facts.add(
+                Fact(
+                    f"pkg.{name}", Unknown(Message("an environment may have it without its lock")), path, "environment"
+                )
+            )
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
@@ -121,7 +128,9 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resol
         if one.name in extensions and one.wheel and isinstance(one.version, str)
     ]
     said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
-    facts.add(Fact("extension", Records(said, "compiled files are known by the names of wheels alone"), path, ""))
+    facts.add(
+        Fact("extension", Records(said, Message("compiled files are known by the names of wheels alone")), path, "")
+    )
     if undecided:
         notes.append(_depends(undecided, wish))
     return facts, tuple(notes)
@@ -148,12 +157,12 @@ def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
             if known is None or isinstance(known.version, Unknown):
                 chosen[one.name] = one
             elif known.version != one.version and isinstance(one.version, str):
-                twice = Unknown(f"{known.place} and {one.place} ask for different versions")
+                twice = Unknown(Message("{} and {} ask for different versions", known.place, one.place))
                 chosen[one.name] = known._replace(version=twice)
     for name, one in perhaps.items():
         if name not in chosen:
             undecided[name] = None
-            chosen[name] = one._replace(version=Unknown(f"{one.place} asks for it on some targets only"))
+            chosen[name] = one._replace(version=Unknown(Message("{} asks for it on some targets only", one.place)))
     return chosen, list(undecided)
 
 
@@ -162,7 +171,7 @@ def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> di
     item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
     if one.conda:
         return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
-    requires: tuple[str, ...] | Unknown = Unknown(f"what {one.name} requires is not known")
+    requires: tuple[str, ...] | Unknown = Unknown(Message("what {} requires is not known", one.name))
     python = one.requires_python
     released = ledger.package(one.name) if not one.declared and not one.rebuilt else None
     if isinstance(one.version, str) and released is not None:

@@ -18,6 +18,7 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     wheel_of,
 )
+from envdoctor.text.message import Message
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -53,7 +54,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     found.read(text, path)
     lock = found.lock()
     if not lock.packages:
-        raise LockError("names no package")
+        raise LockError(Message("names no package"))
     return lock
 
 
@@ -98,7 +99,9 @@ class Requirements:
         if asked is None:
             return
         if len(self._asked) > MOST_PACKAGES:
-            raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+            raise LockError(
+                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+            )
         version = exact(asked.specifiers)
         if not constraints:
             self._asked.append(asked)
@@ -121,7 +124,7 @@ class Requirements:
             if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
                 self._only = ""
         elif name in ("-e", "--editable"):
-            self._say(f"{place}: a package of your own, what it requires is not read")
+            self._say(Message("{}: a package of your own, what it requires is not read", place))
 
     def _include(self, name: str, path: str, place: str, constraints: bool) -> None:
         there = os.path.realpath(os.path.join(self._wish.cwd, os.path.dirname(path), name))
@@ -130,13 +133,13 @@ class Requirements:
         self._seen.add(there)
         why = ""
         if "://" in name:
-            why = "is not fetched"
+            why = Message("is not fetched")
         elif not there.startswith(os.path.join(self._root, "")):
-            why = "lies outside the folder of the list"
+            why = Message("lies outside the folder of the list")
         elif os.path.exists(there) and not os.path.isfile(there):  # nobody waits for the writers of 50 pipes
-            why = "is not a regular file"
+            why = Message("is not a regular file")
         elif len(self._seen) > _MOST_FILES:
-            why = f"is one of more than {_MOST_FILES} files"
+            why = Message("is one of more than {} files", _MOST_FILES)
         try:
             if not why:
                 shown = os.path.normpath(os.path.join(os.path.dirname(path), name))
@@ -168,7 +171,7 @@ class Requirements:
         return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
 
     def _refuse(self, line: str, place: str) -> None:
-        self._say(f"{place} is no requirement that can be read")
+        self._say(Message("{} is no requirement that can be read", place))
         if not re.search(_ANOTHER_THING, line):
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
             self._invalid.append(Line(name or line[:20], "", "", place, line[:100]))
@@ -183,9 +186,11 @@ class Requirements:
         whole = (self._all_hashed or _WHOLE in self._wish.names) and not self._notes
         notes = self._notes[:_MOST_SAID]
         if len(self._notes) > _MOST_SAID:
-            notes.append(f"{len(self._notes) - _MOST_SAID} more lines of {self.path} were not read")
+            notes.append(Message("{} more lines of {} were not read", len(self._notes) - _MOST_SAID, self.path))
         for (tag, named), taken in self._builds.items():
-            notes.append(f"{named} names an index of builds {tag}: {', '.join(taken)} is taken from there")
+            notes.append(
+                Message("{} names an index of builds {}: {} is taken from there", named, tag, ", ".join(taken))
+            )
         open_ = None if whole else _OPEN.format(self.path, self.path)
         command = self.command()
         if whole or self._is_frozen():
@@ -217,12 +222,16 @@ class Requirements:
             version, place = self._pins[name]
         wheel = asked.url if asked.url.endswith(".whl") else ""
         if version is None and asked.url:
-            version = Unknown(f"{place} takes it from a repository or a folder")
+            version = Unknown(Message("{} takes it from a repository or a folder", place))
         elif version is None:
             wanted = "".join(asked.specifiers.split())
-            version = Unknown(f"{place} asks for {wanted}, no one version" if wanted else f"{place} names no version")
+            version = Unknown(
+                Message("{} asks for {}, no one version", place, wanted)
+                if wanted
+                else Message("{} names no version", place)
+            )
         elif isinstance(version, str) and not is_version(version):
-            version = Unknown(f"{place} gives a version that is none")
+            version = Unknown(Message("{} gives a version that is none", place))
         elif not wheel:
             version = self._with_build(name, str(version), place)
         return Locked(name, version, place, asked.marker, wheel=wheel)
@@ -250,7 +259,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         if line.endswith("\\"):
             joined += line[:-1]
             if len(joined) > 1 << 18:
-                raise LockError(f"has a line of more than 262,144 characters: {first}")
+                raise LockError(Message("has a line of more than 262,144 characters: {}", first))
             continue
         if joined := (joined + line).strip():
             yield first, joined

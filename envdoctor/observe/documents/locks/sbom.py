@@ -10,6 +10,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, place_in
 from envdoctor.observe.documents.locks.toml_text import items
+from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
@@ -25,9 +26,9 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise LockError(f"is not JSON: {error}") from None
+        raise LockError(Message("is not JSON: {}", error)) from None
     if not isinstance(document, dict) or not {"bomFormat", "spdxVersion"} & set(document):
-        raise LockError("is no bill of materials by CycloneDX or SPDX")
+        raise LockError(Message("is no bill of materials by CycloneDX or SPDX"))
     lines = _lines(text)
     conda, found = Conda(path, wish), []
     for purl, marker in _purls(document):
@@ -40,7 +41,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
             build, subdir = (more.get(key, [""])[0] for key in ("build", "subdir"))
             conda.files([(f"/{subdir or 'noarch'}/{name}-{version}-{build or '0'}.conda", place)])
         elif (valid := valid_name(name)) is not None:
-            known: str | Unknown = version if is_version(version) else Unknown(f"{place} names no version")
+            known: str | Unknown = version if is_version(version) else Unknown(Message("{} names no version", place))
             found.append(Locked(valid, known, place, marker))
     if not found:
         return conda.lock()
@@ -63,9 +64,11 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not inner:
             return
         if len(inner) > MOST_PACKAGES:
-            raise LockError(f"names more than {MOST_PACKAGES:,} packages, and no environment has so many")
+            raise LockError(
+                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+            )
         level = inner
-    raise LockError(f"is nested more than {_DEEPEST} levels deep")
+    raise LockError(Message("is nested more than {} levels deep", _DEEPEST))
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -26,6 +26,7 @@ from envdoctor.knowledge.ledger_taking import (
 from envdoctor.knowledge.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import read_requirement
@@ -43,8 +44,8 @@ _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xforme
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
 #: An image is pushed within so many days of the release that it is named for.
 _SLACK = timedelta(days=30)
-_TOO_LATE = "which releases an install takes was not found in time"
-_NO_PYTHON = "which releases an install takes is not known without the Python: --target-python 3.11"
+_TOO_LATE = Message("which releases an install takes was not found in time")
+_NO_PYTHON = Message("which releases an install takes is not known without the Python: --target-python 3.11")
 
 
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
@@ -82,7 +83,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     every = {**wish.markers, **markers, "python_full_version": whole}
     target = wheel_target(_facts_of(every).get)
     if target is None:
-        return Taken(notes=(*unread, "which releases an install takes is known for CPython 3 alone"))
+        return Taken(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
     start = Taken(refused=tuple(refused), notes=unread)
@@ -208,8 +209,14 @@ def _unread(
     ]
     asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
     strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
-    texts = [f"what {listed(dict.fromkeys(own), 6)} requires is not read: it is taken from a repository or a folder"]
-    known = [f"what {listed(dict.fromkeys(strange), 5)} requires is not known, nor whether other lines fit it"]
+    texts = [
+        Message(
+            "what {} requires is not read: it is taken from a repository or a folder", listed(dict.fromkeys(own), 6)
+        )
+    ]
+    known = [
+        Message("what {} requires is not known, nor whether other lines fit it", listed(dict.fromkeys(strange), 5))
+    ]
     return (*texts * bool(own), *known * bool(strange))
 
 
@@ -237,8 +244,8 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
         return Taken(refused=(Refusal("conflict", named, "", pins[:_LONGEST]),))
     read = [read_requirement(pin) for pin in pins]
     there = {one.name: exact(one.specifiers) or _ANY for one in read}
-    taken = tuple(one._replace(place="what uv would install") for one in _taken(there, {}, chosen, ""))
-    return Taken(taken, notes=("--resolve asked uv, which used the network, what an install takes",))
+    taken = tuple(one._replace(place=Message("what uv would install")) for one in _taken(there, {}, chosen, ""))
+    return Taken(taken, notes=(Message("--resolve asked uv, which used the network, what an install takes"),))
 
 
 def _texts(command: Command) -> Iterator[str]:
@@ -374,11 +381,13 @@ def _taken(
         if version == _ANY and bounds.get(name):
             range_ = Range(bounds[name])
             yield (
-                known._replace(version=range_) if known else Locked(name, range_, f"what an install on {day} asks for")
+                known._replace(version=range_)
+                if known
+                else Locked(name, range_, Message("what an install on {} asks for", day))
             )
         if version in ("", _ANY) or (known is not None and (known.conda or _is_same(known.version, version))):
             continue
-        origin = f"what an install on {day} takes"
+        origin = Message("what an install on {} takes", day)
         yield known._replace(version=version, place=origin) if known is not None else Locked(name, version, origin)
 
 
@@ -396,7 +405,11 @@ def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collec
     named = [
         f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
     ]
-    return [f"taken as an install with Python {python} on {day} takes them: {listed(named, 6)}"] if named else []
+    return (
+        [Message("taken as an install with Python {} on {} takes them: {}", python, day, listed(named, 6))]
+        if named
+        else []
+    )
 
 
 def _facts_of(markers: Mapping[str, str | None]) -> dict[str, object]:

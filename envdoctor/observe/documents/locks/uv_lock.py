@@ -20,6 +20,7 @@ from envdoctor.observe.documents.locks.lock import (
     with_python,
 )
 from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
+from envdoctor.text.message import Message
 
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
 #: The group that uv installs unless it is told otherwise.
@@ -33,7 +34,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     document, entries = read_packages(text, "package")
     packages = [entry.table for entry in entries]
     if document.get("version") != 1:
-        raise LockError("is no uv.lock of version 1, the only one that is known")
+        raise LockError(Message("is no uv.lock of version 1, the only one that is known"))
     match = re.match(_ONE_PYTHON, str(document.get("requires-python", "")))
     python = match[1] if match else None
     walk = _Walk(packages, with_python(wish, python))
@@ -48,7 +49,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         if sure is not False and (number not in own or "version" in entry.table):
             found.append(_locked(entry, path, wish, sure=sure is True))
     left = sorted({extra for root in roots for extra in _extras(packages[root])} - {_DEFAULT, *wish.names})
-    notes = [f"{left_out(left)}; --lock '{path}[{left[0]}]' takes one"] if left else []
+    notes = [Message("{}; --lock '{}[{}]' takes one", left_out(left), path, left[0])] if left else []
     manifest = document.get("manifest")
     overrides = items(manifest.get("overrides")) if isinstance(manifest, dict) else []
     replaced = tuple(str(one.get("name")) for one in overrides)
@@ -127,5 +128,7 @@ def _locked(entry: Entry, path: str, wish: Wish, *, sure: bool) -> Locked:
         + (f" ; {plain(str(one['marker']), wish)}" if one.get("marker") else "")
         for one in items(package.get("dependencies"))
     )
-    version = version_at(place, package.get("version")) if sure else Unknown(f"{place} is for some targets only")
+    version = (
+        version_at(place, package.get("version")) if sure else Unknown(Message("{} is for some targets only", place))
+    )
     return Locked(name, version, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown, Value, spell
+from envdoctor.text.message import Message
 
 
 class Claim(NamedTuple):
@@ -35,19 +36,21 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
         for other in said[1:]:
             joined = _joined(best, other)
             if joined is None:
-                words = (f"line {one.line} of {name} says {spell(one.value)}" for one in (best, other))
+                words = (Message("line {} of {} says {}", one.line, name, spell(one.value)) for one in (best, other))
                 value = Unknown(", ".join(words))
                 break
             best, value = joined, joined.value
         else:
             if best.partial:
-                value = Unknown(f"line {best.line} of {name} says {best.value}, which may be any {best.value}.x")
+                value = Unknown(
+                    Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
+                )
         yield Fact(key, value, f"{name}:{best.line}", "given")
 
 
 def differ(one: Fact, other: Fact) -> Unknown:
     """Return an unknown value, because two places say different things."""
-    words = (f"{fact.origin} says {spell(fact.value)}" for fact in (one, other))
+    words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (one, other))
     return Unknown(", ".join(words))
 
 

@@ -10,6 +10,7 @@ from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, Line
+from envdoctor.text.message import Message
 
 _LINUX = re.compile(
     r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"
@@ -132,7 +133,10 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     value: Value = best
     for other_line, other in all_of:
         if not _agree(best, other):
-            words = (f"line {one} of {name} says {_spelled(gpus)}" for one, gpus in ((line, best), (other_line, other)))
+            words = (
+                Message("line {} of {} says {}", one, name, _spelled(gpus))
+                for one, gpus in ((line, best), (other_line, other))
+            )
             value = Unknown(", ".join(words))
             break
     return Fact("gpu", value, f"{name}:{line}", "given")
@@ -167,7 +171,7 @@ def _typed(claims: Sequence[Claim]) -> Iterator[Claim]:
             near = {one.key: one.value for one in claims[place + 1 : place + 4] if one.line - claim.line <= 3}
             item = {"name": claim.value} | {key[4:]: near[key] for key in ("gpu.memory_gib",) if key in near}
             count = near.get("gpu.count")
-            doubt = "how many GPUs there are is not said" if count is None else None
+            doubt = Message("how many GPUs there are is not said") if count is None else None
             yield _gpus([item] * (int(str(count).split(".")[0]) if count is not None else 1), claim.line, doubt)
 
 

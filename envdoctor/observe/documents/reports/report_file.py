@@ -15,6 +15,7 @@ from envdoctor.observe.documents.reports.machine import gpu_fact
 from envdoctor.observe.documents.reports.run import run_facts
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import decoded, read_named
+from envdoctor.text.message import Message
 from envdoctor.tracebacks.pasted import visible
 
 _LARGEST = 64 * 1024 * 1024
@@ -74,7 +75,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     differing += [one.key for one in run if one.key in facts]
     for one in run:
         facts.add(_agreed(facts.get(one.key), one) if one.key in facts else one)
-    notes = [f"{name}: only the first {len(lines)} lines were read"] if cut else []
+    notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += [
         f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}"
         for fact in facts
@@ -82,9 +83,9 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     ]
     left = [(number, key) for number, key in stands.unread if key not in facts]
     for number, key in left[:_NAMED]:
-        notes.append(f"line {number} of {name} speaks of {key.removeprefix('pkg.')} and was not read")
+        notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
     if len(left) > _NAMED:
-        notes.append(f"{len(left) - _NAMED} more lines of {name} that look like facts were not read")
+        notes.append(Message("{} more lines of {} that look like facts were not read", len(left) - _NAMED, name))
     return ReadReport(facts, tuple(notes))
 
 

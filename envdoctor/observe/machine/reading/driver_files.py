@@ -10,6 +10,7 @@ from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_
 from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.system import is_wsl
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 KEYS = ("driver.library", "driver.compat")
@@ -44,22 +45,24 @@ def observe(request: Request) -> list[Fact]:
     if request.platform != "linux" or not driver_traces(request):
         reason: Value = ABSENT
         if request.platform == "windows" and driver_traces(request):
-            reason = Unknown("Windows' libraries do not carry the driver's version in their names")
+            reason = Unknown(Message("Windows' libraries do not carry the driver's version in their names"))
         return [
             Fact("driver.library", reason, "", "machine"),
-            Fact("driver.compat", ABSENT, "cuda-compat is for Linux with a driver", "machine"),
+            Fact("driver.compat", ABSENT, Message("cuda-compat is for Linux with a driver"), "machine"),
         ]
     management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
     module = kernel_module(request)
     compat = _compat(cuda, management, module)
     # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
     own = management or (None if isinstance(compat, str) else cuda)
-    library: Value = ABSENT if management is None and cuda is None else Unknown("its file name holds no version")
+    library: Value = (
+        ABSENT if management is None and cuda is None else Unknown(Message("its file name holds no version"))
+    )
     if own is not None and own.version is not None:
         library = own.version
     return [
-        Fact("driver.library", library, own.path if own else "the loader's folders", "machine"),
-        Fact("driver.compat", compat, cuda.path if cuda else "the loader's folders", "machine"),
+        Fact("driver.library", library, own.path if own else Message("the loader's folders"), "machine"),
+        Fact("driver.compat", compat, cuda.path if cuda else Message("the loader's folders"), "machine"),
     ]
 
 
@@ -79,7 +82,7 @@ def _compat(cuda: Library | None, management: Library | None, module: str | None
         return ABSENT
     in_compat_folder = "compat" in os.path.realpath(cuda.path).split(os.sep)[:-1] or "compat" in cuda.path.split(os.sep)
     if cuda.version is None:
-        return Unknown(f"{cuda.path} does not carry a version in its name") if in_compat_folder else ABSENT
+        return Unknown(Message("{} does not carry a version in its name", cuda.path)) if in_compat_folder else ABSENT
     own = module or (management.version if management is not None else None)
     if own is None:
         return cuda.version if in_compat_folder else ABSENT

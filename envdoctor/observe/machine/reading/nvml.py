@@ -11,6 +11,7 @@ from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, win
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import dotted
 
 _GIB = 1 << 30
@@ -20,19 +21,21 @@ _NOT_SUPPORTED, _NO_PERMISSION, _INSUFFICIENT_SIZE, _LIBRARY_NOT_FOUND, _MISMATC
 
 #: Return codes of nvml.h that a person can do something with, in words; the others are given by number.
 _ERRORS = {
-    1: "NVML is not initialised",
-    _NOT_SUPPORTED: "this GPU does not support the question",
-    _NO_PERMISSION: "no permission to ask the driver",
-    9: "the NVIDIA driver is not loaded",
-    10: "the driver did not answer in its own time limit",
-    _LIBRARY_NOT_FOUND: "a library of the driver is missing",
-    13: "the driver's library is too old for the question",
-    15: "the GPU is lost (it has fallen off the bus)",
-    16: "the GPU must be reset",
-    17: "the operating system or the container forbids access to the GPU",
-    _MISMATCH: "driver/library version mismatch: the driver was updated while the old one is still loaded; reboot",
-    20: "out of memory in the driver",
-    999: "unknown error of the driver",
+    1: Message("NVML is not initialised"),
+    _NOT_SUPPORTED: Message("this GPU does not support the question"),
+    _NO_PERMISSION: Message("no permission to ask the driver"),
+    9: Message("the NVIDIA driver is not loaded"),
+    10: Message("the driver did not answer in its own time limit"),
+    _LIBRARY_NOT_FOUND: Message("a library of the driver is missing"),
+    13: Message("the driver's library is too old for the question"),
+    15: Message("the GPU is lost (it has fallen off the bus)"),
+    16: Message("the GPU must be reset"),
+    17: Message("the operating system or the container forbids access to the GPU"),
+    _MISMATCH: Message(
+        "driver/library version mismatch: the driver was updated while the old one is still loaded; reboot"
+    ),
+    20: Message("out of memory in the driver"),
+    999: Message("unknown error of the driver"),
 }
 
 
@@ -40,7 +43,7 @@ class _NvmlError(Exception):
     """A call that did not return NVML_SUCCESS; ``code`` is nvml.h's number, 13 also for a missing function."""
 
     def __init__(self, code: int) -> None:
-        super().__init__("NVML: " + _ERRORS.get(code, f"error {code}"))
+        super().__init__("NVML: " + _ERRORS.get(code, Message("error {}", code)))
         self.code = code
 
 
@@ -60,12 +63,12 @@ def observe(request: Request) -> list[Fact]:
         except _NvmlError as error:
             answers.append(_unknown(str(error), True if error.code == _MISMATCH else None))
         except Exception as error:
-            answers.append(_unknown(f"NVML could not be used: {type(error).__name__}"))
+            answers.append(_unknown(Message("NVML could not be used: {}", type(error).__name__)))
 
     thread = threading.Thread(target=ask, name="nvml", daemon=True)
     thread.start()
     thread.join(request.nvml_timeout)
-    return answers[0] if answers else _unknown(f"NVML did not answer in {request.nvml_timeout:g} s")
+    return answers[0] if answers else _unknown(Message("NVML did not answer in {} s", f"{request.nvml_timeout:g}"))
 
 
 def _unknown(reason: str, mismatch: bool | None = None) -> list[Fact]:
@@ -78,7 +81,7 @@ def _unknown(reason: str, mismatch: bool | None = None) -> list[Fact]:
 def _ask(request: Request) -> list[Fact]:
     call = _load(request)
     if call is None:
-        return _unknown("the driver's library libnvidia-ml is not installed here")
+        return _unknown(Message("the driver's library libnvidia-ml is not installed here"))
     call("nvmlInit_v2")
     try:
         version = _cell(lambda: _driver_version(call))
@@ -142,7 +145,7 @@ def _text(call: Call, function: str, *handle: Any) -> str:
 
 def _driver_version(call: Call) -> Value:
     text = _text(call, "nvmlSystemGetDriverVersion")
-    return text if dotted(text) else Unknown("NVML gives a driver version that is no version")
+    return text if dotted(text) else Unknown(Message("NVML gives a driver version that is no version"))
 
 
 def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
@@ -151,13 +154,15 @@ def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
     compat = compat_library(request, driver) if isinstance(driver, str) else None
     if compat is not None:
         # NVML asks the libcuda that it finds, and would tell what that one supports.
-        return Unknown(f"libcuda.so.{compat} of a forward-compatibility package is in front of the driver's own")
+        return Unknown(
+            Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
+        )
     number = ctypes.c_int()
     try:
         call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))
     except _NvmlError as error:
         if error.code == _LIBRARY_NOT_FOUND:
-            return Unknown("the driver's libcuda is not here (a container without the compute capability?)")
+            return Unknown(Message("the driver's libcuda is not here (a container without the compute capability?)"))
         raise
     # nvml.h: 1000 * major + 10 * minor.
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
@@ -186,9 +191,9 @@ def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
             continue
         item = _gpu(call, request, index, handle)
         if _mig_is_on(call, handle):
-            slices = Unknown("MIG is on: a process sees a slice of this GPU")
+            slices = Unknown(Message("MIG is on: a process sees a slice of this GPU"))
             item.update(memory_gib=slices, free_gib=slices)
-            incomplete = f"MIG is on for GPU {index}, and its slices are not read"
+            incomplete = Message("MIG is on for GPU {}, and its slices are not read", index)
         items.append(item)
     return visible(request.environ, items, incomplete), missing(request.environ, items, incomplete)
 
@@ -235,7 +240,7 @@ def _processes(call: Call, request: Request, handle: Any) -> Value:
         if error.code != _INSUFFICIENT_SIZE:
             raise
     if count.value == 0 and container(request) is not ABSENT:
-        return Unknown("a container does not show the processes of others")
+        return Unknown(Message("a container does not show the processes of others"))
     return count.value
 
 

@@ -10,6 +10,7 @@ from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
+from envdoctor.text.message import Message
 
 KEYS = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
 
@@ -50,11 +51,13 @@ def observe(request: Request) -> list[Fact]:
     Without a trace of a driver all of it is plainly none. ``request.nvml_problem`` is the reason of unknown values.
     """
     if not driver_traces(request):
-        origin = "no NVIDIA driver: /proc/driver/nvidia, /sys/module/nvidia, /dev/nvidia*"
-        named: Value = Unknown("there is no NVIDIA driver") if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
+        origin = Message("no NVIDIA driver: /proc/driver/nvidia, /sys/module/nvidia, /dev/nvidia*")
+        named: Value = (
+            Unknown(Message("there is no NVIDIA driver")) if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
+        )
         none: tuple[Value, ...] = (ABSENT, ABSENT, ABSENT, Records(()), named)
         return [Fact(key, value, origin, "machine") for key, value in zip(KEYS, none, strict=True)]
-    problem = request.nvml_problem or "only NVML tells it"
+    problem = request.nvml_problem or Message("only NVML tells it")
     version, origin = _version(request, problem)
     gpus, unnamed = _gpus(request, problem)
     return [
@@ -105,13 +108,13 @@ def _gpus(request: Request, problem: str) -> tuple[Value, Value]:
         items.append(
             {
                 "index": index,
-                "name": fields.get("Model") or Unknown("/proc/driver/nvidia does not name it"),
+                "name": fields.get("Model") or Unknown(Message("/proc/driver/nvidia does not name it")),
                 "cc": Unknown(problem),
                 "memory_gib": Unknown(problem),
                 "free_gib": Unknown(problem),
                 "processes": Unknown(problem),
                 # Before the first use of a GPU its UUID is printed as question marks.
-                "uuid": uuid if uuid and "?" not in uuid else Unknown("/proc/driver/nvidia does not say it"),
+                "uuid": uuid if uuid and "?" not in uuid else Unknown(Message("/proc/driver/nvidia does not say it")),
             }
         )
     return visible(request.environ, items), missing(request.environ, items)

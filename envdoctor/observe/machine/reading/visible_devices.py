@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.text.message import Message
 
 Item = Mapping[str, Value]
 
@@ -37,9 +38,8 @@ def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str |
             return Records((), incomplete)
         chosen += places
     if not by_uuid and 0 < len(chosen) < len(items) and not _same_order(environ, items):
-        incomplete = (
-            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs of several "
-            "kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
+        incomplete = Message(
+            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs of several kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
         )
         return Records(tuple(items), incomplete)
     return Records(tuple(items[place] for place in chosen), incomplete)
@@ -69,9 +69,9 @@ def _not_read(entries: Sequence[str], items: Sequence[Item]) -> str | None:
     """Why an entry cannot be held against the GPUs."""
     for entry in entries:
         if entry.startswith("MIG-"):
-            return "CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read"
+            return Message("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")
         if entry.startswith("GPU-") and not all(isinstance(item.get("uuid"), str) for item in items):
-            return "CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read"
+            return Message("CUDA_VISIBLE_DEVICES names UUIDs, and the GPUs' UUIDs could not be read")
     return None
 
 

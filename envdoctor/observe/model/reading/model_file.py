@@ -9,6 +9,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 _FILES = Files()
 
@@ -21,9 +22,9 @@ def read_bytes(folder: str, name: str, limit: int) -> bytes | Unknown:
     try:
         return _FILES.whole(os.path.join(folder, name), limit)
     except FileNotFoundError:
-        return Unknown(f"the model's folder holds no {printable(name)}")
+        return Unknown(Message("the model's folder holds no {}", printable(name)))
     except OSError as error:
-        return Unknown(f"{printable(name)} cannot be read: {because_of(error)}")
+        return Unknown(Message("{} cannot be read: {}", printable(name), because_of(error)))
 
 
 def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:

@@ -14,6 +14,7 @@ from envdoctor.models.hub_cache import (
 )
 from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
 from envdoctor.observe.errors import ObservationError
+from envdoctor.text.message import Message
 
 
 class ModelSource(NamedTuple):
@@ -60,21 +61,21 @@ def resolve(
     for held in cached_repos(spellings(repo, aliases or {}), cache_folder(cwd, environ)):
         found = matching(held.commits, revision)
         if len(found) == 1:
-            origin = "Hub cache" if found[0].repo == repo else f"Hub cache, under {found[0].repo}"
+            origin = Message("Hub cache") if found[0].repo == repo else Message("Hub cache, under {}", found[0].repo)
             return ModelSource(model, found[0].folder, repo, found[0].commit, origin, cached=True)
-        lost = f"the Hub cache names a commit for {revision} and does not hold its files"
+        lost = Message("the Hub cache names a commit for {} and does not hold its files", revision)
         problems.append(lost if revision in held.refs else _instead(held.commits))
     shown = f"{repo}@{named.revision}" if named.revision else repo
     why = f" ({problems[0]})" if problems else ""
-    missing = f"no files of {shown} on this machine{why}; download them or give a folder"
+    missing = Message("no files of {} on this machine{}; download them or give a folder", shown, why)
     return ModelSource(model, None, repo, None, "--model", missing)
 
 
 def _instead(commits: tuple[CachedCommit, ...]) -> str:
     if not commits:
-        return "its place in the Hub cache is empty"
+        return Message("its place in the Hub cache is empty")
     listed = ", ".join(item.commit[:12] for item in commits[:3])
-    return f"the Hub cache holds other revisions: {listed}; name one with @"
+    return Message("the Hub cache holds other revisions: {}; name one with @", listed)
 
 
 def _folder(model: str, folder: str) -> ModelSource:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, is_library
 from envdoctor.text.files import Files, Looks, because_of
+from envdoctor.text.message import Message
 
 _LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 34
 #: Libraries up to this size are compared by their digests (80 MB in an environment with torch: 0.1 s).
@@ -292,6 +293,6 @@ def answer(**asked: Any) -> dict[str, Any]:
         damage += [[package.name, kind, names, fails] for kind, names, fails in package.damage()]
         if package.unread:
             name, reason = package.unread[0]
-            more = f" and {len(package.unread) - 1} more" if len(package.unread) > 1 else ""
+            more = Message(" and {} more", len(package.unread) - 1) if len(package.unread) > 1 else ""
             unread.append([package.name, name + more, reason])
     return {"damage": damage, "unread": unread, "files": looks.files, "folders": looks.folders}

@@ -17,6 +17,7 @@ from envdoctor.observe.packages.reading.metadata_directory import (
 )
 from envdoctor.observe.packages.reading.version_files import VERSION_FILES, VersionFile, read_version_file
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import same_release
 
@@ -45,7 +46,7 @@ def scan_folder(folder: str, files: Files) -> FolderScan:
     for entry in files.names(folder):
         if entry.startswith("~"):
             name = readable(entry)
-            detail = f"{name} is what an interrupted pip left behind"
+            detail = Message("{} is what an interrupted pip left behind", name)
             scan.problems.append(Problem(name, "leftover", detail, ABSENT, os.path.join(folder, entry)))
         elif entry.endswith(".dist-info"):
             _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
@@ -83,7 +84,7 @@ def _scan_egg(folder: str, files: Files, scan: FolderScan) -> None:
     if name is None:
         scan.problems.append(invalid_name(raw_name, entry, folder))
         return
-    version = Unknown(f"{entry} carries no version") if raw_version is None else checked_version(raw_version)
+    version = Unknown(Message("{} carries no version", entry)) if raw_version is None else checked_version(raw_version)
     inside = os.path.join(folder, "EGG-INFO")  # in the zip file
     scan.distributions.append(Distribution(name, version, "egg-info", ABSENT, False, inside, entry))
 
@@ -112,7 +113,7 @@ def _report_duplicates(folder: str, scan: FolderScan) -> None:
         if len(items) > 1:
             versions = ", ".join(_first(sorted({item.version for item in items if isinstance(item.version, str)})))
             entries = " and ".join(_first([os.path.basename(item.path) for item in items]))
-            detail = f"{entries} are in the same folder"
+            detail = Message("{} are in the same folder", entries)
             scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))
 
 
@@ -177,7 +178,7 @@ def _several(earlier: Fact, item: Distribution) -> Unknown:
         return earlier.value
     if isinstance(item.version, Unknown):
         return item.version
-    return Unknown(f"two metadata directories in one folder say {earlier.value} and {item.version}")
+    return Unknown(Message("two metadata directories in one folder say {} and {}", earlier.value, item.version))
 
 
 def _prefer_file(
@@ -188,7 +189,7 @@ def _prefer_file(
     problems: list[Problem],
 ) -> None:
     said = file.get("__version__")
-    version = checked_version(said) if isinstance(said, str) else Unknown(f"{file.origin} does not say")
+    version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
     fact = chosen.get(name)
     path = os.path.join(file.folder, *file.origin.split("/"))
     if isinstance(version, Unknown):
@@ -196,10 +197,10 @@ def _prefer_file(
             chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
         return
     if fact is None:
-        detail = f"{file.origin} is there, and no metadata directory"
+        detail = Message("{} is there, and no metadata directory", file.origin)
         problems.append(Problem(name, "no-metadata", detail, version, path))
     elif isinstance(fact.value, str) and not same_release(fact.value, version):
-        detail = f"{fact.origin} says {fact.value}, {file.origin} says {version}"
+        detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
         problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
     elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
         return  # here it is METADATA that has the tag

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.text.files import Files, because_of, read_regular
+from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
 
@@ -74,7 +75,7 @@ def checked_version(text: str) -> str | Unknown:
     """The version when it is one by PEP 440, else unknown with what was found."""
     if is_version(text):
         return text
-    return Unknown(f"a version by PEP 440 is expected, not {text[:60]!r}")
+    return Unknown(Message("a version by PEP 440 is expected, not {}", repr(text[:60])))
 
 
 def named_by(entry: str) -> tuple[str, str | None]:
@@ -89,7 +90,7 @@ def named_by(entry: str) -> tuple[str, str | None]:
 
 def invalid_name(name: str, origin: str, path: str) -> Problem:
     """The problem of a name that is none."""
-    detail = f"{readable(origin)} names {name[:200]!r}, which is no valid name of a distribution"
+    detail = Message("{} names {}, which is no valid name of a distribution", readable(origin), repr(name[:200]))
     return Problem(readable(name), "invalid-name", detail, ABSENT, path)
 
 
@@ -109,18 +110,18 @@ def read_directory(
     header, origin, trouble = _header(path, entry, metadata, files)
     name, version = header.name, header.version
     if not header.utf8:
-        trouble = "encoding", f"{origin} is not UTF-8 text"
+        trouble = "encoding", Message("{} is not UTF-8 text", origin)
     if name is None or version is None or header.cut:
         from_name, from_version = named_by(entry)
         if header.cut and version != from_version:
             version = None
         if trouble is None and (name is None or version is None):
             gone = " and no ".join(field for field, value in (("Name", name), ("Version", version)) if value is None)
-            trouble = "no-version", f"{origin} has no {gone}; the name of its folder is taken instead"
+            trouble = "no-version", Message("{} has no {}; the name of its folder is taken instead", origin, gone)
         name = name or from_name
         # A directory without METADATA is mostly what an uninstall left: its name is then no evidence of a version.
         if version is None and from_version is not None and trouble is not None and trouble[0] != "no-metadata":
-            version, origin = from_version, f"{readable(entry)} (folder name)"
+            version, origin = from_version, Message("{} (folder name)", readable(entry))
     valid = valid_name(name)
     if valid is None:
         return None, invalid_name(name, origin, path)
@@ -135,7 +136,7 @@ def read_directory(
         origin=origin,
         requires=header.requires or _requires_text(path, kind, files),
         requires_python=header.requires_python,
-        requires_unknown=f"the header of {origin} is too long" if header.partial else None,
+        requires_unknown=Message("the header of {} is too long", origin) if header.partial else None,
     )
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", f"{origin}: {checked.reason}"
@@ -169,10 +170,10 @@ def _header(
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        return Header(None, None), origin, ("no-metadata", f"{label} has no {metadata}")
+        return Header(None, None), origin, ("no-metadata", Message("{} has no {}", label, metadata))
     except OSError as error:
         kind = "no-access" if isinstance(error, PermissionError) else "unreadable"
-        return Header(None, None), origin, (kind, f"{origin} cannot be read: {because_of(error)}")
+        return Header(None, None), origin, (kind, Message("{} cannot be read: {}", origin, because_of(error)))
 
 
 def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
@@ -200,7 +201,7 @@ def _installer(path: str, files: Files) -> str | Absent | Unknown:
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError as error:
-        return Unknown(f"INSTALLER cannot be read: {because_of(error)}")
+        return Unknown(Message("INSTALLER cannot be read: {}", because_of(error)))
     return content.decode("utf-8", "replace").partition("\n")[0].strip() or ABSENT
 
 
@@ -211,13 +212,13 @@ def _editable(path: str, files: Files) -> bool | Unknown:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        return Unknown(f"direct_url.json cannot be read: {because_of(error)}")
+        return Unknown(Message("direct_url.json cannot be read: {}", because_of(error)))
     import json
 
     try:
         return json.loads(content).get("dir_info", {}).get("editable", False) is True
     except (ValueError, AttributeError, RecursionError):
-        return Unknown("direct_url.json is not what PEP 610 describes")
+        return Unknown(Message("direct_url.json is not what PEP 610 describes"))
 
 
 def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> Header:

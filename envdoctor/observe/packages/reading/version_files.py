@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message
 
 #: Packages of PyPI whose METADATA says "2.7.1" and whose file says "2.7.1+cu126": read in the wheels of torch 2.5.1 to
 #: 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of torchao,
@@ -37,7 +38,7 @@ class VersionFile(NamedTuple):
 
     def get(self, name: str) -> str | bool | Absent | Unknown:
         """The value assigned to a name, or unknown when the file does not assign it."""
-        return self.values.get(name, Unknown(f"{self.origin} does not say"))
+        return self.values.get(name, Unknown(Message("{} does not say", self.origin)))
 
 
 def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> VersionFile | Unknown:
@@ -55,16 +56,16 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
         except FileNotFoundError:
             continue
         except OSError as error:
-            return Unknown(f"{origin} cannot be read: {because_of(error)}")
+            return Unknown(Message("{} cannot be read: {}", origin, because_of(error)))
         return VersionFile(folder, origin, _assignments(text, origin))
-    return Unknown(f"there is no {origin}")
+    return Unknown(Message("there is no {}", origin))
 
 
 def _assignments(text: str, origin: str) -> dict[str, str | bool | Absent | Unknown]:
     """Simple assignments, the last one of a name. The text is matched, never run."""
     values: dict[str, str | bool | Absent | Unknown] = {}
     for match in _ASSIGNMENT.finditer(text):
-        values[match[1]] = _literal(match[2].strip(), f"{match[1]} in {origin} is no plain value")
+        values[match[1]] = _literal(match[2].strip(), Message("{} in {} is no plain value", match[1], origin))
     return values
 
 

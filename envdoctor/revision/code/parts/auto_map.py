@@ -7,6 +7,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.comparer import Change, Revisions
 from envdoctor.revision.json_files import read_json
+from envdoctor.text.message import Message
 
 _MAX_ENTRIES = 200
 _MAX_TEXT = 200
@@ -48,7 +49,7 @@ def _differences(path: str, before: Mapping[str, _Reference], after: Mapping[str
             key,
             one.text if one else None,
             two.text if two else None,
-            detail=f"code of {two.repository}" if two and points_away else None,
+            detail=Message("code of {}", two.repository) if two and points_away else None,
         )
 
 
@@ -64,5 +65,5 @@ def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread
         away = repository[:_MAX_TEXT] if separator and repository.casefold() not in own else None
         found[key[:_MAX_TEXT]] = _Reference(text[:_MAX_TEXT], away)
         if len(found) > _MAX_ENTRIES:
-            return Unread(path, f"its auto_map has more than {_MAX_ENTRIES} entries")
+            return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
     return found

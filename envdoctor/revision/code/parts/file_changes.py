@@ -11,6 +11,7 @@ from envdoctor.revision.code.parts.function_changes import compare_functions
 from envdoctor.revision.code.parts.moved import FilePair
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
 from envdoctor.revision.comparer import Change
+from envdoctor.text.message import Message
 
 GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
@@ -117,14 +118,18 @@ def _is_gradient_switch(one: Definition) -> bool:
 
 def _idle(path: str, new: Definition, old: Definition | None) -> Change:
     before = old and old.text
-    return Change("code", "gradient-checkpointing-noop", path, new.name, before, new.text, detail="nothing is set")
+    return Change(
+        "code", "gradient-checkpointing-noop", path, new.name, before, new.text, detail=Message("nothing is set")
+    )
 
 
 def _in_both(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     if old.sense == new.sense and old.annotations == new.annotations and old.attention == new.attention:
         return
     if old.kind != new.kind:
-        yield Change("code", "definition-changed", path, new.name, old.kind, new.kind, detail="another kind of thing")
+        yield Change(
+            "code", "definition-changed", path, new.name, old.kind, new.kind, detail=Message("another kind of thing")
+        )
     elif new.kind == "function":
         if new.is_idle and not old.is_idle and _is_gradient_switch(new):
             yield _idle(path, new, old)
@@ -190,7 +195,7 @@ def _statements(pair: FilePair) -> Iterator[Change]:
             scope,
             "; ".join(removed)[:400] or None,
             "; ".join(added)[:400] or None,
-            detail="statements outside functions",
+            detail=Message("statements outside functions"),
         )
 
 
@@ -200,7 +205,7 @@ def _imports(path: str, old: FileCode, new: FileCode, *, only_packages: bool = F
     if not only_packages:
         for name, required in after.items():
             if name not in before:
-                detail = "needed to load the file" if required else None
+                detail = Message("needed to load the file") if required else None
                 yield Change("code", "import-added", path, name, None, name, detail=detail)
         for name in before:
             if name not in after:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from envdoctor.revision.code.parts.records import Definition, Parameter
 from envdoctor.revision.code.parts.syntax import CREATORS
 from envdoctor.revision.comparer import Change
+from envdoctor.text.message import Message
 
 _ATTENTION_PARAMETER = re.compile(r"(attn|attention)_?impl|flash_?attn|flash_attention|use_sdpa", re.IGNORECASE)
 _MAX_NAMES = 6
@@ -142,4 +143,4 @@ def _apart(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str]
 def _listed(names: Sequence[str]) -> str | None:
     distinct = list(dict.fromkeys(name for name in names if name))
     more = len(distinct) - _MAX_NAMES
-    return ", ".join([*distinct[:_MAX_NAMES], *([f"{more} more"] if more > 0 else [])]) or None
+    return ", ".join([*distinct[:_MAX_NAMES], *([Message("{} more", more)] if more > 0 else [])]) or None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.records import FileCode, from_json
 from envdoctor.sandbox.asking import Limits, Problem, ask
+from envdoctor.text.message import Message
 
 #: The largest modeling file of transformers has 0.3 MiB.
 MAX_FILE = 1 << 20
@@ -33,7 +34,11 @@ def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source]
     for path in paths:
         size = snapshot.files[path].size
         if len(sources) >= MAX_FILES or total + size > MAX_TOTAL:
-            unread.append(Unread(path, f"only {MAX_FILES} Python files and {MAX_TOTAL >> 20} MiB of them are compared"))
+            unread.append(
+                Unread(
+                    path, Message("only {} Python files and {} MiB of them are compared", MAX_FILES, MAX_TOTAL >> 20)
+                )
+            )
             continue
         content = snapshot.read(path, MAX_FILE)
         if isinstance(content, Unread):

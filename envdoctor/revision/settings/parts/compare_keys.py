@@ -13,6 +13,7 @@ from envdoctor.revision.json_files import read_json
 from envdoctor.revision.settings.parts.defaults import MISSING, default_of, same
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.short_text import short
+from envdoctor.text.message import Message
 
 _MOST_FILES = 30
 _MOST_KEYS = 5_000
@@ -73,7 +74,9 @@ def compare_files(area: str, revisions: Revisions, *, main: str) -> Compared:
     """
     changed = revisions.changed()
     changes: list[Change] = []
-    unread = [Unread(path, f"only {_MOST_FILES} files of this kind are compared") for path in changed[_MOST_FILES:]]
+    unread = [
+        Unread(path, Message("only {} files of this kind are compared", _MOST_FILES)) for path in changed[_MOST_FILES:]
+    ]
     for path in changed[:_MOST_FILES]:
         before, after = (read_json(side, path) for side in (revisions.old, revisions.new))
         if isinstance(before, Unread) or isinstance(after, Unread):
@@ -96,7 +99,9 @@ def _changes(names: Names, before: JsonObject | None, after: JsonObject | None) 
         return [names.change(kind, posixpath.basename(names.path), *texts)]
     one, two = (flatten(side.data, names.aliases) for side in (before, after))
     if max(len(one), len(two)) > _MOST_KEYS:
-        return Unread(names.path, f"it has {max(len(one), len(two))} keys; at most {_MOST_KEYS} are compared")
+        return Unread(
+            names.path, Message("it has {} keys; at most {} are compared", max(len(one), len(two)), _MOST_KEYS)
+        )
     return [*compare_settings(names, one, two), *repeated_keys(names, before, after)]
 
 
@@ -131,7 +136,7 @@ def _renamed(names: Names, name: str, before: Setting, after: Setting) -> Change
     leaf = name.rpartition(".")[2]
     rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
     moved = rope and ("rope_parameters" in before.said) != ("rope_parameters" in after.said)
-    detail = f"the value stays {short(after.value)}"
+    detail = Message("the value stays {}", short(after.value))
     return names.change("rope-moved" if moved else "key-renamed", name, before.said, after.said, detail)
 
 
@@ -145,12 +150,12 @@ def _one_sided(names: Names, name: str, one: Mapping[str, Setting], two: Mapping
     if kind == "noise":
         return names.change(kind, name, was, now)
     if default is not MISSING and same(default, given.value):
-        return names.change("implicit", name, was, now, f"{short(default)} is what a missing key means")
+        return names.change("implicit", name, was, now, Message("{} is what a missing key means", short(default)))
     if name.rpartition(".")[2] == "layer_types" and _all_full(given.value):
-        return names.change("implicit", name, was, now, "every layer attends to everything")
+        return names.change("implicit", name, was, now, Message("every layer attends to everything"))
     if default is not MISSING:
         # The class's default held before (or holds now): that is a value like any other.
-        shown = f"{short(default)} (the class's default)"
+        shown = Message("{} (the class's default)", short(default))
         kind = _without_effect(names, name, one, two) or kind or "key-changed"
         return names.change(kind, name, was or shown, now or shown)
     # null is what most classes mean by a missing key, but nobody said so of this one: no kind of its own.

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envdoctor.text.message import Message
+
 
 class Conversation(NamedTuple):
     """One input of a template.
@@ -45,33 +47,33 @@ _CALL = {
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
 SUITE: tuple[Conversation, ...] = (
-    Conversation("one user turn", "chat", [_USER]),
-    Conversation("one exchange", "chat", [_USER, _ANSWER]),
-    Conversation("system, user, assistant", "chat", [_SYSTEM, _USER, _ANSWER]),
+    Conversation(Message("one user turn"), "chat", [_USER]),
+    Conversation(Message("one exchange"), "chat", [_USER, _ANSWER]),
+    Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, _USER, _ANSWER]),
     Conversation(
-        "three turns",
+        Message("three turns"),
         "chat",
         [_SYSTEM, _USER, _ANSWER, _said("user", "U2"), _said("assistant", "A2"), _said("user", "U3")],
     ),
     Conversation(
-        "unicode and blanks",
+        Message("unicode and blanks"),
         "chat",
         [
             _said("user", " 你好，世界 é 🙂\n\n  indented\ttext "),
             _said("assistant", '{{ not code }} <b> & "quoted"\n'),
         ],
     ),
-    Conversation("one user turn, generation prompt", "prompt", [_USER], add_generation_prompt=True),
-    Conversation("system and user, generation prompt", "prompt", [_SYSTEM, _USER], add_generation_prompt=True),
+    Conversation(Message("one user turn, generation prompt"), "prompt", [_USER], add_generation_prompt=True),
+    Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, _USER], add_generation_prompt=True),
     Conversation(
-        "three turns, generation prompt",
+        Message("three turns, generation prompt"),
         "prompt",
         [_USER, _ANSWER, _said("user", "U2")],
         add_generation_prompt=True,
     ),
-    Conversation("tools offered", "tools", [_SYSTEM, _USER], [_WEATHER], add_generation_prompt=True),
+    Conversation(Message("tools offered"), "tools", [_SYSTEM, _USER], [_WEATHER], add_generation_prompt=True),
     Conversation(
-        "tool call and result",
+        Message("tool call and result"),
         "tools",
         [
             _USER,
@@ -81,12 +83,12 @@ SUITE: tuple[Conversation, ...] = (
         ],
         [_WEATHER],
     ),
-    Conversation("empty content", "rare", [_said("user", ""), _said("assistant", "")]),
-    Conversation("system only", "rare", [_SYSTEM]),
-    Conversation("assistant first", "rare", [_ANSWER, _USER]),
-    Conversation("content in parts", "rare", [_said("user", [{"type": "text", "text": "U"}]), _ANSWER]),
+    Conversation(Message("empty content"), "rare", [_said("user", ""), _said("assistant", "")]),
+    Conversation(Message("system only"), "rare", [_SYSTEM]),
+    Conversation(Message("assistant first"), "rare", [_ANSWER, _USER]),
+    Conversation(Message("content in parts"), "rare", [_said("user", [{"type": "text", "text": "U"}]), _ANSWER]),
     Conversation("reasoning", "rare", [_USER, _said("assistant", "A", reasoning_content="R"), _said("user", "U2")]),
     Conversation(
-        "thinking tags", "rare", [_USER, _said("assistant", "<think>\nR\n</think>\n\nA"), _said("user", "U2")]
+        Message("thinking tags"), "rare", [_USER, _said("assistant", "<think>\nR\n</think>\n\nA"), _said("user", "U2")]
     ),
 )

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from envdoctor.sandbox.templates import Refusal, template_environment
+from envdoctor.text.message import Message
 
 #: Characters of a rendering that are handed back.
 _KEPT = 20_000
@@ -57,11 +58,11 @@ def _problem(error: Exception) -> str:
     if kind == "SecurityError":
         return "it uses attributes or calls that the sandbox forbids" + (f" ({message})" if message else "")
     if isinstance(error, MemoryError):
-        return "it needs more memory than it may have"
+        return Message("it needs more memory than it may have")
     if isinstance(error, RecursionError):
-        return "it calls itself without end"
+        return Message("it calls itself without end")
     if kind in ("TemplateSyntaxError", "TemplateAssertionError"):
-        return f"it is not a valid template ({message})"
+        return Message("it is not a valid template ({})", message)
     if isinstance(error, OverflowError) and "range" in message.lower():
-        return "it asks for a range longer than the sandbox allows"
+        return Message("it asks for a range longer than the sandbox allows")
     return f"{kind}: {message}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.revision.template.parts.conversations import SUITE
+from envdoctor.text.message import Message
 
 #: For all conversations together. Real templates take a few milliseconds each; the rest is the start of Python.
 SECONDS = 8.0
@@ -51,7 +52,7 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
     first = answers[0]
     if isinstance(first, Problem) and first.kind == "failed":
-        return Rendering({}, f"it could not be rendered here: {first.tail}")
+        return Rendering({}, Message("it could not be rendered here: {}", first.tail))
     if isinstance(first, dict) and "invalid" in first:
         return Rendering({}, str(first["invalid"]))
     outcomes = [Rendered(problem=one.said()) if isinstance(one, Problem) else Rendered(**one) for one in answers]

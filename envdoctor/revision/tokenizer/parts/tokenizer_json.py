@@ -9,6 +9,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.short_text import LONGEST, around, short
+from envdoctor.text.message import Message
 
 #: The largest tokenizer.json of the Hub's well-known models has about 34 MB (gemma-3).
 _LIMIT = 64 << 20
@@ -48,16 +49,16 @@ def read_tokenizer_file(snapshot: Snapshot, path: str) -> TokenizerFile | Unread
     data = found.data
     model, added = data.get("model"), _or_empty(data.get("added_tokens"))
     if not isinstance(model, dict):
-        return Unread(path, "its model is not a table")
+        return Unread(path, Message("its model is not a table"))
     if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
-        return Unread(path, "its added_tokens are not a list of tables")
+        return Unread(path, Message("its added_tokens are not a list of tables"))
     vocabulary, scores = _vocabulary(model.get("vocab"))
     merges = _or_empty(model.get("merges"))
     if vocabulary is None or not isinstance(merges, list):
-        return Unread(path, "its vocabulary or its merges are not in a form that is known")
+        return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
     digest, pairs = _merges(merges)
     if digest is None:
-        return Unread(path, "its merges are neither texts nor pairs of tokens")
+        return Unread(path, Message("its merges are neither texts nor pairs of tokens"))
     options = {key: value for key, value in model.items() if key not in ("vocab", "merges")}
     steps = {key: data.get(key) for key in _STEPS}
     return TokenizerFile(added, steps, options, vocabulary, scores, len(merges), digest, pairs)
@@ -130,7 +131,7 @@ def compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: Ma
     kind = "vocabulary-changed" if removed or moved else "vocabulary-grown"
     clauses = [
         f"{len(tokens):,} {what} ({', '.join(short(token) for token in tokens[:3])}{', …' if len(tokens) > 3 else ''})"
-        for what, tokens in (("added", added), ("removed", removed), ("with other ids", moved))
+        for what, tokens in (("added", added), ("removed", removed), (Message("with other ids"), moved))
         if tokens
     ]
     was, now = (f"{len(side):,} entries" for side in (one, two))

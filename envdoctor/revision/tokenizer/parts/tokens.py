@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import short, visible
+from envdoctor.text.message import Message
 
 _AREA = "tokenizer"
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
@@ -64,7 +65,9 @@ def compare_tokens(
         elif token.number in gone:
             renamed.add(gone[token.number])
             was, now = _shown(gone[token.number]), _shown(content)
-            changes.append(Change(_AREA, "special-token-renamed", path, now, was, now, detail=f"id {token.number}"))
+            changes.append(
+                Change(_AREA, "special-token-renamed", path, now, was, now, detail=Message("id {}", token.number))
+            )
         else:
             why = None if content in certain else doubt
             kind = "special-token-listed" if why else "special-token-added"
@@ -80,16 +83,18 @@ def compare_tokens(
 def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Change]:
     symbol = _shown(content)
     if before.number != after.number:
-        yield Change(_AREA, "special-token-moved", path, symbol, f"id {before.number}", f"id {after.number}")
+        yield Change(
+            _AREA, "special-token-moved", path, symbol, Message("id {}", before.number), Message("id {}", after.number)
+        )
     flags = [name for name in _FLAGS if before.flags.get(name) != after.flags.get(name)]
     flags = [name for name in flags if name in before.flags and name in after.flags]
     if flags:
         was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))
-        yield Change(_AREA, "special-flag-changed", path, symbol, was, now, detail=f"id {after.number}")
+        yield Change(_AREA, "special-flag-changed", path, symbol, was, now, detail=Message("id {}", after.number))
 
 
 def _said(token: Token) -> str:
-    return f"id {token.number}" + (", special" if token.flags.get("special") else "")
+    return Message("id {}", token.number) + (", special" if token.flags.get("special") else "")
 
 
 def _shown(content: str) -> str:

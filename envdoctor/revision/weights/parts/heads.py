@@ -10,6 +10,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.json_files import read_json
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
+from envdoctor.text.message import Message
 
 _HEAD = re.compile(r"(?:^|\.)(?:lm_head|output_layer|embed_out|output)\.weight\Z")
 _EMBEDDING = re.compile(
@@ -41,7 +42,7 @@ def tying(snapshot: Snapshot) -> str:
         given = table.get("tie_word_embeddings") if isinstance(table, dict) else None
         if isinstance(given, bool):
             return "tied" if given else "not tied"
-    return "not given"
+    return Message("not given")
 
 
 def _config(snapshot: Snapshot) -> dict[str, Any] | None:
@@ -82,7 +83,7 @@ def compare_embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tupl
         changes.append(Change("weights", "embedding-rows", new.where[name], name, *sizes, len(covered), detail))
     given = _vocabulary(new_snapshot)
     if given is not None and given != rows and (before is None or grown):
-        which = "fewer rows than tokens" if rows < given else "more rows than tokens"
+        which = Message("fewer rows than tokens") if rows < given else Message("more rows than tokens")
         changes.append(
             Change("weights", "rows-differ-from-config", new.where[name], name, str(rows), str(given), 1, which)
         )

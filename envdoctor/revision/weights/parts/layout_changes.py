@@ -13,6 +13,7 @@ from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.revision.weights.parts.name_patterns import Group, group, leaf, size_of, spell_shape
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 _MOST_RESHAPED = 12
 _change = partial(Change, "weights")
@@ -114,14 +115,14 @@ def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
     for pattern, item in group(names).items():
         first = item.members[0][1]
         shapes = {(old.tensors[name].shape, new.tensors[name].shape) for _, name in item.members}
-        detail = f"and {len(shapes) - 1} more pairs of shapes" if len(shapes) > 1 else None
+        detail = Message("and {} more pairs of shapes", len(shapes) - 1) if len(shapes) > 1 else None
         was, now = (spell_shape(layout.tensors[first].shape) for layout in (old, new))
         found.append(_change("tensor-reshaped", new.where[first], pattern, was, now, len(item.members), detail))
     rest = found[_MOST_RESHAPED:]
     if not rest:
         return Differences(found, found)
     total, detail = sum(change.count for change in rest), listed([change.symbol for change in rest], 3)
-    more = _change("tensor-reshaped", rest[0].path, f"{len(rest)} more patterns", None, None, total, detail)
+    more = _change("tensor-reshaped", rest[0].path, Message("{} more patterns", len(rest)), None, None, total, detail)
     return Differences([*found[:_MOST_RESHAPED], more], found)
 
 

@@ -9,6 +9,7 @@ from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
+from envdoctor.text.message import Message
 
 
 class Spec(NamedTuple):
@@ -56,7 +57,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
     wanted = list(paths)
     headers: Mapping[str, bytes | Unread] = snapshot.headers(wanted) if wanted else {}
     for path in wanted:
-        raw = headers.get(path, Unread(path, "its header was not answered for"))
+        raw = headers.get(path, Unread(path, Message("its header was not answered for")))
         if isinstance(raw, Unread):
             layout.unread.append(raw)
             continue
@@ -88,7 +89,7 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layo
             layout.unread.append(checkpoint)
             continue
         if checkpoint.tensors is None:
-            layout.unread.append(Unread(path, f"its tensors' names could not be read: {checkpoint.problem}"))
+            layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", checkpoint.problem)))
             continue
         tensors = checkpoint.tensors
         layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()), specs)

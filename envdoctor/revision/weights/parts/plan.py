@@ -6,6 +6,7 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Snapshot
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.weights.parts.file_sets import SetKey, Shared, main_set, weight_sets
+from envdoctor.text.message import Message
 
 
 class SetPair(NamedTuple):
@@ -72,5 +73,5 @@ def moved_files(shared: Shared) -> tuple[Change, ...]:
         return ()
     before, after = next(iter(shared.moved.items()))
     rest = len(shared.moved) - 1
-    detail = f"and {rest} more" if rest else None
+    detail = Message("and {} more", rest) if rest else None
     return (Change("weights", "file-moved", after, after, before, after, len(shared.moved), detail),)

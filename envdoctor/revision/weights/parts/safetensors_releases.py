@@ -9,6 +9,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.revision.weights.parts.name_patterns import pattern_of
+from envdoctor.text.message import Message
 from envdoctor.versions.dotted import rank
 
 #: What the table safetensors-dtypes starts with: a need for it is no news.
@@ -30,10 +31,10 @@ def newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
     """The newest release that is needed; with headers left out a lower bound, given when it asks for anything new."""
     known = [need for need in needs if need is not None]
     if not known:
-        return Unknown("no safetensors header of the new revision was read")
+        return Unknown(Message("no safetensors header of the new revision was read"))
     newest = max(known, key=rank)
     if not read_all and rank(newest) <= rank(_OLDEST):
-        return Unknown("not every header was read: files that did not change are left alone")
+        return Unknown(Message("not every header was read: files that did not change are left alone"))
     return newest
 
 

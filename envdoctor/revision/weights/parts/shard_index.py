@@ -11,6 +11,7 @@ from envdoctor.revision.weights.parts.file_sets import SetKey, missing_shards
 from envdoctor.revision.weights.parts.layouts import Layout
 from envdoctor.revision.weights.parts.name_patterns import group
 from envdoctor.text.listed import listed
+from envdoctor.text.message import Message
 
 #: That of DeepSeek-V3, with 91,991 tensors, has 8.9 MB.
 _LARGEST_INDEX = 64 << 20
@@ -44,7 +45,7 @@ def check_index(
         return changes, [read] if isinstance(read, Unread) else []
     table = read.data.get("weight_map")
     if not isinstance(table, dict):
-        return changes, [Unread(path, "it has no weight_map")]
+        return changes, [Unread(path, Message("it has no weight_map"))]
     folder = f"{key.folder}/" if key.folder else ""
     problems: dict[str, list[str]] = {"in a file that is not there": [], "not in the file it names": []}
     for name, file in table.items():

@@ -7,6 +7,7 @@ import re
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Fact, Range, Records, Unknown, Value
+from envdoctor.text.message import Message
 
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://\S*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{4,}|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
@@ -40,7 +41,7 @@ def _public(fact: Fact, registry: Registry) -> Value:
     spec = registry.find(fact.key)
     value = fact.value
     if spec is None or spec.privacy != "public":
-        return Unknown("left out for privacy")
+        return Unknown(Message("left out for privacy"))
     if isinstance(value, Records):
         allowed = {name for name, column in spec.columns.items() if column.privacy == "public"}
         items = tuple({name: _redacted(item[name]) for name in item if name in allowed} for item in value)
