@@ -394,7 +394,7 @@ def _text(fact: Fact | None) -> str | None:
 
 
 def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
-    said: dict[str, list[str]] = {"unknown": [], "unusable": []}
+    said: dict[str, list[Message]] = {"unknown": [], "unusable": []}
     for item in facts.items("recipe_key"):
         state, key, other = str(item["state"]), item["key"], item["other"]
         if state not in said:

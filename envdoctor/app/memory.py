@@ -31,7 +31,7 @@ from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -83,7 +83,7 @@ def memory(
             try:
                 section = _predicted(facts, sources, matrix, place if python is not None else None)
             except MemoryProblem as error:
-                notices.append(Notice("error", str(error)))
+                notices.append(Notice("error", said_by(error)))
     if section is not None:
         if section["verdict"] is None:
             text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")

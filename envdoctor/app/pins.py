@@ -15,7 +15,7 @@ from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, 
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
@@ -50,7 +50,7 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
     return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
 
 
-def _unsure(found: Compared) -> str:
+def _unsure(found: Compared) -> Message:
     first, more = found.unsure[0], len(found.unsure) - 1
     others = f" and {more} more file{'s' if more > 1 else ''}" if more else ""
     return Message(
@@ -75,7 +75,7 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
         try:
             snapshot = open_snapshot(folder, None, access)
         except SnapshotError as error:
-            why = str(error)
+            why = said_by(error)
     facts.update(pin_facts(pin, snapshot))
     if pin is None:
         return Notice("warning", Message("{} pins other models, not {}: its files were not compared", PINS, model))

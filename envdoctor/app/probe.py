@@ -182,7 +182,7 @@ def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using)
 
 
-def unanswered(judgement: Judgement, section: ProbeSection) -> list[str]:
+def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     """A sentence for each result that is no answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither

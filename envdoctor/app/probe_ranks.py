@@ -39,8 +39,8 @@ class Met(NamedTuple):
     outcome: Outcome | None = None
     elsewhere: Sequence[tuple[str, Sequence[int], Sequence[_Item]]] = ()
     answered: int = 0
-    notes: Sequence[str] = ()
-    problems: Sequence[str] = ()
+    notes: Sequence[Message] = ()
+    problems: Sequence[Message] = ()
 
 
 def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Probe]:

@@ -55,7 +55,7 @@ class Others(NamedTuple):
 
     documents: Mapping[str, Mapping[str, Any]]
     ranks: Mapping[str, int]
-    problems: Sequence[str]
+    problems: Sequence[Message]
 
 
 class Came(NamedTuple):

@@ -102,8 +102,8 @@ def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice
         for notice in report.notices:
             said.setdefault(notice, []).append(name)
     for notice, where in said.items():
-        only = "" if len(where) == len(reports) else f"{'; '.join(where)}: "
-        yield notice._replace(text=only + notice.text)
+        everywhere = len(where) == len(reports)
+        yield notice if everywhere else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
 
 
 def _shared(sets: Sequence[FactSet]) -> FactSet:

@@ -12,7 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
@@ -110,7 +110,7 @@ class _Cause:
         try:
             joined = join_specifiers((*everybody_wants, *another))
         except NotASpecifier as error:
-            return Unknown(str(error))
+            return Unknown(said_by(error))
         return ABSENT if joined is None else self.package + joined
 
 
@@ -131,7 +131,7 @@ class _Conflicts:
         self._lines = _MOST_LINES
         self._met: dict[tuple[str, str], bool | None] = {}
 
-    def open(self, reason: str) -> None:
+    def open(self, reason: Message) -> None:
         """Something could not be decided."""
         self._open_reasons.append(reason)
 
@@ -224,7 +224,9 @@ class _Conflicts:
         told = sorted(self._causes)[:_MOST_RECORDS]
         more = len(self._causes) - len(told)
         if more:
-            self._open_reasons.insert(0, f"{more} more packages are missing or do not fit; {len(told)} are told")
+            self._open_reasons.insert(
+                0, Message("{} more packages are missing or do not fit; {} are told", more, len(told))
+            )
         items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
         return Records(items, self._open_reasons[0] if self._open_reasons else None)
 

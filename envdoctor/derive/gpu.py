@@ -76,7 +76,7 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, and torch's build"))
 
 
-def _neither(why: str) -> _Answer:
+def _neither(why: Message) -> _Answer:
     return Unknown(why), Unknown(why)
 
 

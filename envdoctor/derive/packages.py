@@ -144,7 +144,7 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
     for row in matrix.rows("withdrawn-releases", "release"):
         table.setdefault(row["package"], {})[row["version"]] = row
     items: list[Mapping[str, Value]] = []
-    incomplete: str | None = None
+    incomplete: Message | None = None
     for package, releases in table.items():
         installed = facts.value(f"pkg.{package}")
         if isinstance(installed, Unknown):
@@ -160,7 +160,7 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
     """List packages whose compiled files are for NumPy 1 only; but not conda's, which are built anew for NumPy 2 under
     the same version."""
     items: list[Mapping[str, Value]] = []
-    incomplete: str | None = None
+    incomplete: Message | None = None
     for row in matrix.rows("numpy-2-builds", "package"):
         name, first = row["name"], row["first"]
         installed = facts.value(f"pkg.{name}")

@@ -12,7 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.marker import NotAMarker, holds
@@ -131,11 +131,11 @@ def torch_companion(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(items, incomplete), Message("installed packages and the table torch-builds"))
 
 
-def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str, Value]], str | None]:
+def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str, Value]], Message | None]:
     """The companions that are installed, with the torch that their own metadata asks for, where it is known."""
     installed = InstalledSet(facts.value)
     chosen: list[Mapping[str, Value]] = []
-    incomplete: str | None = None
+    incomplete: Message | None = None
     for name in table:
         version = facts.value(f"pkg.{name}")
         if isinstance(version, str):
@@ -277,7 +277,7 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     try:
         return satisfies(release, made_for)
     except NotASpecifier as error:
-        return Unknown(str(error))
+        return Unknown(said_by(error))
 
 
 def _listed(name: str, release: str | None, rows: Any) -> str | None:

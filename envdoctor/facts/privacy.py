@@ -45,7 +45,7 @@ def _public(fact: Fact, registry: Registry) -> Value:
     if isinstance(value, Records):
         allowed = {name for name, column in spec.columns.items() if column.privacy == "public"}
         items = tuple({name: _redacted(item[name]) for name in item if name in allowed} for item in value)
-        return Records(items, None if value.incomplete is None else redact(value.incomplete))
+        return Records(items, value.incomplete and value.incomplete.mapped(redact))
     return _redacted(value)
 
 
@@ -53,7 +53,7 @@ def _redacted(value: Value) -> Value:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Unknown) and not isinstance(value, Range):
-        return Unknown(redact(value.reason))
+        return Unknown(value.reason.mapped(redact))
     if isinstance(value, tuple):
         return tuple(redact(text) for text in value)
     return value

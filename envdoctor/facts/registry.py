@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -299,7 +299,7 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
                 if unread is None:
                     raise FactTypeError(Message("item {}: {}: {}", number, name, error)) from None
                 unread.append(f"item {number}: {name} counts as unknown: {error}")
-                item[name] = Unknown(str(error))
+                item[name] = Unknown(said_by(error))
         items.append(item)
     return Records(tuple(items))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, packed, unpacked
 
 
 class Absent:
@@ -181,13 +181,15 @@ def written(value: Value) -> object:
     """The value as JSON holds it, an unknown one too, for envdoctor's own cache: :func:`restored` makes it again."""
     if isinstance(value, Records):
         items = [{column: written(cell) for column, cell in item.items()} for item in value]
-        return {"items": items, "incomplete": value.incomplete}
+        return {"items": items, "incomplete": packed(value.incomplete)}
     if isinstance(value, Range):
         return {"specifiers": value.specifiers, "releases": value.releases}
     if isinstance(value, Unlisted):
         return {"word": value.word, "known": value.known}
     if isinstance(value, Unknown):
-        return {"unknown": value.reason}
+        return {"unknown": packed(value.reason)}
+    if isinstance(value, Message):
+        return {"said": packed(value)}
     return None if isinstance(value, Absent) else value
 
 
@@ -199,9 +201,11 @@ def restored(found: Any) -> Value:
         if "word" in found:
             return Unlisted(found["word"], found["known"])
         if "unknown" in found:
-            return Unknown(found["unknown"])
+            return Unknown(unpacked(found["unknown"]))
+        if "said" in found:
+            return unpacked(found["said"])
         items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
-        return Records(items, found["incomplete"])
+        return Records(items, found["incomplete"] and unpacked(found["incomplete"]))
     if isinstance(found, list):
         return tuple(found)
     value: Value = ABSENT if found is None else found

@@ -17,7 +17,7 @@ _ABOUT = re.compile(
 )
 
 
-def refusal_of_name(path: object) -> str | None:
+def refusal_of_name(path: object) -> Message | None:
     """Why a path of a listing is refused, as a clause; None for a clean relative path."""
     if not isinstance(path, str) or not path:
         return Message("it has no name")

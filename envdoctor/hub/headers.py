@@ -33,7 +33,7 @@ class Room:
         self._left = _ALL_HEADERS
         self._lock = threading.Lock()
 
-    def take(self, length: int) -> str | None:
+    def take(self, length: int) -> Message | None:
         """Set bytes of one file aside; why not, as a clause, when there are too many."""
         if length - 8 > self._largest:
             return Message(

@@ -24,7 +24,7 @@ class LocalSnapshot:
     places: Mapping[str, str]
     refused: tuple[Unread, ...]
     largest_header: int
-    absent: str
+    absent: Message
     repo: str | None = None
     revision: str | None = None
     complete: bool = True

@@ -16,6 +16,7 @@ from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, e
 from envdoctor.hub.transport import is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
+from envdoctor.text.message import Message
 
 Result = TypeVar("Result")
 
@@ -43,7 +44,7 @@ class HubSnapshot:
         self._read: dict[str, bytes | Unread] = {}
         self._headers: dict[str, bytes | Unread] = {}
         self._remote: dict[str, RemoteFile] = {}
-        self._gate: str | None = None
+        self._gate: Message | None = None
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, checked against the oid of the list."""
@@ -131,7 +132,7 @@ class HubSnapshot:
 
         return self._hub.persist(once)
 
-    def _reason(self, error: TransportError) -> str:
+    def _reason(self, error: TransportError) -> Message:
         reason = file_refused(error, self._name, self._hub)
         if error.code == "GatedRepo":
             self._gate = reason

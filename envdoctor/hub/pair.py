@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
     old: Snapshot
     new: Snapshot
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
     moved: str | None = None
 
 
@@ -77,9 +77,11 @@ def _before_the_last_change(newer: HubSnapshot) -> Pair:
     parent = parent_that_matters(newer)
     title = " ".join(parent.changed_by.title.split())[:80]
     note = Message('OLD is {}, before "{}" ({})', parent.snapshot.label, title, parent.changed_by.id[:7])
-    plural = "s" if parent.skipped > 1 else ""
-    later = f"; {parent.skipped} later commit{plural} changed only text about the model" if parent.skipped else ""
-    return Pair(parent.snapshot, newer, (note + later,))
+    if parent.skipped:
+        plural = "s" if parent.skipped > 1 else ""
+        later = Message("{} later commit{} changed only text about the model", parent.skipped, plural)
+        note = Message("{}; {}", note, later)
+    return Pair(parent.snapshot, newer, (note,))
 
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
@@ -118,7 +120,7 @@ def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedComm
 
 def _as_complete_as_can_be(
     chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
-) -> tuple[Snapshot, tuple[str, ...]]:
+) -> tuple[Snapshot, tuple[Message, ...]]:
     """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
     local = from_cache(chosen, repo, access)
     if not isinstance(newer, HubSnapshot) or local.complete:

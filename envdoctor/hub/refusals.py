@@ -5,7 +5,7 @@ from __future__ import annotations
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
 
@@ -50,18 +50,18 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     return SnapshotError(f"{repo} @ {revision}: {error}{said}", "protocol")
 
 
-def file_refused(error: TransportError, repo: str, transport: Transport) -> str:
+def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:
     """The clause for one file."""
     if error.kind != "refused":
-        return str(error)
+        return said_by(error)
     if error.code == "GatedRepo":
         return Message("{} is gated: {}", repo, _gate(repo, transport))
     if error.code == "EntryNotFound" or error.status == 404:
         return Message("{} lists it and does not have it (HTTP {})", transport.host, error.status)
-    return f"{error}: {error.said}" if error.said else str(error)
+    return Message("{}: {}", error, error.said) if error.said else said_by(error)
 
 
-def _gate(repo: str, transport: Transport) -> str:
+def _gate(repo: str, transport: Transport) -> Message:
     if transport.has_token:
         return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)

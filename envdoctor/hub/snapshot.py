@@ -40,7 +40,7 @@ class Unread(NamedTuple):
     """A part of a snapshot that could not be read, with the reason as a clause. It is never "unchanged"."""
 
     path: str
-    reason: str
+    reason: Message
 
 
 class FileEntry(NamedTuple):

@@ -13,7 +13,7 @@ from struct import error as StructError
 from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
 from envdoctor.hub.pickle_scan import LARGEST_PICKLE
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 _TAIL = 32 << 10
 _LARGEST_DIRECTORY = 32 << 20
@@ -81,7 +81,7 @@ def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint |
     try:
         return _read_archive(_Archive(snapshot, path, size, end), size, clock)
     except _Unreadable as error:
-        return Unread(path, str(error))
+        return Unread(path, said_by(error))
 
 
 def _read_archive(archive: _Archive, size: int, clock: Clock) -> Checkpoint:

@@ -26,7 +26,7 @@ def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
     return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
 
 
-def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
+def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
     known = facts.value("model.registered_since")
     since = _since(facts, matrix) if isinstance(known, Unknown) else known
@@ -36,7 +36,7 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> str:
         asked.insert(0, f"transformers>={since}")
     asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
     if not asked:
-        return ""
+        return None
     asked = _joined(asked)
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))

@@ -87,7 +87,7 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
     return _PASSED
 
 
-def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: str | None = None) -> Read:
+def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: Message | None = None) -> Read:
     """Reads the columns of the list ``name`` from one item. ``reason`` says why its other columns are unknown."""
     prefix, origin = name + ".", facts.get(name).origin
 
@@ -243,7 +243,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_
     return not decisive and bool(answers)
 
 
-def _reason(value: Value) -> str:
+def _reason(value: Value) -> Message:
     if isinstance(value, Unknown):
         return value.reason
     if isinstance(value, Records) and value.incomplete is not None:

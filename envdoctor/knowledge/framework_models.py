@@ -24,7 +24,7 @@ def knows(matrix: Matrix, framework: str, family: str, installed: str) -> bool |
     """Whether a release has something of its own for the family."""
     known, release = releases(matrix, framework, family), base_release(installed)
     if known is None or release is None:
-        return Unknown(f"the table framework-models does not tell of {family} in {framework}")
+        return Unknown(Message("the table framework-models does not tell of {} in {}", family, framework))
     first = next(iter(matrix.part("framework-models", framework)["since"]))
     if ">=" not in known and satisfies(release, f"<{first}"):
         return Unknown(Message("the table begins with a later release"))

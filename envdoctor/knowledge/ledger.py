@@ -238,7 +238,7 @@ class Released:
         if why is not None:
             return why
         if self._is_left_out(module, name, version):
-            return Unknown(f"the ledger does not say from where {name} can be taken")
+            return Unknown(Message("the ledger does not say from where {} can be taken", name))
         return False
 
     def _is_left_out(self, module: str, name: str, version: str) -> bool:
@@ -274,7 +274,7 @@ class Released:
             if isinstance(why, Unknown):
                 return why
             if why:
-                return Unknown(f"{module} of {self.name} {version}: {why[0]}")
+                return Unknown(Message("{} of {} {}: {}", module, self.name, version, why[0]))
         return None
 
     def _why_made(self, top: str, name: str, version: str) -> Unknown | None:
@@ -285,7 +285,7 @@ class Released:
         for at in range(1, len(name)):
             for kind in (f"*{name[at:]}", f"{name[:at]}*"):
                 if self.items("open", f"{top}:{kind}", version) != ():
-                    return Unknown(f"{self.name} {version} makes names like {kind}")
+                    return Unknown(Message("{} {} makes names like {}", self.name, version, kind))
         return None
 
     def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:
@@ -296,7 +296,7 @@ class Released:
             return home
         place = home[0] if home else place
         if self.listed("parameters", place, version) is False:
-            return Unknown(f"the ledger has no parameters of {place}")
+            return Unknown(Message("the ledger has no parameters of {}", place))
         return self.items("parameters", place, version)
 
     def having(self, section: str, *subjects: str, item: str | None = None) -> Releases:
@@ -388,11 +388,13 @@ class Released:
         if place < len(orders) and orders[place] == key:
             return place, place
         if not orders:
-            return _NOT_BY_NAMES if BASIS.get(section, "read") == "read" else Unknown("nothing of this was read")
+            return (
+                _NOT_BY_NAMES if BASIS.get(section, "read") == "read" else Unknown(Message("nothing of this was read"))
+            )
         if place == 0:
-            return Unknown(f"{self.name} was read from {versions[0]} on")
+            return Unknown(Message("{} was read from {} on", self.name, versions[0]))
         if place == len(orders):
-            return Unknown(f"{self.name} was read up to {versions[-1]}")
+            return Unknown(Message("{} was read up to {}", self.name, versions[-1]))
         return place - 1, place
 
     def _answer(self, section: str, version: str, spans: list[tuple[int, int]]) -> bool | Unknown:
@@ -404,7 +406,9 @@ class Released:
 
     def _differ(self, section: str, before: int, after: int, version: str) -> Unknown:
         versions = self._of(section)[0]
-        return Unknown(f"{self.name} {version} was not read, and {versions[before]} and {versions[after]} differ")
+        return Unknown(
+            Message("{} {} was not read, and {} and {} differ", self.name, version, versions[before], versions[after])
+        )
 
     def _lines(self, section: str, subject: str, item: str | None = None) -> tuple[tuple[tuple[int, int], bytes], ...]:
         """The lines of a subject, those with the item when one is given: the places of the first and the last release,

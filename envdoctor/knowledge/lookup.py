@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from envdoctor.knowledge.matrix import Matrix
 
 _HOPS = 8
-_TAKES_ANY = Unknown("it hands on any keyword")
-_NOT_READ = Unknown("the ledger does not say which parameters it takes")
-_NOT_CALLED = Unknown("the ledger does not say how it is called")
+_TAKES_ANY = Unknown(Message("it hands on any keyword"))
+_NOT_READ = Unknown(Message("the ledger does not say which parameters it takes"))
+_NOT_CALLED = Unknown(Message("the ledger does not say how it is called"))
 # The same is asked for every name of a script, for every release, and again for every change that is tried.
 _exists = lru_cache(maxsize=1 << 16)(Released.exists)
 _offers = lru_cache(maxsize=1 << 16)(Released.offers)
@@ -133,7 +133,7 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
             continue
         outer, _, last = inner.rpartition(".")
         if there is False and outer and released.has("offers", outer, last, version):
-            return Unknown(f"{inner} is no file of its own")  # it may be a module by another name
+            return Unknown(Message("{} is no file of its own", inner))  # it may be a module by another name
         return Lacking("module", inner) if there is False else there
     return None
 
@@ -206,7 +206,7 @@ def _elsewhere(
         return released, version
     owner = ledger.package(ledger.owner(place.partition(":")[0]) or "")
     installed = other(owner.name) if owner is not None else None
-    return (owner, installed) if owner is not None and installed else Unknown(f"{place} is not known")
+    return (owner, installed) if owner is not None and installed else Unknown(Message("{} is not known", place))
 
 
 def _calls(  # noqa: PLR0917

@@ -40,7 +40,7 @@ class ModelTypes:
         """Whether a release registers it. A development version has what its release has."""
         releases, release = self.releases(kind), release_of(installed)
         if releases is None or release is None:
-            return Unknown("not a type, or not a release, of the table")
+            return Unknown(Message("not a type, or not a release, of the table"))
         if not contains(parse_ranges(releases), release):
             return False
         if self.since(kind) == self._oldest and release < (release_of(self._oldest) or ()):

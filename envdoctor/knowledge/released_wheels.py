@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.knowledge.ledger import Release, Released
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import same_start
 from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, satisfies
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
@@ -51,7 +52,7 @@ def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | U
     that the ledger does not list, of builds with a local tag, and of packages that never had wheels."""
     package, release = matrix.ledger.package(name), release_named(matrix, name, version)
     if package is None or release is None:
-        return Unknown("the ledger does not list it")
+        return Unknown(Message("the ledger does not list it"))
     return _gap(matrix, package, release, wanted)
 
 
@@ -126,20 +127,20 @@ def _for_torch(package: Released, version: str) -> str | Unknown:
     for wanted in package.requires(version):
         if wanted.name == "torch" and wanted.specifiers and not wanted.marker:
             return wanted.specifiers
-    return Unknown("it does not say for which torch it was compiled")
+    return Unknown(Message("it does not say for which torch it was compiled"))
 
 
 def _is_for(specifiers: str, torch: str) -> bool | Unknown:
     """Whether a torch is the one of a requirement: torch keeps its C++ interfaces within a minor release."""
     version = order(torch)
     if version is None or version.is_pre:
-        return Unknown("a build of torch between its releases")
+        return Unknown(Message("a build of torch between its releases"))
     if specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers:
         return same_start(specifiers.strip("= "), torch, 2)
     try:
         return satisfies(torch, specifiers)
     except NotASpecifier as error:
-        return Unknown(str(error))
+        return Unknown(said_by(error))
 
 
 def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
@@ -148,7 +149,7 @@ def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap |
     rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]
     version_of_torch = order(wanted.torch or "")
     if not rows or wanted.torch is None or version_of_torch is None or version_of_torch.is_pre:
-        return Unknown("it is built from source everywhere, or for a torch that is not known")
+        return Unknown(Message("it is built from source everywhere, or for a torch that is not known"))
     builds: list[Mapping[str, Any]] = rows[0]["builds"]
     target, torch, major = wanted.target, _minor(wanted.torch), (wanted.cuda or "").partition(".")[0]
     if target.system not in (None, "linux"):

@@ -46,7 +46,7 @@ class Measured(NamedTuple):
     looked_at: int
     at_most: int
     formats: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measured:
@@ -105,17 +105,17 @@ def _read(path: str, shown: str, tokenizer: Tokenizer) -> Any:
     return answer
 
 
-def _notes(data: Mapping[str, Any]) -> list[str]:
+def _notes(data: Mapping[str, Any]) -> list[Message]:
     notes = []
     looked = len(data["rows"]) + len(data["unread"])
     if data["unread"]:
         number, why = data["unread"][0]
-        unread = f"{len(data['unread']):,} of {looked:,} rows that were looked at cannot be used"
-        notes.append(f"{unread}; row {number} {why}")
+        text = "{} of {} rows that were looked at cannot be used; row {} {}"
+        notes.append(Message(text, f"{len(data['unread']):,}", f"{looked:,}", number, why))
     if data["refused"]:
         number, why = data["refused"][0]
-        text = f"the chat template refused {len(data['refused']):,} samples, of which the words alone were counted"
-        notes.append(f"{text}; row {number}: {why}")
+        text = "the chat template refused {} samples, of which the words alone were counted; row {}: {}"
+        notes.append(Message(text, f"{len(data['refused']):,}", number, why))
     return notes
 
 

@@ -30,7 +30,7 @@ class Model(NamedTuple):
         """``trace`` of the installed code, or of the ``nearest`` type."""
         return "nearest" if self.nearest else "trace"
 
-    def assumed(self, job: Mapping[str, Any]) -> list[str]:
+    def assumed(self, job: Mapping[str, Any]) -> list[Message]:
         """What is to be said of the answer for this job."""
         if self.nearest is None:
             return []
@@ -58,7 +58,7 @@ class Model(NamedTuple):
             renamed["modules_to_save"] = self._called(lora["modules_to_save"])
         return {**job, "lora": {**lora, **renamed}}
 
-    def _called(self, modules: Sequence[str]) -> list[str]:
+    def _called(self, modules: Sequence[str]) -> list[Message]:
         known = self.nearest["modules"] if self.nearest else {}
         return [name for module in modules for name in known.get(module, [module])]
 

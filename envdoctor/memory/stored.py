@@ -14,6 +14,7 @@ from envdoctor.hub.safetensors_header import LARGEST_HEADER, parse_header
 from envdoctor.hub.snapshot import FileEntry
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 #: As transformers names them; what lies beside them is an adapter's or an optimizer's.
 _WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
@@ -58,7 +59,7 @@ def stored_parameters(folder: str) -> int | None:
     if expected != {len(found)}:
         return None
     shapes = {}
-    snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, "it is not there")
+    snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))
     for name, data in snapshot.headers(list(files)).items():
         try:
             header = parse_header(data, files[name].size) if isinstance(data, bytes) else None

@@ -20,7 +20,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 class Observer(Protocol):
@@ -68,7 +68,7 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
     except ObservationError:
         raise
     except Spent as spent:
-        name, reason = "", Unknown(str(spent))
+        name, reason = "", Unknown(said_by(spent))
     except Exception as error:
         if os.environ.get("ENVDOCTOR_DEBUG"):
             raise

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records, Value
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
@@ -44,7 +45,7 @@ class Request(NamedTuple):
     gpu: bool = True
     nvml_library: str = ""
     nvml_timeout: float = 10.0
-    nvml_problem: str = ""
+    nvml_problem: Message | None = None
 
     def path(self, absolute: str) -> str:
         """``/proc/version`` below the request's root."""

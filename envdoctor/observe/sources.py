@@ -29,7 +29,7 @@ class Environment(NamedTuple):
     live: bool
     facts: FactSet
     layout: "Layout | None" = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 class Ask(NamedTuple):
@@ -91,7 +91,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
         facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name, unread)
     except ObservationError as error:
         raise ObservationError(f"--facts {error}") from None
-    notes = [f"--facts {name}: {why}" for why in unread[:_MOST_UNREAD]]
+    notes = [Message("--facts {}: {}", name, why) for why in unread[:_MOST_UNREAD]]
     if more := len(unread) - len(notes):
         notes.append(Message("--facts {}: {} more facts cannot be read and count as unknown", name, more))
     return Environment(Target("facts", name, "--facts"), False, facts, notes=tuple(notes))
@@ -160,14 +160,14 @@ def observe_environment(environment: Environment, request: Request, rooms: Itera
     return facts
 
 
-def notes_of(environment: Environment, facts: FactSet) -> tuple[str, ...]:
+def notes_of(environment: Environment, facts: FactSet) -> tuple[Message, ...]:
     """Sentences for the user about what was read, and what could not be."""
     dists = facts.value("dist") if environment.layout is not None else None
     missing = dists.incomplete if isinstance(dists, Records) else None
     return environment.notes + ((missing,) if missing and missing not in environment.notes else ())
 
 
-def cut_short(environment: Environment) -> str | None:
+def cut_short(environment: Environment) -> Message | None:
     """Why some of the environment was not looked at, as a sentence; None when all of it was."""
     budget = environment.layout.files.budget if environment.layout is not None else None
     return Message("the environment was {}", budget.spent) if budget is not None and budget.spent else None

@@ -19,7 +19,7 @@ class Permission(NamedTuple):
 
     visible: str | None
     refused: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
@@ -41,7 +41,7 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     named = _named(items[place], place)
     if trouble is not None and not force:
         return Permission(None, f"{named}{trouble}. {_WAYS}")
-    notes = _unread([items[place]]) if trouble is None else (f"{named}{trouble} (--force)",)
+    notes = _unread([items[place]]) if trouble is None else (Message("{}{} (--force)", named, trouble),)
     return Permission(_visible(items[place], place, setting), None, notes)
 
 
@@ -69,7 +69,7 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     if all_gpus:
         return Permission(setting, None, _unread(items))
     if free is None:
-        return Permission(_visible(items[0], 0, setting), None, (f"{busy[0]} (--force)",))
+        return Permission(_visible(items[0], 0, setting), None, (Message("{} (--force)", busy[0]),))
     notes = (Message("{}: {} was taken", busy[0], names[free]),) if free else ()
     return Permission(_visible(items[free], free, setting), None, (*notes, *_unread([items[free]])))
 
@@ -87,7 +87,7 @@ def _trouble(item: View) -> str | None:
     return None
 
 
-def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[Message, ...]:
     for item in items:
         for column, what in (
             ("processes", Message("whether others compute on the GPU")),

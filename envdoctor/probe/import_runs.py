@@ -21,7 +21,9 @@ def import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
     for outcome in outcomes:
         if outcome.job.entries:
             items = [_item(seen) for seen in outcome.observations if seen.get("judge") == "import"]
-            yield Records(tuple(items), None if outcome.ending == "ok" else f"{outcome.ending}: {outcome.detail}")
+            yield Records(
+                tuple(items), None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
+            )
 
 
 def failure_of(observation: Mapping[str, Any]) -> str:

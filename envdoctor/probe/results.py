@@ -16,7 +16,7 @@ from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.running import UNUSABLE
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
 from envdoctor.probe.session import Session
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 _ORIGIN = Message("envdoctor probe")
 #: Cases told one by one in the section; their number is told whatever it is.
@@ -33,8 +33,8 @@ class Results(NamedTuple):
 
     facts: Sequence[Fact]
     section: ProbeSection
-    failed: str | None
-    unmeasured: Sequence[str] = ()
+    failed: Message | None
+    unmeasured: Sequence[Message] = ()
 
 
 def results_of(
@@ -198,7 +198,7 @@ def _skipped(cases: Sequence[Case]) -> list[ProbeSkipped]:
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
 
 
-def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[str]:
+def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:
     """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.
@@ -215,11 +215,11 @@ def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Seq
         yield Message(
             "{} measured nothing: {}",
             probe.name,
-            "; ".join(reasons[:3]) or Message("it saw no case that can be judged"),
+            joined(reasons[:3]) if reasons else Message("it saw no case that can be judged"),
         )
 
 
-def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[str]:
+def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[Message]:
     """A sentence when a model was given, experiments tried to build it, and none of them could measure it."""
     own = [case for case in cases if (case.param("model") or "").split(" ")[0] == "own"]
     given = any(outcome.job.model for outcome in session.outcomes)

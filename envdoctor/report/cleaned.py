@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Range, Records, Unknown
 from envdoctor.text.clean import clean
+from envdoctor.text.message import Message
 
 Value = TypeVar("Value")
 
@@ -43,7 +44,9 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     The indentation of a line of code is kept. ``longest`` caps the strings, in characters.
     """
     new: Any = value
-    if isinstance(value, str):
+    if isinstance(value, Message):
+        new = value.mapped(lambda part: _clean(part, longest))
+    elif isinstance(value, str):
         text = _clean(value, longest)
         new = " " * (len(value) - len(value.lstrip(" "))) + text if value[:1] == " " and text else text
     elif isinstance(value, FactSet):
@@ -56,10 +59,10 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     elif isinstance(value, Mapping):
         new = {cleaned(key, longest): cleaned(item, longest) for key, item in value.items()}
     elif isinstance(value, Records):
-        incomplete = None if value.incomplete is None else clean(value.incomplete)
+        incomplete = value.incomplete and cleaned(value.incomplete)
         new = Records(tuple(cleaned(item, longest) for item in value), incomplete)
     elif isinstance(value, Unknown) and not isinstance(value, Range):
-        new = Unknown(clean(value.reason))
+        new = Unknown(cleaned(value.reason))
     return new  # type: ignore[no-any-return]
 
 

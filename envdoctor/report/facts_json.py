@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
@@ -12,6 +12,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import Records, Unknown, Value, plain
 from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.fact_data import fact_data
+from envdoctor.text.message import Message, packed
 
 SCHEMA = "envdoctor.facts/1"
 
@@ -29,10 +30,12 @@ def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dic
 
     ``facts`` alone is needed by a reader. ``incomplete`` names the lists of records that may lack items: a reader must
     not take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader
-    derives them again from what it takes from the file and from its own options.
+    derives them again from what it takes from the file and from its own options. ``messages`` has the ids and values of
+    the sentences, for readers in another language.
     """
     facts = CleanFacts(public_facts(facts, registry) if public else facts)
-    data = fact_data(_given(facts, registry))
+    given = _given(facts, registry)
+    data = fact_data(given)
     return {
         "schema": SCHEMA,
         "tool": {"name": "envdoctor", "version": __version__},
@@ -41,7 +44,20 @@ def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dic
         "incomplete": data.incomplete,
         "unknown": data.unknown,
         "origins": data.origins,
+        "messages": {text: packed(text) for fact in given for text in _messages(fact.value)},
     }
+
+
+def _messages(value: Value) -> Iterator[Message]:
+    """The sentences of a value, which another reader may want in another language."""
+    if isinstance(value, Records):
+        yield from _messages(value.incomplete or "")
+        for item in value:
+            for cell in item.values():
+                yield from _messages(cell)
+    text = value.reason if isinstance(value, Unknown) else value
+    if isinstance(text, Message) and text.id != "{}":
+        yield text
 
 
 def _given(facts: FactSet, registry: Registry) -> FactSet:
@@ -72,5 +88,5 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
     try:
         parse_value(spec, plain(value))
     except FactTypeError as error:
-        return Unknown(f"not written: {error}")
+        return Unknown(Message("not written: {}", error))
     return value

@@ -9,6 +9,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.judge.finding import Evidence, Finding, NotChecked, Plan, Text
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.lengths.section import DataSection
@@ -21,7 +22,7 @@ class Notice(NamedTuple):
     """Something about the run itself: an expired ignore, an unreadable folder. ``level`` is error, warning or note."""
 
     level: str
-    text: str
+    text: Message
 
 
 class TargetOutcome(NamedTuple):

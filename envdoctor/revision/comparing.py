@@ -99,10 +99,10 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
     The records are incomplete when a part could not be read: then "no such change" is no answer.
     """
     unread = comparison.unread
-    incomplete = None
+    incomplete: Message | None = None
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
-        incomplete = f"{unread[0].path}: {unread[0].reason}{more}"
+        incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
     records = Records(tuple(_record(change) for change in comparison.changes), incomplete)
     facts = {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
     return [Fact(key, value, origin, "revision") for key, value in {"change": records, **facts}.items()]

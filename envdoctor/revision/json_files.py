@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.json_object import LARGEST, JsonObject, JsonProblem, parse_object
+from envdoctor.text.message import Message
 
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:
@@ -19,4 +20,4 @@ def parse_json(content: bytes, path: str) -> JsonObject | Unread:
     try:
         return parse_object(content)
     except JsonProblem as error:
-        return Unread(path, f"it {error}")
+        return Unread(path, Message("it {}", error))

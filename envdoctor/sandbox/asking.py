@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 #: The keyword arguments of a function, and perhaps bytes, its first argument.
 _Question = tuple[Mapping[str, Any], bytes | None]
-#: How a child, or its answer, ends: a status of ``child.py``, or an exception's class.
+#: How a child, or its answer, ends (a status of ``child.py``, or an exception's class), with the fields that are told.
 _WORDS = {
-    "timeout": "took more than {seconds:g} s",
-    "memory": "took more than {mib} MiB",
-    "output-limit": Message("gave too much output"),
-    "crash": Message("made Python crash"),
-    "unstarted": "cannot be started: {tail}",
-    "unreached": Message("came behind files that took all the time"),
-    "SyntaxError": "is not Python that this interpreter can parse (line {line})",
-    "RecursionError": "is nested too deeply, or took more than {mib} MiB",
-    "MemoryError": "is nested too deeply, or took more than {mib} MiB",
-    "NotANotebook": Message("is not a notebook (nbformat 3 or 4)"),
-    "TooMuch": Message("holds too much code"),
+    "timeout": ("took more than {} s", "seconds"),
+    "memory": ("took more than {} MiB", "mib"),
+    "output-limit": ("gave too much output",),
+    "crash": ("made Python crash",),
+    "unstarted": ("cannot be started: {}", "tail"),
+    "unreached": ("came behind files that took all the time",),
+    "SyntaxError": ("is not Python that this interpreter can parse (line {})", "line"),
+    "RecursionError": ("is nested too deeply, or took more than {} MiB", "mib"),
+    "MemoryError": ("is nested too deeply, or took more than {} MiB", "mib"),
+    "NotANotebook": ("is not a notebook (nbformat 3 or 4)",),
+    "TooMuch": ("holds too much code",),
 }
 
 
@@ -51,13 +51,15 @@ class Problem(NamedTuple):
     tail: str = ""
     line: int = 1
 
-    def clause(self) -> str:
+    def clause(self) -> Message:
         """The reason, without its subject."""
-        return _WORDS.get(self.kind, Message("made the child that reads it fail")).format(**self._asdict())
+        words, *fields = _WORDS.get(self.kind, ("made the child that reads it fail",))
+        told = self._asdict() | {"seconds": f"{self.seconds:g}"}
+        return Message(words, *(told[field] for field in fields))
 
-    def said(self) -> str:
+    def said(self) -> Message:
         """The reason, as a clause about "it"."""
-        return f"it {self.clause()}"
+        return Message("it {}", self.clause())
 
 
 def ask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envdoctor.text.message import Message
 from envdoctor.text.redact import without_credentials
 
 #: Characters kept of one string in text meant for people.
@@ -30,6 +31,8 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     ``limit`` caps the length in characters (the cut is marked with ``...``); None keeps up to 65,536. Broken and
     unassigned characters become ``?``, because a gap would let two names look alike.
     """
+    if isinstance(text, Message):
+        return text.mapped(lambda part: clean(part, limit))
     cut = len(text) > _READ
     if cut:
         text = text[:_READ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, quoted, said_by
 
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL first: 3 ms of every check
@@ -34,9 +34,9 @@ _KIND = 0o170000  # the bits of a mode that tell files from folders
 _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
 
 
-def because_of(error: Exception) -> str:
+def because_of(error: Exception) -> Message:
     """The reason as a clause: of an ``OSError`` without its path (``Permission denied``), of others what they say."""
-    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+    return quoted(error.strerror or type(error).__name__) if isinstance(error, OSError) else said_by(error)
 
 
 class Spent(Exception):

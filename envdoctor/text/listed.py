@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 
-def listed(items: Iterable[str], most: int = 4) -> str:
+def listed(items: Iterable[str], most: int = 4) -> Message:
     """``a, b, c, d and 3 more``."""
     known = list(items)
-    text = ", ".join(known[:most])
+    text = joined(known[:most], ", ")
     return text if len(known) <= most else Message("{} and {} more", text, len(known) - most)

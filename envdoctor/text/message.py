@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -22,8 +22,18 @@ class Message(str):
     def __str__(self) -> Message:
         return self
 
+    def mapped(self, change: Callable[[str], str]) -> Message:
+        """Return the message with every text that was put in changed so."""
+        return Message(self.id, *(_changed(value, change) for value in self.values))
+
     def __getnewargs__(self) -> Any:
         return (self.id, *self.values)
+
+
+def _changed(value: object, change: Callable[[str], str]) -> object:
+    if isinstance(value, Message):
+        return value.mapped(change)
+    return change(value) if isinstance(value, str) else value
 
 
 def quoted(text: str) -> Message:
@@ -33,11 +43,8 @@ def quoted(text: str) -> Message:
 
 def joined(texts: Iterable[str], glue: str = "; ") -> Message:
     """Return the texts side by side."""
-    first, *others = list(texts) or [Message("")]
-    message = first if isinstance(first, Message) else quoted(first)
-    for text in others:
-        message = Message(f"{{}}{glue}{{}}", message, text)
-    return message
+    texts = list(texts)
+    return Message(glue.join(["{}"] * len(texts)), *texts)
 
 
 def said_by(error: Exception) -> Message:
@@ -46,18 +53,18 @@ def said_by(error: Exception) -> Message:
     return text if isinstance(text, Message) else quoted(str(error))
 
 
-def packed(text: str) -> Any:
-    """Return the text as JSON holds it; a message keeps its id and values."""
-    return (
-        [text.id, *(packed(value) if isinstance(value, str) else value for value in text.values)]
-        if isinstance(text, Message)
-        else text
-    )
+def packed(value: object) -> Any:
+    """Return the value as JSON holds it; a message keeps its id and its values."""
+    if isinstance(value, Message):
+        return [value.id, *map(packed, value.values)]
+    return value
 
 
-def unpacked(found: Any) -> Message:
-    """Return the message that was packed so. Raises what a damaged one raises."""
-    if isinstance(found, list):
-        id, *values = found
-        return Message(id, *(unpacked(value) if isinstance(value, list) else value for value in values))
-    return quoted(found)
+def unpacked(found: Any) -> Any:
+    """Return what was packed so. Raises what a damaged one raises."""
+    if not isinstance(found, list):
+        return found
+    id, *values = map(unpacked, found)
+    if "{" in id.replace("{}", "") or "}" in id.replace("{}", ""):
+        raise ValueError("a message has no other placeholders than {}")
+    return Message(id, *values)

@@ -91,7 +91,7 @@ class _Loader:
         self._variables, self._conda, self._files = elsewhere.folders, elsewhere.conda, files
         self.loaded: set[str] = set()
         self.taken: dict[str, tuple[str, str]] = {}
-        self.trouble: str | None = None
+        self.trouble: Message | None = None
 
     def load(self, path: str, loader: _Loaded | None = None) -> None:
         """Load a file and what it needs, breadth first as the loader does."""

@@ -36,13 +36,13 @@ def observe(request: Request) -> list[Fact]:
     contents: list[tuple[CodeFile, bytes]] = []
     for file in code.files:
         content = _content(file, files, sum(len(content) for _, content in contents))
-        if isinstance(content, str):
+        if isinstance(content, Message):
             unread.append(file.unread(content))
         else:
             contents.append((file, content))
     read: list[tuple[CodeFile, Mapping[str, Any]]] = []
     for file, answer in answers(contents):
-        if isinstance(answer, str):
+        if isinstance(answer, Message):
             unread.append(file.unread(answer))
             continue
         read.append((file, answer))
@@ -52,7 +52,7 @@ def observe(request: Request) -> list[Fact]:
         unread.append(
             Unread(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
         )
-    why = f"{unread[0].place}: {unread[0].reason}" if unread else None
+    why = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
     values: tuple[Value, ...] = (
         Records(completed(uses[:_MOST], request), why),
         tuple(file.shown for file, _ in read),
@@ -62,7 +62,7 @@ def observe(request: Request) -> list[Fact]:
     return [Fact(key, value, origin, "code") for key, value in zip(KEYS, values, strict=True)]
 
 
-def _content(file: CodeFile, files: Files, before: int) -> bytes | str:
+def _content(file: CodeFile, files: Files, before: int) -> bytes | Message:
     """The content of a file, or a clause about why it was not read."""
     limit = _MAX_FILE[".ipynb" if file.path.endswith(".ipynb") else ".py"]
     try:

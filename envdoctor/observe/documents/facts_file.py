@@ -21,7 +21,7 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, quoted, said_by, unpacked
 from envdoctor.text.nearest import did_you_mean
 
 SCHEMA = "envdoctor.facts/1"
@@ -30,7 +30,7 @@ FLIGHT_SCHEMA = "envdoctor.flight/1"
 #: A document of nothing but brackets takes a hundred times its size in memory.
 _LARGEST = 64 * 1024 * 1024
 _MOST_PACKAGES = 20_000  # as in locks
-_TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete")
+_TOP = ("schema", "facts", "complete", "unknown", "origins", "tool", "incomplete", "messages")
 _TOPS = {SCHEMA: _TOP, FLIGHT_SCHEMA: ("schema", "facts", "details", "arguments", "findings")}
 
 
@@ -79,7 +79,7 @@ def facts_of_document(
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
             continue
-        facts.add(Fact(key, _value(path, key, spec, raw, unread), name, "given"))
+        facts.add(Fact(key, _spoken(document, _value(path, key, spec, raw, unread)), name, "given"))
     for parent_key, lists in columns.items():
         if parent_key in facts:
             raise FactsFileError(f"{path}: give {parent_key} as a list of tables or by columns, not both")
@@ -94,7 +94,7 @@ def facts_of_document(
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is not None and not key.endswith("*") and registry.records_of(key) is None and key not in facts:
-            facts.add(Fact(key, Unknown(str(reason)[:500]), name, "given"))
+            facts.add(Fact(key, Unknown(_message(document, str(reason))), name, "given"))
     return facts
 
 
@@ -128,6 +128,7 @@ def _check_shape(document: object, path: str) -> None:
         ("facts", dict, Message("a table")),
         ("complete", list, Message("a list")),
         ("unknown", dict, Message("a table")),
+        ("messages", dict, Message("a table")),
     ):
         if not isinstance(document.get(key, kind()), kind):
             raise FactsFileError(f"{path}: {key}: {shape} is expected")
@@ -162,7 +163,7 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
     except FactTypeError as error:
         if unread is None or spec.type == "records":
             raise FactsFileError(f"{path}: {key}: {error}") from None
-        other = Unknown(str(error))
+        other = Unknown(said_by(error))
     if unread is not None:
         unread += [f"{key}: {cell}" for cell in cells]
         unread += [] if other is None else [f"{key[:60]} counts as unknown: {other.reason}"]
@@ -192,4 +193,23 @@ def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> 
     for key, reason in incomplete.items():
         fact = facts.get(key)
         if isinstance(fact.value, Records):
-            facts.add(fact._replace(value=Records(fact.value.items, str(reason)[:500])))
+            facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
+
+
+def _spoken(document: Mapping[str, Any], value: Value) -> Value:
+    """The value with its messages, where the document says of which parts they are made."""
+    if not document.get("messages"):
+        return value
+    if isinstance(value, Records):
+        items = tuple({column: _spoken(document, cell) for column, cell in item.items()} for item in value)
+        return Records(items, value.incomplete)
+    return _message(document, value) if isinstance(value, str) and value in document["messages"] else value
+
+
+def _message(document: Mapping[str, Any], text: str) -> Message:
+    """The text as the message that the document says it is, if it is one."""
+    try:
+        message = unpacked(document["messages"][text])
+    except Exception:  # whatever is wrong with it, the text counts
+        message = None
+    return message if isinstance(message, Message) and message == text else quoted(text[:500])

@@ -20,7 +20,7 @@ class Choice(NamedTuple):
     installation: Installation
     executable: str | None
     because: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
 
 
 def default_environment(caller: Caller) -> Choice:
@@ -34,7 +34,7 @@ def default_environment(caller: Caller) -> Choice:
         here = _of_running(caller)
         executable = caller.running.executable or None
         return Choice(here, executable, Message("the interpreter that runs envdoctor"), _other_active(here, caller))
-    notes: list[str] = []
+    notes: list[Message] = []
     for installation, executable, because in _candidates(caller, notes):
         return Choice(installation, executable, f"{because}; {_made_by(tool)}", tuple(notes))
     raise EnvironmentNotFound(
@@ -63,7 +63,7 @@ def _of_running(caller: Caller) -> Installation:
     return found._replace(base=running.base_prefix, library=library)
 
 
-def _other_active(here: Installation, caller: Caller) -> tuple[str, ...]:
+def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
     """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
     variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
     other = caller.environ.get(variable)
@@ -72,7 +72,7 @@ def _other_active(here: Installation, caller: Caller) -> tuple[str, ...]:
     return (Message("{} names another environment than the judged one; --python {} judges that one", variable, other),)
 
 
-def _candidates(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, str | None, str]]:
+def _candidates(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
     own, environ = caller.running.prefix, caller.environ
     places = [
         # uv writes this into the throw-away environment that `uv run --with` lays over the project's.
@@ -102,7 +102,7 @@ def _is_environment(folder: str, caller: Caller) -> bool:
     return caller.files.is_folder(folder) and at_prefix(folder, caller.files) is not None
 
 
-def _on_path(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, str | None, str]]:
+def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
     from envdoctor.observe.locate.named import told_by_files
 
     for directory in caller.environ.get("PATH", "").split(os.pathsep):
@@ -114,7 +114,9 @@ def _on_path(caller: Caller, notes: list[str]) -> Iterator[tuple[Installation, s
                 continue
             found = told_by_files(executable, caller.files)
             if found is None:
-                notes.append(f"only {executable} itself could say which Python it starts; --python {name} asks it")
+                notes.append(
+                    Message("only {} itself could say which Python it starts; --python {} asks it", executable, name)
+                )
             elif not same_folder(found.prefix, caller.running.prefix):
                 yield found, executable, Message("{} on PATH", name)
 

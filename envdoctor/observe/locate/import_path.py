@@ -34,7 +34,7 @@ class ImportPath:
         self.folders: list[str] = []
         self.import_lines: list[tuple[str, str]] = []
         self.startup: list[Startup] = []
-        self.problems: list[str] = []
+        self.problems: list[Message] = []
         self.given = 0
         self._files = files
         self._seen: set[object] = set()

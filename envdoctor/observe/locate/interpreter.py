@@ -36,7 +36,7 @@ def ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Un
     argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
     text, problem = ask_program(argv, limits, environ=minimal_environment(environ), cwd=cwd)
     if problem is not None and problem.kind in ("unstarted", "timeout"):
-        return Unknown(f"{executable} {problem.clause()}")
+        return Unknown(Message("{} {}", executable, problem.clause()))
     lines = text.strip().splitlines()
     try:
         said: Any = json.loads(lines[-1])

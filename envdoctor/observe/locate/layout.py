@@ -6,6 +6,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.locate.startup import Startup
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 
 class EnvironmentNotFound(ObservationError):
@@ -49,8 +50,8 @@ class Layout(NamedTuple):
     version_origin: str = ""
     import_lines: tuple[tuple[str, str], ...] = ()
     startup: tuple[Startup, ...] = ()
-    incomplete: str | None = None
-    notes: tuple[str, ...] = ()
+    incomplete: Message | None = None
+    notes: tuple[Message, ...] = ()
 
     @property
     def has_finder(self) -> bool:

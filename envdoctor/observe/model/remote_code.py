@@ -103,7 +103,7 @@ def _read_folder(folder: str, model: str) -> _Answers | Unknown:
     read: dict[CodeFile, Mapping[str, Any]] = {}
     for file, answer in answers(contents, definitions=True, seconds=_SECONDS):
         if isinstance(answer, str):
-            return Unknown(f"{printable(os.path.basename(file.path))}: {answer}")
+            return Unknown(Message("{}: {}", printable(os.path.basename(file.path)), answer))
         read[file] = answer
     return read
 

@@ -6,7 +6,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 KEYS = ("model.padding_side", "model.tokenizer_class")
 
@@ -21,7 +21,7 @@ def observe(request: Request) -> list[Fact]:
         config = read_object(source.folder, name, Message("the model"))
     except ObservationError as error:
         # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
-        config = Unknown(str(error))
+        config = Unknown(said_by(error))
     if isinstance(config, Unknown):
         return [Fact(key, config, name, "model") for key in KEYS]
     side: Value = ABSENT if config.get("padding_side") is None else config["padding_side"]

@@ -48,7 +48,7 @@ class _Folders(NamedTuple):
 
     distributions: dict[str, list[Distribution]]
     problems: list[Problem]
-    trouble: list[str]
+    trouble: list[Message]
 
 
 def observe(request: Request) -> list[Fact]:
@@ -204,11 +204,11 @@ def _minor(layout: Layout) -> Value:
     return minors.pop() if len(minors) == 1 else layout.python_version
 
 
-def _records(key: str, items: Iterable[dict[str, Value]], incomplete: str | None) -> Fact:
+def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | None) -> Fact:
     return Fact(key, Records(tuple(items), incomplete), Message("installed packages"), "environment")
 
 
-def _nothing_read(layout: Layout, trouble: list[str]) -> str:
+def _nothing_read(layout: Layout, trouble: list[Message]) -> str:
     if trouble:
         return f"nothing of the environment {layout.prefix} could be read: {'; '.join(trouble)}"
     why = "; ".join(layout.notes)

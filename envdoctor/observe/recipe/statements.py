@@ -8,7 +8,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import ABSENT, Fact, Known, Unknown, Value, spell
 from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.part import Entry, Part
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.text.nearest import did_you_mean
 
 #: Fields that are no facts of their own.
@@ -178,7 +178,7 @@ class Statements:
             value = raw if isinstance(raw, Unknown) else parse_value(spec, raw)
             value = unlisted(spec, value) or value
         except FactTypeError as error:
-            value = Unknown(str(error))
+            value = Unknown(said_by(error))
         return Fact(f"recipe.{field}", value, origin, "recipe")
 
 

@@ -43,7 +43,7 @@ class _Demand(NamedTuple):
     """One condition: releases that meet it, and a clause that says what asks for them."""
 
     releases: tuple[Range, ...]
-    reason: str
+    reason: Message
     path: str
 
 
@@ -60,7 +60,9 @@ def compare(revisions: Revisions) -> Compared:
         return _facts(reason, reason)
     before, after = (_demands(side, changed, revisions.matrix) for side in (revisions.old, revisions.new))
     was, now = (
-        Unknown(f"{found.path}: {found.reason}") if isinstance(found, Unread) else spell_ranges(_window(found))
+        Unknown(Message("{}: {}", found.path, found.reason))
+        if isinstance(found, Unread)
+        else spell_ranges(_window(found))
         for found in (before, after)
     )
     compared = _facts(was, now)
@@ -149,8 +151,8 @@ def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Dema
         for row in matrix.rows(_TABLE, "call"):
             wanted = row.get("keyword")
             if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
-                what = f"{called}({wanted}=…)" if wanted else called
-                yield _Demand(parse_ranges(row["releases"]), Message("{} is in {}", what, row["releases"]), path)
+                call_text = f"{called}({wanted}=…)" if wanted else called
+                yield _Demand(parse_ranges(row["releases"]), Message("{} is in {}", call_text, row["releases"]), path)
 
 
 class _Releases:

@@ -10,7 +10,7 @@ from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.binaries.reading.torch_libraries import CORE, is_of_torch
 from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, spelled, unresolved
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import rank
 
 _SHOWN = 4  # libraries named in one value
@@ -46,8 +46,8 @@ class _Package(NamedTuple):
     need not be damaged was not read."""
 
     files: list[_CompiledFile]
-    problem: tuple[str, str, str] | None
-    unread: str | None
+    problem: tuple[str, str, Message] | None
+    unread: Message | None
 
 
 class TorchLibraries(NamedTuple):
@@ -55,14 +55,14 @@ class TorchLibraries(NamedTuple):
 
     opened: list[ElfFile]
     names: frozenset[str]
-    lacks: str | None
+    lacks: Message | None
 
 
 def check_extensions(
     chosen: Sequence[Sequence[tuple[str, str]]],
-    torch: Mapping[str, str] | str,
+    torch: Mapping[str, str] | Message,
     files: Files,
-) -> tuple[list[dict[str, Value] | None], str | None]:
+) -> tuple[list[dict[str, Value] | None], Message | None]:
     """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
 
     ``chosen`` are the files (path, name) of each and ``torch`` the paths of its libraries, or why there are none. None
@@ -73,7 +73,7 @@ def check_extensions(
     for found in chosen:
         packages.append(read_package(found, files, room))
         room -= sum(one.size for one in packages[-1].files)
-    libraries = _open_torch(torch if any(package.files for package in packages) else "not needed", files)
+    libraries = _open_torch(torch if any(package.files for package in packages) else Message("not needed"), files)
     try:
         answers: dict[bytes, bool] = {}
         items = [_columns(package, libraries, packages, answers, files) for package in packages]
@@ -83,9 +83,9 @@ def check_extensions(
     return items, next((package.unread for package in packages if package.unread), None)
 
 
-def _open_torch(paths: Mapping[str, str] | str, files: Files) -> TorchLibraries:
+def _open_torch(paths: Mapping[str, str] | Message, files: Files) -> TorchLibraries:
     """Open the libraries. The caller closes them."""
-    if isinstance(paths, str):
+    if isinstance(paths, Message):
         return TorchLibraries([], frozenset(), paths)
     opened: list[ElfFile] = []
     # Most symbols are of libtorch_cpu and libc10.
@@ -111,7 +111,9 @@ def _columns(
     if not read:
         if not problem and not package.unread:
             return None
-        nothing = Unknown(Message("none of its files could be read") if problem else str(package.unread))
+        nothing = Unknown(
+            Message("none of its files could be read") if problem else package.unread or Message("not needed")
+        )
         keys = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library", "built_cuda")
         item.update(dict.fromkeys(keys, nothing))
         return item
@@ -185,8 +187,8 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
     """Read the files (path, name) of a distribution. Those that ask nothing of torch are left out, and those that come
     when ``room`` bytes of symbols were read. Never raises for what a file holds."""
     read: list[_CompiledFile] = []
-    problem: tuple[str, str, str] | None = None
-    unread: str | None = None
+    problem: tuple[str, str, Message] | None = None
+    unread: Message | None = None
     for path, name in found:
         if room <= 0:
             unread = unread or Message("{} was not read: the files before it ask for too many symbols", name)
@@ -199,7 +201,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
                 one = _read_file(path, name, file)
         except ElfError as error:
             if error.damaged:
-                problem = problem or (path, name, str(error))
+                problem = problem or (path, name, said_by(error))
             else:
                 unread = unread or Message("{} was not read: {}", name, error)
             continue

@@ -30,7 +30,7 @@ def read_extensions(
     modules: Mapping[str, Sequence[str]],
     layout: Layout,
     missing: Value | None,
-    incomplete: str | None,
+    incomplete: Message | None,
 ) -> Fact:
     """The fact for these distributions (items of ``dist`` by name). Never raises for what a file holds.
 
@@ -57,7 +57,7 @@ def read_extensions(
 
 def _checked(
     chosen: _Chosen, layout: Layout, missing: Value | None
-) -> tuple[list[dict[str, Value] | None], str | None]:
+) -> tuple[list[dict[str, Value] | None], Message | None]:
     """What the compiled files tell."""
     from envdoctor.observe.binaries.reading.extension_check import check_extensions
 
@@ -93,7 +93,7 @@ def _item(
 
 def compiled_files(
     metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
-) -> tuple[list[tuple[str, str]], str | None]:
+) -> tuple[list[tuple[str, str]], Message | None]:
     """The compiled files of a distribution as (path, name below its folder of packages), and why some may be missing.
 
     ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
@@ -147,5 +147,5 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
                 waiting.append(f"{inner}/{name}")
 
 
-def _too_many(count: int) -> str | None:
+def _too_many(count: int) -> Message | None:
     return Message("only {} of the compiled files of one package were read", MOST_FILES) if count > MOST_FILES else None

@@ -23,7 +23,7 @@ def is_of_torch(library: str) -> bool:
     return stem in _STEMS and (plain or not rest)
 
 
-def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | str:
+def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | Message:
     """Paths of torch's libraries by name; or why there is nothing to compare with.
 
     ``missing`` is the fact ``torch.missing_files``.

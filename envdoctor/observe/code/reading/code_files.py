@@ -7,7 +7,7 @@ from typing import NamedTuple
 from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, Spent, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 _ENDINGS = (".py", ".ipynb")
 _MAX_FILES = 2000
@@ -23,7 +23,7 @@ class Unread(NamedTuple):
     """A file, cell or folder that was not read, with the reason as a clause; ``named``: the user named the file."""
 
     place: str
-    reason: str
+    reason: Message
     named: bool = False
 
 
@@ -36,7 +36,7 @@ class CodeFile(NamedTuple):
     own: frozenset[str]
     named: bool
 
-    def unread(self, reason: str, place: str = "") -> Unread:
+    def unread(self, reason: Message, place: str = "") -> Unread:
         """That it, or a cell of it, was not read."""
         return Unread(f"{self.shown}:{place}" if place else self.shown, reason, self.named)
 
@@ -76,7 +76,7 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
                 found[os.path.normpath(path)] = start
                 named.add(os.path.normpath(path))
     except Spent as spent:
-        unread.append(Unread(printable(", ".join(given)), str(spent), named=True))
+        unread.append(Unread(printable(", ".join(given)), said_by(spent), named=True))
     if len(found) > _MAX_FILES:
         reason = Message("{} of {} files were not read: too many for one run", len(found) - _MAX_FILES, len(found))
         unread.append(Unread(printable(", ".join(given)), reason))

@@ -28,7 +28,7 @@ class _Use(NamedTuple):
 
 def answers(
     contents: Sequence[tuple[CodeFile, bytes]], *, definitions: bool = False, seconds: float = 20.0
-) -> Iterator[tuple[CodeFile, Mapping[str, Any] | str]]:
+) -> Iterator[tuple[CodeFile, Mapping[str, Any] | Message]]:
     """What a child says of each file, with ``definitions`` also what it defines; a clause for one that it could not
     read. A file that ends the child, which has so many ``seconds``, costs that file: the next goes on behind it."""
     limits = Limits(seconds=seconds, mib=1024, output=64 << 20, in_all=_CHILDREN * seconds)

@@ -63,7 +63,7 @@ class Conda:
         self._python: str | None = None
         self._pip_version: str | None = None
         self._whole = True
-        self.notes: list[str] = []
+        self.notes: list[Message] = []
 
     def specs(self, listed: Iterable[Any]) -> None:
         """The entries of ``dependencies``."""
@@ -138,7 +138,7 @@ class Conda:
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
         return Lock(
             [*self._packages, *pip.packages],
-            None if whole else _OPEN.format(self._path),
+            None if whole else Message(_OPEN, self._path),
             self._python,
             tuple(self._facts.values()),
             notes=(*self.notes[:5], *pip.notes),

@@ -97,7 +97,7 @@ class _Stage:
         self._path, self._wish, self.variables = path, wish, variables
         self._packages: dict[str, Locked] = {}
         self._facts: dict[str, Fact] = {}
-        self._notes: list[str] = []
+        self._notes: list[Message] = []
         self._python: str | None = None
         self._commands: list[Command] = []
         #: What the image has beside its facts; None: nobody knows.
@@ -221,7 +221,7 @@ class _Stage:
         facts, notes = tuple(self._facts.values()), tuple(dict.fromkeys(self._notes))
         return Lock(
             [*self._packages.values()],
-            _OPEN.format(self._path),
+            Message(_OPEN, self._path),
             python,
             facts,
             notes=notes,

@@ -100,11 +100,11 @@ class Lock(NamedTuple):
     run, none for what was installed or resolved."""
 
     packages: list[Locked]
-    incomplete: str | None = None
+    incomplete: Message | None = None
     python: str | None = None
     facts: tuple[Fact, ...] = ()
     overrides: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
     commands: tuple[Command, ...] = ()
 
 
@@ -193,7 +193,7 @@ def place_in(path: str, line: int | None) -> str:
     return f"{path}:{line}" if line else path
 
 
-def left_out(names: list[str]) -> str:
+def left_out(names: list[str]) -> Message:
     """A sentence about extras and groups that are not judged."""
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 

@@ -53,7 +53,7 @@ def open_lock(
     *,
     option: str = "--lock",
     until: str = "",
-) -> tuple[FactSet, tuple[str, ...]]:
+) -> tuple[FactSet, tuple[Message, ...]]:
     """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
@@ -95,7 +95,9 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     return read
 
 
-def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resolve) -> tuple[FactSet, tuple[str, ...]]:
+def _facts(
+    lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resolve
+) -> tuple[FactSet, tuple[Message, ...]]:
     chosen, undecided = _chosen(lock, wish)
     taken = take(lock, chosen, wish, ledger, until)
     chosen.update({one.name: one for one in taken.packages})
@@ -136,10 +138,12 @@ def _facts(lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resol
     return facts, tuple(notes)
 
 
-def _depends(names: list[str], wish: Wish) -> str:
+def _depends(names: list[str], wish: Wish) -> Message:
     stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
     options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
-    return f"whether {listed(names, 3)} would be installed depends on the target" + (f": {options}" if options else "")
+    return Message(
+        "whether {} would be installed depends on the target{}", listed(names, 3), f": {options}" if options else ""
+    )
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:

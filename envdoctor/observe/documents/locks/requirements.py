@@ -73,7 +73,7 @@ class Requirements:
         self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
-        self._notes: list[str] = []
+        self._notes: list[Message] = []
         self._builds: dict[tuple[str, str], list[str]] = {}
         #: pip refuses what a list with hashes does not name.
         self._all_hashed = True
@@ -147,7 +147,7 @@ class Requirements:
         except LockError as error:
             why = str(error)
         if why:
-            self._say(f"{place}: {name[:100]} {why}")
+            self._say(Message("{}: {} {}", place, name[:100], why))
 
     def _read(self, line: str, place: str) -> Line | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
@@ -176,7 +176,7 @@ class Requirements:
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
             self._invalid.append(Line(name or line[:20], "", "", place, line[:100]))
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: Message) -> None:
         """Something was not read: there may be more packages."""
         self._notes.append(text)
 
@@ -191,7 +191,7 @@ class Requirements:
             notes.append(
                 Message("{} names an index of builds {}: {} is taken from there", named, tag, ", ".join(taken))
             )
-        open_ = None if whole else _OPEN.format(self.path, self.path)
+        open_ = None if whole else Message(_OPEN, self.path, self.path)
         command = self.command()
         if whole or self._is_frozen():
             command = Command((), invalid=command.invalid)

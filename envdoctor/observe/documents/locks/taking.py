@@ -59,7 +59,7 @@ class Taken(NamedTuple):
 
     packages: tuple[Locked, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()
     all_known: bool = False
 
 
@@ -199,7 +199,7 @@ def _image(step: Step, ledger: Ledger, situation: Situation) -> _Image:
 
 def _unread(
     steps: Sequence[tuple[Command, Step, Sequence[str]]], refused: Collection[str], ledger: Ledger
-) -> tuple[str, ...]:
+) -> tuple[Message, ...]:
     """Sentences on packages of the list whose requirements are not known: they may refuse what is taken."""
     own = [
         line.name
@@ -400,7 +400,7 @@ def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
     return version if tag is None else f"{version}+{tag}"
 
 
-def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[str]:
+def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:
     known = [one for one in taken if isinstance(one.version, str)]
     named = [
         f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown, Value, spell
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 
 class Claim(NamedTuple):
@@ -34,12 +34,12 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
         best = said[0]
         value: Value = best.value
         for other in said[1:]:
-            joined = _joined(best, other)
-            if joined is None:
+            both = _joined(best, other)
+            if both is None:
                 words = (Message("line {} of {} says {}", one.line, name, spell(one.value)) for one in (best, other))
-                value = Unknown(", ".join(words))
+                value = Unknown(joined(words, ", "))
                 break
-            best, value = joined, joined.value
+            best, value = both, both.value
         else:
             if best.partial:
                 value = Unknown(
@@ -51,7 +51,7 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
 def differ(one: Fact, other: Fact) -> Unknown:
     """Return an unknown value, because two places say different things."""
     words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (one, other))
-    return Unknown(", ".join(words))
+    return Unknown(joined(words, ", "))
 
 
 def _joined(one: Claim, other: Claim) -> Claim | None:

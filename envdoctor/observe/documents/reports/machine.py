@@ -10,7 +10,7 @@ from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, Line
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 _LINUX = re.compile(
     r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"
@@ -81,7 +81,7 @@ def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
     return _gpus([{"name": name}] * count, number) if count else Claim("gpu.type", name, number)
 
 
-def _gpus(items: Sequence[Mapping[str, Value]], line: int, doubt: str | None = None) -> Claim:
+def _gpus(items: Sequence[Mapping[str, Value]], line: int, doubt: Message | None = None) -> Claim:
     return Claim("gpu", Records(tuple(map(dict, items)) if len(items) <= _MOST else (), doubt), line)
 
 
@@ -137,7 +137,7 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
                 Message("line {} of {} says {}", one, name, _spelled(gpus))
                 for one, gpus in ((line, best), (other_line, other))
             )
-            value = Unknown(", ".join(words))
+            value = Unknown(joined(words, ", "))
             break
     return Fact("gpu", value, f"{name}:{line}", "given")
 

@@ -34,7 +34,7 @@ class ReadReport(NamedTuple):
     """The facts, and sentences about what was not read."""
 
     facts: FactSet
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
 
 
 def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
@@ -77,7 +77,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         facts.add(_agreed(facts.get(one.key), one) if one.key in facts else one)
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += [
-        f"{fact.key.removeprefix('pkg.')}: {fact.value.reason}"
+        Message("{}: {}", fact.key.removeprefix("pkg."), fact.value.reason)
         for fact in facts
         if isinstance(fact.value, Unknown) and (not fact.key.startswith("recipe.") or fact.key in differing)
     ]

@@ -11,7 +11,7 @@ from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, win
 from envdoctor.observe.machine.reading.visible_devices import missing, visible
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import dotted
 
 _GIB = 1 << 30
@@ -61,7 +61,7 @@ def observe(request: Request) -> list[Fact]:
         try:
             answers.append(_ask(request))
         except _NvmlError as error:
-            answers.append(_unknown(str(error), True if error.code == _MISMATCH else None))
+            answers.append(_unknown(said_by(error), True if error.code == _MISMATCH else None))
         except Exception as error:
             answers.append(_unknown(Message("NVML could not be used: {}", type(error).__name__)))
 
@@ -71,7 +71,7 @@ def observe(request: Request) -> list[Fact]:
     return answers[0] if answers else _unknown(Message("NVML did not answer in {} s", f"{request.nvml_timeout:g}"))
 
 
-def _unknown(reason: str, mismatch: bool | None = None) -> list[Fact]:
+def _unknown(reason: Message, mismatch: bool | None = None) -> list[Fact]:
     facts = [Fact(key, Unknown(reason), "NVML", "machine") for key in KEYS]
     if mismatch is not None:
         facts[KEYS.index("driver.mismatch")] = Fact("driver.mismatch", mismatch, "NVML", "machine")
@@ -131,7 +131,7 @@ def _cell(ask: Callable[[], Value | None]) -> Value:
     try:
         value = ask()
     except _NvmlError as error:
-        return Unknown(str(error))
+        return Unknown(said_by(error))
     return ABSENT if value is None else value
 
 
@@ -176,7 +176,7 @@ def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
     try:
         call("nvmlDeviceGetCount_v2", ctypes.byref(count))
     except _NvmlError as error:
-        return Unknown(str(error)), Unknown(str(error))
+        return Unknown(said_by(error)), Unknown(said_by(error))
     items: list[dict[str, Value]] = []
     incomplete = None
     for index in range(min(count.value, _MAX_DEVICES)):
@@ -186,7 +186,7 @@ def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
         except _NvmlError as error:
             # A GPU that this user or container may not open is counted but not seen by a process.
             if error.code != _NO_PERMISSION:
-                reason = Unknown(str(error))
+                reason = Unknown(said_by(error))
                 items.append({"index": index, **dict.fromkeys(_COLUMNS, reason)})
             continue
         item = _gpu(call, request, index, handle)

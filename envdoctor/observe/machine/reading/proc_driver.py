@@ -58,10 +58,10 @@ def observe(request: Request) -> list[Fact]:
         none: tuple[Value, ...] = (ABSENT, ABSENT, ABSENT, Records(()), named)
         return [Fact(key, value, origin, "machine") for key, value in zip(KEYS, none, strict=True)]
     problem = request.nvml_problem or Message("only NVML tells it")
-    version, origin = _version(request, problem)
+    version, place = _version(request, problem)
     gpus, unnamed = _gpus(request, problem)
     return [
-        Fact("driver.version", version, origin, "machine"),
+        Fact("driver.version", version, place, "machine"),
         Fact("driver.max_cuda", Unknown(problem), origin, "machine"),
         Fact("driver.mismatch", Unknown(problem), origin, "machine"),
         Fact("gpu", gpus, "/proc/driver/nvidia/gpus", "machine"),
@@ -71,11 +71,11 @@ def observe(request: Request) -> list[Fact]:
 
 def kernel_module(request: Request) -> str | None:
     """Version of the loaded kernel module; None where it is not written down (WSL, a container without it)."""
-    version, _ = _version(request, "")
+    version, _ = _version(request, Message("only NVML tells it"))
     return version if isinstance(version, str) else None
 
 
-def _version(request: Request, problem: str) -> tuple[Value, str]:
+def _version(request: Request, problem: Message) -> tuple[Value, str]:
     # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …"; the open module has "… for x86_64  550.54.15".
     text = read_text(request.path("/proc/driver/nvidia/version")) or ""
     match = re.search(r"^NVRM version:.*?\s(\d{2,5}(?:\.\d{1,5}){1,3})\s", text, re.MULTILINE)
@@ -87,7 +87,7 @@ def _version(request: Request, problem: str) -> tuple[Value, str]:
     return Unknown(problem), "/proc/driver/nvidia"
 
 
-def _gpus(request: Request, problem: str) -> tuple[Value, Value]:
+def _gpus(request: Request, problem: Message) -> tuple[Value, Value]:
     """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
     folder = request.path("/proc/driver/nvidia/gpus")
     places = names(folder)

@@ -14,7 +14,7 @@ Item = Mapping[str, Value]
 _ORDINAL = r"\+?(\d{1,9})"
 
 
-def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str | None = None) -> Records:
+def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Message | None = None) -> Records:
     """The items that ``CUDA_VISIBLE_DEVICES`` leaves, in its order, as a CUDA process numbers them.
 
     ``items`` are all GPUs in NVML's order. Where the variable cannot be translated into NVML's order the list stays as
@@ -45,7 +45,7 @@ def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: str |
     return Records(tuple(items[place] for place in chosen), incomplete)
 
 
-def missing(environ: Mapping[str, str], items: Sequence[Item], incomplete: str | None = None) -> Value:
+def missing(environ: Mapping[str, str], items: Sequence[Item], incomplete: Message | None = None) -> Value:
     """Entries of ``CUDA_VISIBLE_DEVICES`` that name no GPU, comma-separated; absent when each names one.
 
     Words that are no device at all (``-1``, ``NoDevFiles``, ``none``) hide the GPUs on purpose and are not among them.
@@ -65,7 +65,7 @@ def _entries(environ: Mapping[str, str]) -> list[str]:
     return [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")][:4096]
 
 
-def _not_read(entries: Sequence[str], items: Sequence[Item]) -> str | None:
+def _not_read(entries: Sequence[str], items: Sequence[Item]) -> Message | None:
     """Why an entry cannot be held against the GPUs."""
     for entry in entries:
         if entry.startswith("MIG-"):

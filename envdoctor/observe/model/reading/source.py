@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts.values import NOT_GIVEN, Fact, Unknown
 from envdoctor.models.hub_cache import (
     CachedCommit,
     cache_folder,
@@ -32,7 +32,7 @@ class ModelSource(NamedTuple):
     repo: str | None
     revision: str | None
     origin: str
-    missing: str = ""
+    missing: Message = NOT_GIVEN.reason
     cached: bool = False
 
     def unread(self, keys: tuple[str, ...]) -> list[Fact]:
@@ -57,7 +57,7 @@ def resolve(
     if named.repo is None:
         return _folder(model, str(named.folder))
     repo, revision = named.repo, named.revision or "main"
-    problems: list[str] = []
+    problems: list[Message] = []
     for held in cached_repos(spellings(repo, aliases or {}), cache_folder(cwd, environ)):
         found = matching(held.commits, revision)
         if len(found) == 1:
@@ -71,7 +71,7 @@ def resolve(
     return ModelSource(model, None, repo, None, "--model", missing)
 
 
-def _instead(commits: tuple[CachedCommit, ...]) -> str:
+def _instead(commits: tuple[CachedCommit, ...]) -> Message:
     if not commits:
         return Message("its place in the Hub cache is empty")
     listed = ", ".join(item.commit[:12] for item in commits[:3])

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, Absent, Unknown
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Unknown
 from envdoctor.text.files import Files, because_of, read_regular
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise, valid_name
@@ -56,7 +56,7 @@ class Distribution(NamedTuple):
     origin: str
     requires: tuple[str, ...] = ()
     requires_python: str | None = None
-    requires_unknown: str | None = None
+    requires_unknown: Message | None = None
 
 
 class Problem(NamedTuple):
@@ -125,7 +125,7 @@ def read_directory(
     valid = valid_name(name)
     if valid is None:
         return None, invalid_name(name, origin, path)
-    checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else "")
+    checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else NOT_GIVEN.reason)
     found = Distribution(
         name=valid,
         version=checked,
@@ -139,7 +139,7 @@ def read_directory(
         requires_unknown=Message("the header of {} is too long", origin) if header.partial else None,
     )
     if trouble is None and version is not None and isinstance(checked, Unknown):
-        trouble = "invalid-version", f"{origin}: {checked.reason}"
+        trouble = "invalid-version", Message("{}: {}", origin, checked.reason)
     if trouble is None:
         return found, None
     return found, Problem(valid, trouble[0], trouble[1], checked if isinstance(checked, str) else ABSENT, path)
@@ -156,7 +156,7 @@ def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Di
 
 def _header(
     path: str, entry: str, metadata: str, files: Files, extras: Collection[str] = ()
-) -> tuple[Header, str, tuple[str, str] | None]:
+) -> tuple[Header, str, tuple[str, Message] | None]:
     """The header, the file it was read from, and the kind and detail of what went wrong."""
     label = entry if entry.isascii() else readable(entry)
     origin = f"{label}/{metadata}"

@@ -69,7 +69,7 @@ def _assignments(text: str, origin: str) -> dict[str, str | bool | Absent | Unkn
     return values
 
 
-def _literal(text: str, otherwise: str) -> str | bool | Absent | Unknown:
+def _literal(text: str, otherwise: Message) -> str | bool | Absent | Unknown:
     match = _LITERAL.match(text)
     if match is None:
         return Unknown(otherwise)

@@ -9,7 +9,7 @@ from envdoctor.hub.safetensors_errors import HeaderError
 from envdoctor.hub.safetensors_header import parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 class Spec(NamedTuple):
@@ -68,7 +68,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
         try:
             header = parse_header(raw, snapshot.files[path].size)
         except HeaderError as error:
-            layout.unread.append(Unread(path, str(error)))
+            layout.unread.append(Unread(path, said_by(error)))
             continue
         finally:
             clock.left -= process_time() - began
