@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from envdoctor.judge.finding import Text
+from envdoctor.text.message import Message
 from envdoctor.tracebacks.reading import Reading
 
 
@@ -56,15 +57,13 @@ class Asker(NamedTuple):
 
 class Way(NamedTuple):
     """Something to do. ``kind`` is install, write, accept (an argument), rename (a file), or reinstall; ``pins`` are
-    requirements. ``withheld`` says why it is not offered in this environment; ``quotes`` is the message of a rule that
-    it ends with."""
+    requirements. ``withheld`` says why it is not offered in this environment."""
 
     kind: str
     pins: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     what: str = ""
-    withheld: str | None = None
-    quotes: Text | None = None
+    withheld: Message | None = None
 
 
 class Named(NamedTuple):

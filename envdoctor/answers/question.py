@@ -15,10 +15,11 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
-from envdoctor.install.trial import Before, Objection, before, try_remedy
+from envdoctor.install.trial import Before, before, try_remedy
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.ledger_taking import allows
 from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
+from envdoctor.text.message import Message
 from envdoctor.tracebacks.failure import Failure
 from envdoctor.tracebacks.reading import Reading
 from envdoctor.versions.releases import Releases
@@ -47,11 +48,11 @@ class Ways:
         package that is not installed, or of no known version: the whole range, of several the newest."""
         if not self._situation.version(package):
             return self._way(package, specifier.rpartition(" or ")[2])
-        objection: Objection | None = None
+        objection: Message | None = None
         candidates = Candidates(self._situation.facts, self._situation.matrix)
         for candidate in candidates.of_range(package, releases[:_TRIES]):
-            if isinstance(candidate, str):
-                objection = objection or Objection(candidate)
+            if isinstance(candidate, Message):
+                objection = objection or candidate
                 continue
             reason = try_remedy(candidate, self._now).objection(self._now)
             if reason is None:
@@ -61,8 +62,7 @@ class Ways:
             objection = objection or reason
         if not releases:
             return None
-        said, quotes = objection or (None, None)
-        return Way("install", (f"{package}=={releases[0]}",), withheld=said, quotes=quotes)
+        return Way("install", (f"{package}=={releases[0]}",), withheld=objection)
 
     def again(self, package: str) -> Way:
         """Install the same release of a package once more."""

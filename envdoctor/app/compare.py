@@ -44,7 +44,7 @@ def compare(
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
     return report_of(
         "compare",
-        Target("facts", f"{names[0]}, {names[1]}{more}", "--facts"),
+        Target("facts", f"{names[0]}, {names[1]}{more}", Message("--facts")),
         judgement,
         matrix,
         incomplete=False,

@@ -31,7 +31,7 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,13 @@ def _pinned_revision(request: Request, pin: Pin | None) -> str:
 
 def _environment(request: Request, matrix: Matrix) -> Gathered:
     """The environment that the changes are joined with; without one, changes are judged alone."""
-    nothing = Gathered(FactSet(), Target("none", "", "--no-environment"))
+    nothing = Gathered(FactSet(), Target("none", "", Message("--no-environment")))
     if not request.environment:
         return nothing
     try:
         return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
     except JobError as error:
-        return Gathered(FactSet(), Target("none", "", str(error)))
+        return Gathered(FactSet(), Target("none", "", said_by(error)))
 
 
 def _revision_facts(pair: Pair) -> list[Fact]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.text.message import Message
 
 PIN_KEYS = ("pin.revision", "pin.state", "pin.files")
 
 
-def without_pin(why: str) -> list[Fact]:
+def without_pin(why: Message) -> list[Fact]:
     """``pin.*`` as absent, for this reason."""
     return [Fact(key, ABSENT, why, "pin") for key in PIN_KEYS]

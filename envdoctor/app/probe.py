@@ -133,7 +133,7 @@ def run_probes(
     notices: list[Notice] = []
     python = gathered.needed_interpreter("the experiments run")
     visible: str | None = ""
-    refused: str | None = None
+    refused: Message | None = None
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
         environ, here = request.sources.environ, request.here
@@ -280,4 +280,4 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
     if not recording.outcomes:
         raise UsageProblem(f"--replay {request.replay}: nothing ran in this recording")
     results = _judged(session_of(recording.outcomes), facts, request, probes)
-    return Gathered(facts, Target("facts", str(request.replay), "--replay")), results
+    return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

@@ -56,7 +56,7 @@ def meet(
     *,
     session: Session,
     results: Results,
-    refused: str | None,
+    refused: Message | None,
     place: Place,
     probes: Mapping[str, Probe],
     matrix: Matrix,
@@ -91,7 +91,7 @@ def _wrong(results: Results) -> Sequence[_Item]:
     return [item for item in items if item["verdict"] not in ("pass", "skip")]
 
 
-def _own(session: Session, refused: str | None) -> Mapping[str, Any]:
+def _own(session: Session, refused: Message | None) -> Mapping[str, Any]:
     """What this rank says of itself beside its document, short."""
     seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
     contents = next(seen, {})

@@ -203,7 +203,8 @@ def restored(found: Any) -> Value:
         if "unknown" in found:
             return Unknown(unpacked(found["unknown"]))
         if "said" in found:
-            return unpacked(found["said"])
+            said: Message = unpacked(found["said"])
+            return said
         items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
         return Records(items, found["incomplete"] and unpacked(found["incomplete"]))
     if isinstance(found, list):

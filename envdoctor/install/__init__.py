@@ -14,6 +14,6 @@ __all__, __getattr__ = door(
         "plan": "with_plan",
         "remedy": "Remedy",
         "resolver": "NoResolver Wanted resolve",
-        "trial": "Before Objection before try_remedy",
+        "trial": "Before before try_remedy",
     },
 )

@@ -19,7 +19,7 @@ class Build(NamedTuple):
 
     cuda: str | Absent | None = None
     tag: str | None = None
-    forbidden: str | None = None
+    forbidden: Message | None = None
 
 
 def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
@@ -27,7 +27,7 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
     return next((row for row in matrix.rows("torch-builds") if is_named_by(version, row["key"])), None)
 
 
-def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> str | None:
+def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
     """Why this release cannot be installed for the judged Python and system, None when nothing says so. For which torch
     it was compiled is not asked: installers bring along what it requires."""
     python = facts.text("python.version")
@@ -116,7 +116,7 @@ def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
     return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown(Message("not in the table"))
 
 
-def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> str | None:
+def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Message | None:
     if facts.value("os.platform") in ("windows", "darwin"):
         return None  # the table holds Linux builds
     from envdoctor.knowledge.gpu_code import kernels

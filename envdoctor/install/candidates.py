@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
     facts: FactSet
     matrix: Matrix
 
-    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
+    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
         """The changes in order of preference; a text says why one is none. Nothing for a fix that cannot be judged:
         advice, a command, a setting in words ("0.8 or lower")."""
         if fix["kind"] == "uninstall":
@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
         elif fix["kind"] in ("set", "env"):
             yield from self._setting(fix)
 
-    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | str]:
+    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | Message]:
         """Each of these releases of a package, with what belongs to it."""
         for version in versions:
             yield self._remedy(self._with_companions([(name, f"=={version}")]))
@@ -66,7 +66,7 @@ class Candidates(NamedTuple):
         settings = {key: written(value) for key, value in fix["set"].items()}
         yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
 
-    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | str:
+    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | Message:
         filled = [self._filled(name, problem) for name in names]
         if not all(filled):
             return Message("what it is about is not known")
@@ -75,7 +75,7 @@ class Candidates(NamedTuple):
             removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, Message("the fix"), "given") for name in gone)
         )
 
-    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | str]:
+    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
         filled = [self._filled(text, problem) for text in fix["constraints"]]
         if not all(filled):
             yield Message("no release that satisfies it is known")
@@ -109,7 +109,7 @@ class Candidates(NamedTuple):
         except KeyError:
             return None
 
-    def _companion(self, name: str, release: str, tag: str) -> Remedy | str:
+    def _companion(self, name: str, release: str, tag: str) -> Remedy | Message:
         """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
         index gives by itself, and another release than the installed one is taken anyway."""
         rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
@@ -124,7 +124,7 @@ class Candidates(NamedTuple):
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))
 
-    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | str]:
+    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | Message]:
         """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
         order) which this Python, driver and every GPU can use, with what belongs to them."""
         for version in self.versions(*wanted):
@@ -191,7 +191,7 @@ class Candidates(NamedTuple):
             if isinstance(row.get(name), str) and name not in named and self.facts.text(f"pkg.{name}") is not None
         ]
 
-    def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | str:
+    def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | Message:
         """The change, or why a table forbids it. ``build`` is the one of torch; None keeps the CUDA that is installed,
         where that is possible."""
         facts: list[Fact] = []

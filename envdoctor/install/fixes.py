@@ -8,7 +8,7 @@ from envdoctor.install.candidates import Candidates, is_about_a_record
 from envdoctor.install.commands import Place, for_place, place_of
 from envdoctor.install.own_keys import own_keys
 from envdoctor.install.remedy import Remedy, written
-from envdoctor.install.trial import Before, Objection, before, is_lost, try_remedy
+from envdoctor.install.trial import Before, before, is_lost, try_remedy
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
@@ -70,11 +70,11 @@ class _Trial(NamedTuple):
             return _offered(fix, commands=(for_place(fix["command"], self.place),) if fix["command"] else ())
         if is_about_a_record(fix) and rule.each and not problem.item:
             return _offered(fix)
-        objection: Objection | None = None
+        objection: Message | None = None
         tried = 0
         for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
-            if isinstance(candidate, str):
-                objection = objection or Objection(candidate)
+            if isinstance(candidate, Message):
+                objection = objection or candidate
                 continue
             reason = self._objection(candidate, rule, problem, fix)
             if reason is None:
@@ -87,24 +87,22 @@ class _Trial(NamedTuple):
                 break
         if objection is None:
             words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
-            return _offered(
-                fix, withheld=None if words else Objection(Message("no release that satisfies it is known"))
-            )
+            return _offered(fix, withheld=None if words else Message("no release that satisfies it is known"))
         return _offered(fix, withheld=objection)
 
-    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Objection | None:
+    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
         """Why a change is not offered; one of torch's build may leave no error about what a build must fit."""
         matrix = self.now.matrix
         after = try_remedy(remedy, self.now)
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
-            return Objection(Message("it would not be enough here"))
+            return Message("it would not be enough here")
         if is_lost(rule, self.now, after.facts):
-            return Objection(Message("whether it would be enough cannot be told"))
+            return Message("whether it would be enough cannot be told")
         for standing, message in after.errors.items() if fix.get("cuda") else ():
             other = matrix.find(standing.rule_id)
             if other is not None and _FITS.intersection(other.keys()):
-                return Objection(Message("it would leave {}: {}", other.id, message.en), message)
+                return Message("it would leave {}: {}", other.id, message)
         return after.objection(self.now)
 
     def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:
@@ -118,7 +116,7 @@ def _offered(
     remedy: Remedy | None = None,
     commands: tuple[str, ...] = (),
     *,
-    withheld: Objection | None = None,
+    withheld: Message | None = None,
 ) -> OfferedFix:
     about = is_about_a_record(fix)
     pins = tuple(name + specifier for name, specifier in remedy.pins.items()) if remedy is not None else ()
@@ -131,6 +129,5 @@ def _offered(
         set={key: written(value) for key, value in fix["set"].items()},
         env={key: written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,
-        withheld=withheld and withheld.said,
-        quotes=withheld and withheld.quotes,
+        withheld=withheld,
     )

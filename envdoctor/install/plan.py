@@ -115,7 +115,7 @@ def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
     return next((item for item in facts.items("conflict") if item.get("package") == package), None)
 
 
-def _changes(kind: str, withheld: str | None) -> bool:
+def _changes(kind: str, withheld: Message | None) -> bool:
     return withheld is None and kind in ("constraint", "uninstall", "set", "env")
 
 

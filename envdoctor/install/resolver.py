@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.sandbox.asking import Limits, ask_program
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, quoted
 
 _LIMITS = Limits(seconds=240.0, mib=4096)
 #: Systems as uv names them; Linux by the newest C library that wheels may ask for.
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     backend: str | None = None
 
 
-def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, ...] | str:
+def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, ...] | Message:
     """Exact pins, one a package, or why there is no such set, in uv's words. Raises :class:`NoResolver`."""
     from shutil import which
 
@@ -57,7 +57,7 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     pins = tuple(line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line))
     if problem is None and pins:
         return pins
-    said = " ".join(problem.tail.split()) if problem else Message("it names no release")
+    said = quoted(" ".join(problem.tail.split())) if problem else Message("it names no release")
     if problem is not None and problem.kind == "failed" and re.search(_NONE, said):
         if _NO_WHEEL in said:
             raise NoResolver(f"some package has no wheel, and nothing is built here, so there may be a set: {said}")

@@ -27,31 +27,23 @@ class Before(NamedTuple):
     unmet: frozenset[tuple[str, str]]
 
 
-class Objection(NamedTuple):
-    """What speaks against a change, in words; ``quotes`` is the message of the error that they end with, if any."""
-
-    said: str
-    quotes: Text | None = None
-
-
 class After(NamedTuple):
     """What a change would lead to. ``broken`` says which requirement of an installed package it would break, in words;
     None when it breaks none that is known."""
 
     facts: FactSet
     errors: Mapping[Problem, Text]
-    broken: str | None
+    broken: Message | None
 
     def new(self, now: Before) -> list[Problem]:
         """The errors that were not there, not even folded into another, which the change ended."""
         return [problem for problem in self.errors if problem not in now.told]
 
-    def objection(self, now: Before) -> Objection | None:
+    def objection(self, now: Before) -> Message | None:
         """What speaks against the change: a new error, or an unmet requirement that it would bring."""
         for new in self.new(now):
-            message = self.errors[new]
-            return Objection(Message("it would bring {}: {}", new.rule_id, message.en), message)
-        return Objection(self.broken) if self.broken else None
+            return Message("it would bring {}: {}", new.rule_id, self.errors[new])
+        return self.broken
 
 
 def before(facts: FactSet, matrix: Matrix) -> Before:

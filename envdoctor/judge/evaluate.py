@@ -34,12 +34,12 @@ class Outcome(NamedTuple):
 
     holds: bool | None
     matches: tuple[Match, ...] = ()
-    missing: Mapping[str, str] = {}
+    missing: Mapping[str, Message] = {}
 
 
 class _Clause(NamedTuple):
     holds: bool | None
-    missing: dict[str, str]
+    missing: dict[str, Message]
     from_base: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
 
 def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> Outcome:
     matches: list[Match] = []
-    missing: dict[str, str] = {}
+    missing: dict[str, Message] = {}
     for item in records:
         outcome = _judge(rule, of_item(facts, str(rule.each), item), registry, item)
         matches += outcome.matches
@@ -160,7 +160,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
     if not verdicts:
         return _PASSED
-    open_exceptions: dict[str, str] = {}
+    open_exceptions: dict[str, Message] = {}
     exception_keys: set[str] = set()
     for exception in rule.unless:
         verdict = _clause(exception, read)
@@ -186,7 +186,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     return Outcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
 
 
-def _only_said(condition: Condition, missing: Mapping[str, str], registry: Registry) -> bool:
+def _only_said(condition: Condition, missing: Mapping[str, Message], registry: Registry) -> bool:
     """Whether the condition asks for what is so only where somebody says it, and nobody did."""
     spec = registry.find(condition[0]) if condition[0] in missing else None
     return spec is not None and bool(spec.only_said) and set(condition[3]) <= set(spec.only_said)
@@ -194,7 +194,7 @@ def _only_said(condition: Condition, missing: Mapping[str, str], registry: Regis
 
 def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
     """A guess never clears: a condition that a fact which was assumed does not fulfil is open."""
-    missing: dict[str, str] = {}
+    missing: dict[str, Message] = {}
     from_base: list[str] = []
     guessed: list[str] = []
     for condition in clause:
@@ -218,7 +218,7 @@ def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
     return _Clause(None, missing) if missing else _Clause(True, {}, tuple(from_base), tuple(guessed))
 
 
-def _quantified(condition: Condition, read: Read, missing: dict[str, str], from_base: list[str]) -> bool | None:
+def _quantified(condition: Condition, read: Read, missing: dict[str, Message], from_base: list[str]) -> bool | None:
     key, quantifier, kind, alternatives = condition
     name, _, column = key.partition(".")
     records = read(name).value

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import place_of
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
+from envdoctor.text.message import Message
 
 __all__ = [
     "CONFIDENCES",
@@ -28,6 +29,9 @@ class Text(NamedTuple):
 
     en: str
     zh: str | None = None
+
+    def __str__(self) -> str:
+        return self.en
 
     def in_language(self, lang: str) -> str:
         """The Chinese text for ``zh`` when there is one, the English one otherwise."""
@@ -91,8 +95,7 @@ class OfferedFix(NamedTuple):
 
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
-    no commands and is shown only on request); ``quotes`` is the message of another rule that it ends with. ``keys`` are
-    the settings in the words of the user's recipe.
+    no commands and is shown only on request). ``keys`` are the settings in the words of the user's recipe.
     """
 
     kind: str
@@ -102,9 +105,8 @@ class OfferedFix(NamedTuple):
     set: Mapping[str, str] = {}
     env: Mapping[str, str] = {}
     commands: tuple[str, ...] = ()
-    withheld: str | None = None
+    withheld: Message | None = None
     uninstall: tuple[str, ...] = ()
-    quotes: Text | None = None
     keys: Mapping[str, str] = {}
 
 
@@ -124,7 +126,7 @@ class Plan(NamedTuple):
     commands: tuple[str, ...] = ()
     clears: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    note: str | None = None
+    note: Message | None = None
 
 
 class Finding(NamedTuple):
@@ -151,7 +153,7 @@ class Finding(NamedTuple):
     fingerprint: str
     title: Text = _NO_TEXT
     assumed: tuple[Assumption, ...] = ()
-    caveats: tuple[str, ...] = ()
+    caveats: tuple[Message, ...] = ()
     settled_by: tuple[str, ...] = ()
     item: Mapping[str, str] = {}
     locations: tuple[Location, ...] = ()
@@ -183,6 +185,6 @@ class NotChecked(NamedTuple):
 
     id: str
     severity: str
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     help: tuple[str, ...] = ()
-    reason: str | None = None
+    reason: Message | None = None

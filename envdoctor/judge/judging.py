@@ -27,7 +27,7 @@ from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, as_message, joined
 
 
 class Problem(NamedTuple):
@@ -56,7 +56,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     """Evaluate every rule on derived facts; what to do about the findings is added by install."""
     applied: list[tuple[Rule, Match]] = []
     open_rules: list[NotChecked] = [
-        NotChecked(broken.id, "", {}, reason="; ".join(broken.problems)) for broken in matrix.broken
+        NotChecked(broken.id, "", {}, reason=joined(broken.problems)) for broken in matrix.broken
     ]
     decided: set[str] = set()
     passed: list[str] = []
@@ -242,11 +242,13 @@ def _severity(rule: Rule, match: Match, confidence: str, policy: Policy) -> str:
     return "warning" if unsure and rule.severity == "error" else rule.severity
 
 
-def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[str, ...]]:
+def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Message, ...]]:
     """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
     guesses = sum(not default for _, _, _, default in match.assumed)
     own = {key for key, _, _, _ in match.assumed}
-    caveats = sorted({read(key).origin for key in match.keys if key not in own and read(key).source == "assumed"})
+    caveats = sorted(
+        {as_message(read(key).origin) for key in match.keys if key not in own and read(key).source == "assumed"}
+    )
     for key in match.from_base:
         caveats.append(
             Message("{} is no plain release: it and its base release answer differently", spell(read(key).value))

@@ -36,7 +36,8 @@ class Model(NamedTuple):
             return []
         said = [
             Message(
-                "code of the model's repository is never run: this is by the nearest type of transformers, {}; activations may take up to {} more",
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more",
                 self.nearest["type"],
                 f"{self.margin:.0%}",
             )
@@ -80,7 +81,8 @@ def model_of(
     if unlike:
         raise MemoryProblem(
             Message(
-                "code of the model's repository is never run, and {}, the nearest type of transformers, does not fit its config.json: {}",
+                "code of the model's repository is never run, and {}, the nearest type of transformers, does "
+                "not fit its config.json: {}",
                 row["type"],
                 ", ".join(dict.fromkeys(unlike)),
             )

@@ -61,7 +61,8 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
         assumed.append(
             Message(
-                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: then it takes {} GiB",
+                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
+                "then it takes {} GiB",
                 f"{size / GIB:.1f}",
             )
             if size
@@ -133,7 +134,8 @@ def level_of(model: Model, trace: Trace) -> str:
 def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
     """What is to be said of where the answer comes from."""
     shipped = Message(
-        "nothing was traced here: this is by shipped coefficients of transformers {}; activations may take {} less to {} more",
+        "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
+        "take {} less to {} more",
         trace.release,
         f"{trace.less:.0%}",
         f"{trace.more:.0%}",

@@ -150,7 +150,8 @@ def plan_of(facts: FactSet) -> Plan:
         if job["reference"] != "none" and "beta" not in keys:
             assumed.append(
                 Message(
-                    "beta was not given: a reference model was taken, which is not there where it is 0: --set recipe.reference_model=none"
+                    "beta was not given: a reference model was taken, which is not there where it is 0: --set "
+                    "recipe.reference_model=none"
                 )
             )
     if training and "gradient_checkpointing" not in given:

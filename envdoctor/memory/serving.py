@@ -76,7 +76,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     if engine_of(given) == "beside":
         assumed.append(
             Message(
-                "the recipe trains and serves, and this is the engine; for the training run: --set recipe.gpu_memory_utilization=absent"
+                "the recipe trains and serves, and this is the engine; for the training run: --set "
+                "recipe.gpu_memory_utilization=absent"
             )
         )
     return {

@@ -75,7 +75,7 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
             raise
         if not kind and any(True for _ in ask.given().below("pkg.")) and not _has_torch(layout):
             note = Message("only the packages of --set are judged: {} has no torch and was left out", layout.prefix)
-            return Environment(Target("none", "", "--set"), True, FactSet(), None, (*layout.notes, note))
+            return Environment(Target("none", "", Message("--set")), True, FactSet(), None, (*layout.notes, note))
         target = Target(layout.kind, str(layout.prefix), layout.because)
         return Environment(target, layout.live, FactSet(), layout, layout.notes)
 
@@ -94,7 +94,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
     notes = [Message("--facts {}: {}", name, why) for why in unread[:_MOST_UNREAD]]
     if more := len(unread) - len(notes):
         notes.append(Message("--facts {}: {} more facts cannot be read and count as unknown", name, more))
-    return Environment(Target("facts", name, "--facts"), False, facts, notes=tuple(notes))
+    return Environment(Target("facts", name, Message("--facts")), False, facts, notes=tuple(notes))
 
 
 def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
@@ -103,7 +103,7 @@ def _document(kind: str) -> Callable[[str | None, Ask], Environment]:
 
         rows, ledger = ask.matrix.rows, ask.matrix.ledger
         facts, notes = open_lock(str(given), ask.given(), ask.cwd, rows, ledger, option=f"--{kind}", until=ask.as_of)
-        return Environment(Target(kind, str(given), f"--{kind}"), False, facts, notes=notes)
+        return Environment(Target(kind, str(given), Message("--{}", kind)), False, facts, notes=notes)
 
     return open_
 
@@ -117,7 +117,7 @@ def _report(given: str | None, ask: Ask) -> Environment:
     except ObservationError as error:
         error.args = (f"--report {error}",)
         raise
-    return Environment(Target("report", name, "--report"), False, read.facts, notes=read.notes)
+    return Environment(Target("report", name, Message("--report")), False, read.facts, notes=read.notes)
 
 
 #: How many values of a facts file are named that cannot be read; of the others the number is said.

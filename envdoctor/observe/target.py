@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from envdoctor.text.message import Message
+
 
 class Target(NamedTuple):
     """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none; ``because`` says why this
@@ -9,4 +11,4 @@ class Target(NamedTuple):
 
     kind: str
     path: str
-    because: str
+    because: Message

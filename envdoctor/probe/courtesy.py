@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.facts.view import View
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.
 LEAST_FREE_GIB = 1.0
@@ -18,7 +18,7 @@ class Permission(NamedTuple):
     sentence for the user, or None; ``notes`` are sentences about what could not be checked or was chosen."""
 
     visible: str | None
-    refused: str | None = None
+    refused: Message | None = None
     notes: tuple[Message, ...] = ()
 
 
@@ -40,7 +40,7 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     trouble = _trouble(View.of(items[place]))
     named = _named(items[place], place)
     if trouble is not None and not force:
-        return Permission(None, f"{named}{trouble}. {_WAYS}")
+        return Permission(None, Message("{}{}. {}", named, trouble, _WAYS))
     notes = _unread([items[place]]) if trouble is None else (Message("{}{} (--force)", named, trouble),)
     return Permission(_visible(items[place], place, setting), None, notes)
 
@@ -65,7 +65,7 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
     free = troubles.index(None) if None in troubles else None
     if not force and (busy if all_gpus else free is None):
-        return Permission(None, f"{'; '.join(busy[:4])}. {_WAYS}")
+        return Permission(None, Message("{}. {}", joined(busy[:4]), _WAYS))
     if all_gpus:
         return Permission(setting, None, _unread(items))
     if free is None:

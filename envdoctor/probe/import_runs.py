@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.probe.running import Outcome
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 _ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
@@ -26,10 +26,10 @@ def import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
             )
 
 
-def failure_of(observation: Mapping[str, Any]) -> str:
+def failure_of(observation: Mapping[str, Any]) -> Message:
     """Why the statement failed, a clause: the first cause of its exception."""
     cause = _cause(observation)
-    said = ": ".join(text for text in (_text(cause, "type"), _text(cause, "message")) if text)
+    said = joined([text for text in (_text(cause, "type"), _text(cause, "message")) if text], ": ")
     return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
 
 

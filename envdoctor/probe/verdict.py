@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.probe.import_runs import failure_of
 from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message, quoted, said_by
 
 #: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
 #: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
     signature: str = "ok"
     tensors: tuple[str, ...] = ()
     ratio: float | None = None
-    why: str = ""
+    why: Message = NOTHING
 
     @property
     def wrong(self) -> bool:
@@ -72,12 +72,12 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
     if observation.get("kind", "case") != "case":
         return None
     if observation.get("error") is not None:
-        text = str(observation["error"])
+        text = quoted(str(observation["error"]))
         if observation.get("oom") is True:
             return Verdict("oom", "out-of-memory", why=text)
         return Verdict("error", "sticky-error" if observation.get("sticky") else "error", why=text)
     if observation.get("skip") is not None:
-        return Verdict("skip", "skipped", why=str(observation["skip"]))
+        return Verdict("skip", "skipped", why=quoted(str(observation["skip"])))
     name = observation.get("judge")
     if name in (None, "none"):
         return None
@@ -87,7 +87,7 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
     try:
         return rule(observation)
     except Unreadable as error:
-        return Verdict("garbage", "unreadable", why=str(error))
+        return Verdict("garbage", "unreadable", why=said_by(error))
 
 
 def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]:
@@ -263,7 +263,7 @@ def _change(observation: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _violation(observation: Mapping[str, Any], default: str, why: str) -> Verdict:
+def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
     word = str(observation.get("signature") or default)
     verdict = "warn" if observation.get("soft") is True else "fail"
     return Verdict(verdict, word, names(observation, "tensors"), None, why)

@@ -91,7 +91,7 @@ def _parts(answer: Answer, page: Page) -> Iterator[list[str]]:
         yield _way(way, page, page.say("do") if number == 0 else "   " + page.say("or"))
     for way in answer.ways:
         if way.withheld:
-            reason = page.quoting(way.withheld, way.quotes)
+            reason = page.sentence(way.withheld)
             text = page.say("not offered: {fix}: {reason}", fix=page.separated(list(way.pins)), reason=reason)
             yield page.labelled("", text)
     for rule in answer.rules:

@@ -182,7 +182,7 @@ def finding_notes(finding: Finding, page: Page) -> list[str]:
 
 def _fixes(findings: Sequence[Finding], command_width: int | None, page: Page) -> list[str]:
     found = offered(findings)
-    withheld = [(fix, page.quoting(fix.withheld, fix.quotes)) for fix in findings[0].fixes if fix.withheld is not None]
+    withheld = [(fix, page.sentence(fix.withheld)) for fix in findings[0].fixes if fix.withheld is not None]
     lines: list[str] = []
     for number, (fix, commands) in enumerate(found):
         lines += page.lines(fix_words(fix, page), _label("fix") if number == 0 else "     or  ", _TEXT)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import NOT_GIVEN
-from envdoctor.judge.finding import Finding, Text
+from envdoctor.judge.finding import Finding
 from envdoctor.report.layout import pad, shortened, wrap, wrap_items
 from envdoctor.text.language import say, sentence
 
@@ -28,12 +28,6 @@ class Page(NamedTuple):
     def sentence(self, text: str) -> str:
         """A finished English sentence in the page's language."""
         return sentence(self.lang, text)
-
-    def quoting(self, text: str, quoted: Text | None) -> str:
-        """A finished English sentence that ends with the message of a rule, in the page's language."""
-        if quoted is not None:
-            text = text.removesuffix(quoted.en) + quoted.in_language(self.lang)
-        return self.sentence(text)
 
     def separated(self, items: list[str]) -> str:
         """``a, b, c``"""

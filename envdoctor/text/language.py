@@ -43,7 +43,7 @@ def _catalogue() -> dict[str, str]:
 
 def _translated(text: object) -> str:
     if not isinstance(text, Message):
-        return str(text)
+        return text.in_language("zh") if hasattr(text, "in_language") else str(text)
     chinese = _catalogue().get(text.id)
     if chinese is None and text.id[:2] == text.id[-2:] == "{}":
         glue = text.id.strip("{}")[:2]

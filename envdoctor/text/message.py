@@ -36,6 +36,10 @@ def _changed(value: object, change: Callable[[str], str]) -> object:
     return change(value) if isinstance(value, str) else value
 
 
+#: Where there is nothing to say.
+NOTHING = Message("")
+
+
 def quoted(text: str) -> Message:
     """Return what somebody else said: it is shown as it is, in every language."""
     return Message("{}", text)
@@ -47,10 +51,14 @@ def joined(texts: Iterable[str], glue: str = "; ") -> Message:
     return Message(glue.join(["{}"] * len(texts)), *texts)
 
 
+def as_message(text: str) -> Message:
+    """Return the message, or the words of somebody else as one."""
+    return text if isinstance(text, Message) else quoted(text)
+
+
 def said_by(error: Exception) -> Message:
-    """Return what an exception of ours says."""
-    text = error.args[0] if error.args else ""
-    return text if isinstance(text, Message) else quoted(str(error))
+    """Return what an exception says."""
+    return as_message(error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error))
 
 
 def packed(value: object) -> Any:

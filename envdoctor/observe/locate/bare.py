@@ -35,7 +35,7 @@ _IN_IMAGE = (
 _METADATA = (".dist-info", ".egg-info")
 
 
-def at_path(folder: str, because: str) -> Layout:
+def at_path(folder: str, because: Message) -> Layout:
     """A bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
 
     ``.pth`` files count only in a folder that is called like a site folder; the interpreter is known only when the
@@ -72,7 +72,7 @@ def at_path(folder: str, because: str) -> Layout:
     )
 
 
-def at_root(root: str, because: str) -> Layout:
+def at_root(root: str, because: Message) -> Layout:
     """The environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
 
     Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.

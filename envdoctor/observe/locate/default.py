@@ -19,7 +19,7 @@ class Choice(NamedTuple):
 
     installation: Installation
     executable: str | None
-    because: str
+    because: Message
     notes: tuple[Message, ...] = ()
 
 
@@ -36,7 +36,7 @@ def default_environment(caller: Caller) -> Choice:
         return Choice(here, executable, Message("the interpreter that runs envdoctor"), _other_active(here, caller))
     notes: list[Message] = []
     for installation, executable, because in _candidates(caller, notes):
-        return Choice(installation, executable, f"{because}; {_made_by(tool)}", tuple(notes))
+        return Choice(installation, executable, Message("{}; {}", because, _made_by(tool)), tuple(notes))
     raise EnvironmentNotFound(
         f"{_made_by(tool)}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name "
         f"none, {os.path.join(caller.cwd, '.venv')} is none, and no other python is on PATH. Point at the environment "

@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     python_version: str | Unknown
     implementation: str | Unknown
     kind: str
-    because: str
+    because: Message
     live: bool
     files: Files
     gone: str | None = None

@@ -39,18 +39,18 @@ def choose(
     if path is not None:
         from envdoctor.observe.locate.bare import at_path
 
-        return at_path(absolute(path, cwd), "--path")
+        return at_path(absolute(path, cwd), Message("--path"))
     if root is not None:
         from envdoctor.observe.locate.bare import at_root
 
-        return at_root(absolute(root, cwd), "--root")
+        return at_root(absolute(root, cwd), Message("--root"))
     caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
     from envdoctor.observe.locate.named import named_environment
 
     installation, executable = named_environment(python, caller)
-    return _lay_out(Choice(installation, executable, "--python"), caller, named=True)
+    return _lay_out(Choice(installation, executable, Message("--python")), caller, named=True)
 
 
 def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:

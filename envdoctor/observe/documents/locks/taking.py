@@ -50,7 +50,7 @@ _NO_PYTHON = Message("which releases an install takes is not known without the P
 
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
 #: none. Raises :class:`~envdoctor.observe.documents.locks.lock.LockError`.
-Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | str]
+Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | Message]
 
 
 class Taken(NamedTuple):
@@ -132,7 +132,7 @@ def _installed(
         as_it_is = [one.package for one in single if one.kind != "build"]
         as_it_is += [line.name for line in command.lines if line.url]
         result = _solved((releases, others), step, there, as_it_is)
-        if isinstance(result, str):
+        if isinstance(result, Message):
             return Taken((), tuple(refused), (*unread, result))
         if isinstance(result, Refusal):
             known = any(one.kind not in ("build", "index") for one in refused)
@@ -260,7 +260,7 @@ def _texts(command: Command) -> Iterator[str]:
 
 def _solved(
     both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
-) -> Solution | Refusal | str:
+) -> Solution | Refusal | Message:
     """What an install takes or why it is refused, or why that is not known: releases that were not read may require
     what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.knowledge.ledger_solving import solve

@@ -39,7 +39,8 @@ def visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Messa
         chosen += places
     if not by_uuid and 0 < len(chosen) < len(items) and not _same_order(environ, items):
         incomplete = Message(
-            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs of several kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
+            "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs "
+            "of several kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
         )
         return Records(tuple(items), incomplete)
     return Records(tuple(items[place] for place in chosen), incomplete)

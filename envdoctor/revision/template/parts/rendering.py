@@ -20,7 +20,7 @@ class Rendered(NamedTuple):
 
     text: str | None = None
     digest: str | None = None
-    refused: str | None = None
+    refused: Message | None = None
     problem: str | None = None
 
     def same(self, other: "Rendered") -> bool:
