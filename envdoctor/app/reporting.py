@@ -13,6 +13,7 @@ from envdoctor.judge.policy import Policy, exit_code
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.lengths.section import DataSection
@@ -49,7 +50,7 @@ def report_of(
     data: DataSection | None = None,
     memory: MemorySection | None = None,
     probe_commands: Mapping[str, str] = {},
-    unjudged: Iterable[str] = (),
+    unjudged: Iterable[Message] = (),
 ) -> Report:
     """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
 

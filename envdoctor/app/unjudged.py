@@ -7,7 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records, Unknown
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, as_message
 
 _MOST_UNREAD = 5
 
@@ -15,7 +15,7 @@ _MOST_UNREAD = 5
 class Unjudged(NamedTuple):
     """A sentence about it; ``asked``: the question of this run was about it, which makes the run incomplete."""
 
-    text: str
+    text: Message
     asked: bool
 
 
@@ -23,7 +23,7 @@ def unjudged(
     facts: FactSet,
     target: Target,
     model: str | None,
-    cut_short: str | None,
+    cut_short: Message | None,
     code: Sequence[str] = (),
     *,
     typed: bool = True,
@@ -61,11 +61,11 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
         return
     damage = facts.value("package_damage")
     items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
-    texts = [f"{item.get('package')}: {item.get('file')}" for item in items]
+    texts = [Message("{}: {}", item.get("package"), item.get("file")) for item in items]
     problems = facts.value("metadata_problem")
     for item in problems if isinstance(problems, Records) else ():
         if item.get("kind") == "no-access":
-            texts.append(str(item.get("detail")))
+            texts.append(as_message(str(item.get("detail"))))
     dists = facts.value("dist")
     if isinstance(damage, Unknown) and isinstance(dists, Records):
         texts.append(Message("the installed files: {}", damage.reason))
@@ -78,7 +78,7 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
         yield Unjudged(Message("{} more packages could not be read", len(texts) - _MOST_UNREAD), asked=True)
 
 
-def unknown_model(facts: FactSet, model: str | None) -> str | None:
+def unknown_model(facts: FactSet, model: str | None) -> Message | None:
     """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
@@ -89,9 +89,11 @@ def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
     """What was not read of the code: a whole folder is read as far as it can be, a file that was named must be."""
     read, unread = facts.value("code.files"), facts.value("code_unread")
     if isinstance(read, Unknown):
-        yield Unjudged(f"{', '.join(code)}: {read.reason}", asked=True)
+        yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)
     items = unread.items if isinstance(unread, Records) else ()
     for item in items[:_MOST_UNREAD]:
-        yield Unjudged(f"{item.get('place')}: {item.get('reason')}", asked=not read or item.get("named") is True)
+        yield Unjudged(
+            Message("{}: {}", item.get("place"), item.get("reason")), asked=not read or item.get("named") is True
+        )
     if len(items) > _MOST_UNREAD:
         yield Unjudged(Message("{} more files of the code could not be read", len(items) - _MOST_UNREAD), asked=False)

@@ -10,6 +10,7 @@ from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value, restored, written
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
+from envdoctor.text.message import packed, unpacked
 
 #: Changes when the same facts give something else, or are written down otherwise.
 _FORMAT = 5
@@ -49,7 +50,7 @@ class Memory:
         try:
             entry = json.loads(bytes(data or b"{}"))
             for name, asked, told in entry["told"] if entry["key"] == self._key else ():
-                outputs = [Output(key, restored(value), *more) for key, value, *more in told]
+                outputs = [Output(key, restored(value), unpacked(origin), *more) for key, value, origin, *more in told]
                 self._known[name] = dict(asked), told, outputs
         except Exception:  # whatever is wrong with an entry means "not there"
             self._known = {}
@@ -75,7 +76,7 @@ class Memory:
             return
         self._new = True
         self._changed.update(one.key for one in outputs)
-        told = [(one.key, written(one.value), *one[2:]) for one in outputs]
+        told = [(one.key, written(one.value), packed(one.origin), *one[3:]) for one in outputs]
         self._told.append([name, {key: self._token(key) for key in asked}, told])
 
     def follows(self, key: str) -> None:

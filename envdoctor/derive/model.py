@@ -145,7 +145,7 @@ def model_family(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     if family is None:
         return {"model.family": _no_family(facts, entries)}
     entry, because = family
-    origin = f"families.toml: {because}"
+    origin = Message("families.toml: {}", because)
     found = {"model.family": Derived(entry["id"], origin)}
     if repo is not None:  # a folder's name says too little of what is in it
         for known in entry.get("known", []):

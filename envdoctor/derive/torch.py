@@ -110,7 +110,9 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
     if len(lists) != 1:
         return Unknown(Message("no table has the build of torch {} for CUDA {}", torch, cuda))
     table = "torch-archs-windows" if platform == "windows" else "torch-archs"
-    return Derived(tuple(lists[0]["archs"]), Message("table {} ({})", table, lists[0].get("level", "declared")))
+    return Derived(
+        tuple(lists[0]["archs"]), Message("table {} ({})", table, Message(lists[0].get("level", "declared")))
+    )
 
 
 @derives("torch_companion", of="torch_companion dist pkg.torch torch.cuda torch.hip pkg.* environment.kind")

@@ -7,7 +7,7 @@ import re
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Fact, Range, Records, Unknown, Value
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, mapped
 
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://\S*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{4,}|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
@@ -45,15 +45,15 @@ def _public(fact: Fact, registry: Registry) -> Value:
     if isinstance(value, Records):
         allowed = {name for name, column in spec.columns.items() if column.privacy == "public"}
         items = tuple({name: _redacted(item[name]) for name in item if name in allowed} for item in value)
-        return Records(items, value.incomplete and value.incomplete.mapped(redact))
+        return Records(items, mapped(value.incomplete, redact))
     return _redacted(value)
 
 
 def _redacted(value: Value) -> Value:
     if isinstance(value, str):
-        return redact(value)
+        return mapped(value, redact)
     if isinstance(value, Unknown) and not isinstance(value, Range):
-        return Unknown(value.reason.mapped(redact))
+        return Unknown(mapped(value.reason, redact))
     if isinstance(value, tuple):
         return tuple(redact(text) for text in value)
     return value

@@ -298,7 +298,7 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
             except FactTypeError as error:
                 if unread is None:
                     raise FactTypeError(Message("item {}: {}: {}", number, name, error)) from None
-                unread.append(f"item {number}: {name} counts as unknown: {error}")
+                unread.append(Message("item {}: {} counts as unknown: {}", number, name, error))
                 item[name] = Unknown(said_by(error))
         items.append(item)
     return Records(tuple(items))

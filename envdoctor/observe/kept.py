@@ -18,6 +18,7 @@ from envdoctor.observe.request import Request
 from envdoctor.text import looks
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
 from envdoctor.text.files import Looks, digest
+from envdoctor.text.message import packed, unpacked
 
 #: Changes when other things are found in the same files, or are written down otherwise.
 _FORMAT = 5
@@ -66,7 +67,10 @@ class KeptFacts:
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
                 and looks.same(data[end:], self._request.place.files)
             ):
-                facts = [Fact(key, restored(found), origin, source) for key, found, origin, source in entry["facts"]]
+                facts = [
+                    Fact(key, restored(found), unpacked(origin), source)
+                    for key, found, origin, source in entry["facts"]
+                ]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
         except Exception:  # whatever is wrong with an entry, or takes too long to compare, means "not there"
             pass
@@ -102,7 +106,7 @@ class KeptFacts:
             "key": self._key,
             "asked": {key: repr(self._request.value(key)) for key in sorted(self._asked - own)},
             "rows": list(self._rows.items()),
-            "facts": [(fact.key, written(fact.value), fact.origin, fact.source) for fact in self._found],
+            "facts": [(fact.key, written(fact.value), packed(fact.origin), fact.source) for fact in self._found],
             "observers": self._observers,
         }
         told = json.dumps(entry, separators=(",", ":")).encode()

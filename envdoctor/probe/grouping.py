@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.verdict import Verdict, judge_all
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
@@ -75,7 +75,7 @@ class Group(NamedTuple):
     cases: tuple[Case, ...]
     ran: int
     right: tuple[Case, ...]
-    detail: str = ""
+    detail: Message = NOTHING
 
     @property
     def wrong(self) -> bool:

@@ -20,7 +20,7 @@ from envdoctor.probe.catalogue import SUITES, Job
 from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
 from envdoctor.text.documents import read_bounded
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, quoted
 
 SCHEMA = "envdoctor.probe-recording/1"
 #: A full run on every backend is 20 MB; nobody records more.
@@ -113,13 +113,13 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             _job(data["job"]),
             tuple(observations),
             data["ending"],
-            str(data.get("detail", "")),
+            quoted(str(data.get("detail", ""))),
             _amount(data.get("seconds", 0.0), "seconds"),
             _amount(peak, "peak_mib") if peak is not None else None,
             begin if isinstance(begin, dict) else {},
             _amount(computed, "cpu_seconds") if computed is not None else None,
             data.get("earlier") or "",
-            str(data.get("earlier_detail", "")),
+            quoted(str(data.get("earlier_detail", ""))),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RecordingError(f"{path}:{number}: not what a child of a probe gave: {error}") from None

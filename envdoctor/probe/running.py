@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.probe.catalogue import FIRST, Job
 from envdoctor.sandbox.target import NO_TORCH, Answer, Place, run_in_target
+from envdoctor.text.message import NOTHING, Message
 
 #: Endings that say that no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
@@ -28,13 +29,13 @@ class Outcome(NamedTuple):
     job: Job
     observations: tuple[Mapping[str, Any], ...]
     ending: str
-    detail: str = ""
+    detail: Message = NOTHING
     seconds: float = 0.0
     peak_mib: float | None = None
     begin: Mapping[str, Any] = {}
     cpu_seconds: float | None = None
     earlier: str = ""
-    earlier_detail: str = ""
+    earlier_detail: Message = NOTHING
 
     @property
     def without_torch(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Range, Records, Unknown
 from envdoctor.text.clean import clean
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, mapped
 
 Value = TypeVar("Value")
 
@@ -45,7 +45,7 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     """
     new: Any = value
     if isinstance(value, Message):
-        new = value.mapped(lambda part: _clean(part, longest))
+        new = mapped(value, lambda part: _clean(part, longest))
     elif isinstance(value, str):
         text = _clean(value, longest)
         new = " " * (len(value) - len(value.lstrip(" "))) + text if value[:1] == " " and text else text

@@ -49,7 +49,7 @@ def _case(suite: Element, classname: str, name: str) -> Element:
 
 def _run(case: Element, report: Report, page: Page) -> None:
     said = [f"{label}: {text}" for label, text in first_words(report, page)]
-    said += [page.sentence(f"{notice.level}: {notice.text}") for notice in report.notices]
+    said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
     text = "\n".join(said)
     if report.status != "complete":
         SubElement(case, "error", type="incomplete", message="the check could not be finished").text = text

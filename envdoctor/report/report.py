@@ -77,7 +77,7 @@ class Report:
     data: "DataSection | None" = None
     memory: "MemorySection | None" = None
     probe_commands: Mapping[str, str] = field(default_factory=dict)
-    unjudged: tuple[str, ...] = ()
+    unjudged: tuple[Message, ...] = ()
     all_facts: bool = False
     targets: tuple[TargetOutcome, ...] = ()
     elapsed_seconds: float = 0.0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.sandbox.child import ChildResult
 from envdoctor.sandbox.process_tree import Usage
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message, quoted
 
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
 NO_TORCH = ("no-torch", "torch-broken", "torch-old")
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
     records: tuple[Mapping[str, Any], ...]
     ending: str
-    detail: str = ""
+    detail: Message = NOTHING
     begin: Mapping[str, Any] = {}
     seconds: float = 0.0
     cpu_seconds: float | None = None
@@ -133,7 +133,7 @@ class Conversation:
         return found
 
 
-def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, str]:
+def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, Message]:
     """The name of how a task ended, and details for a person."""
     after = Message("after {} observations", len(lines.records))
     if lines.garbage:
@@ -143,7 +143,7 @@ def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int)
     if lines.end:  # what came of the process later is not this task's
         said = lines.end.get("ending")
         if isinstance(said, str) and said in ENDINGS:
-            return said, str(lines.end.get("detail", ""))
+            return said, Message(str(lines.end.get("detail", "")))
         return "garbage", Message("no ending is called {}", repr(str(said)[:60]))
     if result.status == "output-limit":
         return "output-limit", Message("more output than anybody could read, {}", after)
@@ -152,29 +152,29 @@ def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int)
     if result.status == "memory":
         return "oom", Message("more than {} MiB of memory, {}", memory_mib, after)
     if result.code is None:
-        return "failed", result.stderr_tail
+        return "failed", quoted(result.stderr_tail)
     return _by_exit_code(result.code, result, after)
 
 
-def _by_exit_code(code: int, result: ChildResult, after: str) -> tuple[str, str]:
+def _by_exit_code(code: int, result: ChildResult, after: Message) -> tuple[str, Message]:
     import signal
 
     if code < 0:
         try:
-            name = signal.Signals(-code).name
+            name = quoted(signal.Signals(-code).name)
         except ValueError:
             name = Message("signal {}", -code)
         if name == "SIGKILL":
             return "killed", Message("by SIGKILL {}, as the system does when memory runs out", after)
-        return "crash", f"{name} {after}{_frame(result.stderr_tail)}"
-    half = ", in the middle of a line" if result.stdout.strip() else ""
+        return "crash", Message("{} {}{}", name, after, _frame(result.stderr_tail))
+    half = Message(", in the middle of a line") if result.stdout.strip() else NOTHING
     if code == 0:
         return "lost", Message("it ended {}{} without saying that it was done", after, half)
     last = next((line for line in reversed(result.stderr_tail.splitlines()) if line.strip()), "")
-    return "failed", f"exit code {code} {after}{half}" + (f": {last[:300]}" if last else "")
+    return "failed", Message("exit code {} {}{}{}", code, after, half, f": {last[:300]}" if last else "")
 
 
-def _frame(tail: str) -> str:
+def _frame(tail: str) -> Message:
     """Where Python was, by the lines that its fault handler left: ``, in forward (modeling.py:12)``."""
     found = _FRAME.search(tail.partition("most recent call first")[2].replace("\\", "/"))
-    return f", in {found[3]} ({found[1].rpartition('/')[2]}:{found[2]})" if found else ""
+    return Message(", in {} ({}:{})", found[3], found[1].rpartition("/")[2], found[2]) if found else NOTHING

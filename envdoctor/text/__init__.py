@@ -10,8 +10,8 @@ __all__, __getattr__ = door(
         "files": "Budget Files Looks Spent because_of read_regular",
         "language": "say sentence",
         "looks": "add",
+        "message": "Message as_message joined quoted said_by",
         "nearest": "did_you_mean",
-        "privacy": "public_facts",
         "redact": "without_credentials without_url_credentials",
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, mapped
 from envdoctor.text.redact import without_credentials
 
 #: Characters kept of one string in text meant for people.
@@ -32,7 +32,7 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     unassigned characters become ``?``, because a gap would let two names look alike.
     """
     if isinstance(text, Message):
-        return text.mapped(lambda part: clean(part, limit))
+        return mapped(text, lambda part: clean(part, limit))
     cut = len(text) > _READ
     if cut:
         text = text[:_READ]

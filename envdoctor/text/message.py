@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
 
 
 class Message(str):
@@ -15,6 +17,7 @@ class Message(str):
     values: tuple[object, ...]
 
     def __new__(cls, id: str, *values: object) -> Message:
+        values = tuple(said_by(value) if isinstance(value, Exception) else value for value in values)
         message = super().__new__(cls, id.format(*values) if values else id)
         message.id, message.values = id, values
         return message
@@ -22,18 +25,18 @@ class Message(str):
     def __str__(self) -> Message:
         return self
 
-    def mapped(self, change: Callable[[str], str]) -> Message:
-        """Return the message with every text that was put in changed so."""
-        return Message(self.id, *(_changed(value, change) for value in self.values))
-
     def __getnewargs__(self) -> Any:
         return (self.id, *self.values)
 
 
-def _changed(value: object, change: Callable[[str], str]) -> object:
+def mapped(value: Value, change: Callable[[str], str]) -> Value:
+    """Return the text changed so; of a message, the texts that are put in. Anything else is as it was."""
+    new: Any = value
     if isinstance(value, Message):
-        return value.mapped(change)
-    return change(value) if isinstance(value, str) else value
+        new = Message(value.id, *(mapped(part, change) for part in value.values))
+    elif isinstance(value, str):
+        new = change(value)
+    return new  # type: ignore[no-any-return]
 
 
 #: Where there is nothing to say.
@@ -65,7 +68,7 @@ def packed(value: object) -> Any:
     """Return the value as JSON holds it; a message keeps its id and its values."""
     if isinstance(value, Message):
         return [value.id, *map(packed, value.values)]
-    return value
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def unpacked(found: Any) -> Any:

@@ -10,9 +10,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "envdoctor"
 #: From the ground up. A room may import what stands before it in this list, and what is in the same room.
 FLOORS = (
+    "text",
     "versions",
     "facts",
-    "text",
     "tracebacks",
     "models",
     "sandbox",

@@ -15,6 +15,7 @@ from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, 
 from envdoctor.knowledge import parse_toml
 from envdoctor.observe import Target
 from envdoctor.report import Report
+from envdoctor.text import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(envdoctor.report.__file__).parent / "schemas"
@@ -98,7 +99,7 @@ def facts() -> FactSet:
 def nan_finding() -> Finding:
     torch = "pip install torch==2.4.1+cu118 --extra-index-url https://download.pytorch.org/whl/cu118"
     use_old, one = Text("use torch 2.4.1", "改用 torch 2.4.1"), Text("train with one sample per step")
-    why = {"withheld": "it would bring torch-2-5-1-x: something else", "quotes": Text("something else", "别的问题")}
+    why = {"withheld": Message("it would bring {}: {}", "torch-2-5-1-x", Text("something else", "别的问题"))}
     issue, notes = "zai-org/GLM-4/issues/724", "pytorch/pytorch/releases/tag/v2.5.1"
     return Finding(
         *("torch-2-5-0-glm4-batch-nan", "active", "error", "reported", "wrong-numbers"),

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown, plain
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown, plain, public_facts
 from envdoctor.observe import Target, read_facts_file
 from envdoctor.report import Page, display_width, facts_json, facts_text, issue_block
-from envdoctor.text import public_facts
 
 Validate = Callable[[str, Any], None]
 Again = Callable[..., FactSet]

@@ -65,7 +65,7 @@ def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compar
 
 
 def test_what_could_not_be_read_is_in_the_verdict_and_below(compared: Report) -> None:
-    section = SECTION._replace(weights="unknown", unread=(Unread("a.py", "it cannot be read: Permission denied"),))
+    section = SECTION._replace(weights="unknown", unread=(Unread("a.py", Message("it cannot be read: {}", "Permission denied")),))
     unread = replace(compared, exit_code=3, revision=section)
     assert first_line(unread).endswith("; 1 part could not be read")
     assert "Not read     a.py: it cannot be read: Permission denied\n" in render(unread)

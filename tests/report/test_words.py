@@ -78,7 +78,7 @@ def test_facts_are_said_in_chinese_words(registry: Registry, key: str, value: st
 
 def test_what_is_not_known_says_why_unless_nobody_gave_it(registry: Registry) -> None:
     assert Page(registry).not_known("GPU", "not given") == "GPU not known"
-    assert Page(registry, "zh").not_known("GPU", "--no-gpu was given") == "GPU 未知（给出了 --no-gpu）"
+    assert Page(registry, "zh").not_known("GPU", Message("--no-gpu was given")) == "GPU 未知（给出了 --no-gpu）"
 
 
 def test_answers_are_marked_and_plain_facts_are_not(registry: Registry) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 #: Nodes that are named for one value before "and N more".
 _NAMED = 8
@@ -112,11 +112,13 @@ def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
         by_value.setdefault(value, []).append(node)
     counted = {value: sum(ranks.get(node, 1) for node in nodes) for value, nodes in by_value.items()}
     first, *others = sorted(by_value.items(), key=lambda entry: (-counted[entry[0]], entry[0]))
-    unit = "ranks" if ranks else "nodes"
-    words = [f"{first[0]}: {listed(first[1], _NAMED) if len(first[1]) == 1 else f'{counted[first[0]]} {unit}'}"]
-    words += [f"{value}: {listed(nodes, _NAMED)}" for value, nodes in others[: _VALUES - 1]]
+    count = "{} ranks" if ranks else "{} nodes"
+    whose = listed(first[1], _NAMED) if len(first[1]) == 1 else Message(count, counted[first[0]])
+    words = [Message("{}: {}", first[0], whose)]
+    words += [Message("{}: {}", value, listed(nodes, _NAMED)) for value, nodes in others[: _VALUES - 1]]
     rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
-    return "; ".join([*words, *([f"{len(rest)} other values: {sum(rest)} {unit}"] if rest else [])])
+    words += [Message("{} other values: {}", len(rest), Message(count, sum(rest)))] if rest else []
+    return joined(words)
 
 
 def _agreement(values: set[str]) -> int:

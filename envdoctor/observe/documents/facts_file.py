@@ -165,8 +165,8 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
             raise FactsFileError(f"{path}: {key}: {error}") from None
         other = Unknown(said_by(error))
     if unread is not None:
-        unread += [f"{key}: {cell}" for cell in cells]
-        unread += [] if other is None else [f"{key[:60]} counts as unknown: {other.reason}"]
+        unread += [Message("{}: {}", key, cell) for cell in cells]
+        unread += [] if other is None else [Message("{} counts as unknown: {}", key[:60], other.reason)]
     return other or value
 
 

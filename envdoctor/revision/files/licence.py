@@ -44,7 +44,7 @@ def compare(revisions: Revisions) -> Compared:
             changes += _fields(*pair)
         else:
             changes += _text(path, *pair)
-    equal = ("licence",) if revisions.files and not changes and not unread else ()
+    equal = (Message("licence"),) if revisions.files and not changes and not unread else ()
     return Compared(tuple(changes), tuple(unread), equal=equal)
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from observing import shipped, values
 from rooms import observer
 
-from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
+from envdoctor.facts import ABSENT, Fact, FactSet, Unknown, public_facts
 from envdoctor.observe import Request
-from envdoctor.text import public_facts
 
 variables = observer("variables")
 

@@ -62,8 +62,8 @@ def observe(request: Request) -> list[Fact]:
     gpus, unnamed = _gpus(request, problem)
     return [
         Fact("driver.version", version, place, "machine"),
-        Fact("driver.max_cuda", Unknown(problem), origin, "machine"),
-        Fact("driver.mismatch", Unknown(problem), origin, "machine"),
+        Fact("driver.max_cuda", Unknown(problem), place, "machine"),
+        Fact("driver.mismatch", Unknown(problem), place, "machine"),
         Fact("gpu", gpus, "/proc/driver/nvidia/gpus", "machine"),
         Fact("gpu.visible_missing", unnamed, "/proc/driver/nvidia/gpus", "machine"),
     ]

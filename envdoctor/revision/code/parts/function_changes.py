@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from envdoctor.revision.code.parts.records import Definition, Parameter
 from envdoctor.revision.code.parts.syntax import CREATORS
 from envdoctor.revision.comparer import Change
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 
 _ATTENTION_PARAMETER = re.compile(r"(attn|attention)_?impl|flash_?attn|flash_attention|use_sdpa", re.IGNORECASE)
 _MAX_NAMES = 6
@@ -97,10 +97,11 @@ def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     if explained and old.skeleton == new.skeleton:
         return
     gone, come = _apart([call.name for call in old.calls], [call.name for call in new.calls])
-    words = [
-        f"{verb} {names}" for verb, names in (("no longer calls", _listed(gone)), ("now calls", _listed(come))) if names
-    ]
-    yield _change(path, "definition-changed", new, _listed(gone), _listed(come), "; ".join(words) or "body")
+    words = [Message("no longer calls {}", _listed(gone))] if gone else []
+    words += [Message("now calls {}", _listed(come))] if come else []
+    yield _change(
+        path, "definition-changed", new, _listed(gone), _listed(come), joined(words) if words else Message("body")
+    )
 
 
 def _creators(definition: Definition) -> list[str]:

@@ -78,7 +78,7 @@ def compare_embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tupl
             was = old.tensors.get(other)
             if was is not None and is_head(other) and was.shape != spec.shape and was.shape[1:] == spec.shape[1:]:
                 covered.add(other)
-        detail = "fewer" if rows < before.shape[0] else "more"
+        detail = Message("fewer") if rows < before.shape[0] else Message("more")
         sizes = str(before.shape[0]), str(rows)
         changes.append(Change("weights", "embedding-rows", new.where[name], name, *sizes, len(covered), detail))
     given = _vocabulary(new_snapshot)
