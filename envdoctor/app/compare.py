@@ -17,7 +17,7 @@ from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Report
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 def compare(
@@ -29,7 +29,7 @@ def compare(
     """
     started = time.perf_counter()
     if len(set(files)) < 2:
-        raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
+        raise UsageProblem(Message("at least two facts files are compared; `envdoctor facts --format json` writes one"))
     matrix = matrix or load_matrix()
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]
@@ -37,7 +37,7 @@ def compare(
     try:
         documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
     except FactsFileError as error:
-        raise JobError(str(error)) from None
+        raise JobError(said_by(error)) from None
     shared, drift = drift_between(documents, matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
     judgement, said = judged(facts, "drift", policy, matrix)

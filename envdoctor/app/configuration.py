@@ -10,6 +10,7 @@ from envdoctor.judge.policy import Ignore
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import Message, said_by
 
 
 class Configuration(NamedTuple):
@@ -54,7 +55,11 @@ def _content(path: Path) -> bytes:
         return Files().whole(str(path), 8 << 20)
     except OSError as error:
         raise UsageProblem(
-            f"{path}: cannot be read: {because_of(error)}; it may hold settings of envdoctor. --no-config runs without"
+            Message(
+                "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without",
+                path,
+                because_of(error),
+            )
         ) from None
 
 
@@ -66,11 +71,16 @@ def _trusted(path: Path, start: Path) -> Path:
         owners = {os.lstat(path).st_uid, os.stat(path).st_uid}
         strangers = owners - {0, os.geteuid(), os.stat(start).st_uid}
     except OSError as error:
-        raise UsageProblem(f"{path}: cannot be read: {because_of(error)}") from None
+        raise UsageProblem(Message("{}: cannot be read: {}", path, because_of(error))) from None
     if strangers:
         raise UsageProblem(
-            f"{path}: belongs to another user (uid {strangers.pop()}) and is not obeyed; --config {path} uses it all "
-            "the same, --no-config runs without"
+            Message(
+                "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, "
+                "--no-config runs without",
+                path,
+                strangers.pop(),
+                path,
+            )
         )
     return path
 
@@ -80,15 +90,15 @@ def load_configuration(path: Path) -> Configuration:
     try:
         document = load_toml(path)
     except TomlError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageProblem(said_by(error)) from None
     said: Any = document
     if path.name == "pyproject.toml" or set(document) == {"tool"}:
         tool = document.get("tool", {})
         said = tool.get("envdoctor", {}) if isinstance(tool, dict) else None
     if not isinstance(said, dict):
-        raise UsageProblem(f"{path}: tool.envdoctor: a table is expected")
+        raise UsageProblem(Message("{}: tool.envdoctor: a table is expected", path))
     for complaint in _complaints(said):
-        raise UsageProblem(f"{path}: {complaint}")
+        raise UsageProblem(Message("{}: {}", path, complaint))
     return Configuration(
         path=path,
         fail_on=said.get("fail-on"),

@@ -90,7 +90,7 @@ def diff_revision(
         old = _pinned_revision(request, pin) if request.pin else request.old
         pair = open_pair(request.repo, old, request.new, access)
     except SnapshotError as error:
-        raise (UsageProblem if error.usage else JobError)(str(error)) from None
+        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
@@ -122,9 +122,9 @@ def diff_revision(
 
 def _pinned_revision(request: Request, pin: Pin | None) -> str:
     if request.old:
-        raise UsageProblem(f"--pin takes OLD from {PINS}: leave OLD out")
+        raise UsageProblem(Message("--pin takes OLD from {}: leave OLD out", PINS))
     if pin is None or not pin.revision:
-        raise UsageProblem(f"--pin: {PINS} pins no revision of {request.repo}; `envdoctor pin` writes it")
+        raise UsageProblem(Message("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo))
     return pin.revision
 
 
@@ -168,7 +168,7 @@ def _history(
     try:
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
     except SnapshotError as error:
-        raise JobError(str(error)) from None
+        raise JobError(said_by(error)) from None
     return {
         fingerprint: f"{found[change].id[:7]}{_day(found[change])} {found[change].title}"
         for fingerprint, change in wanted.items()

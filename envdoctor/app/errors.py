@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from envdoctor.text.message import MessageError
 
-class UsageProblem(Exception):
+
+class UsageProblem(MessageError):
     """Wrong use, wrong configuration or a wrong rule file: exit code 2. The message is one sentence for the user."""
 
 
-class JobError(Exception):
+class JobError(MessageError):
     """The job could not be done: exit code 3. The message is one sentence for the user."""

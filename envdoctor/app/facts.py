@@ -33,7 +33,7 @@ from envdoctor.observe.sources import (
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 _PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
@@ -109,7 +109,7 @@ class Gathered(NamedTuple):
         """The interpreter that something must run in: ``tokens are counted``. Raises :class:`UsageProblem`."""
         if self.interpreter is None:
             why = f"{self.target.path} names no interpreter that can be started, and {what} in one"
-            raise UsageProblem(f"{why}: point at it with --python PATH")
+            raise UsageProblem(Message("{}: point at it with --python PATH", why))
         return self.interpreter
 
 
@@ -143,7 +143,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         if sources.code:
             facts = _with_code(facts, request._replace(layout=environment.layout), sources)
     except ObservationError as error:
-        raise (UsageProblem if error.usage else JobError)(str(error)) from None
+        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
@@ -156,7 +156,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
     chosen = [name for name in SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
         options = ", ".join(SOURCES[name].option for name in chosen)
-        raise UsageProblem(f"{options}: give one of them, an environment has one source")
+        raise UsageProblem(Message("{}: give one of them, an environment has one source", options))
     name = chosen[0] if chosen else "default"
     day: Any = "" if sources.as_of is None else _day(sources, matrix)
     if sources.resolve:
@@ -296,7 +296,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
             *parse_assignments(sources.assignments, matrix.registry),
         ]
     except AssignmentError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageProblem(said_by(error)) from None
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
@@ -313,9 +313,9 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
         if isinstance(name, str) and known is None and "cc" not in item:
             if kind := other_accelerator(name):
                 told = "only GPUs of NVIDIA are known by their names; give"
-                raise UsageProblem(f"{typed} {name}: {told} --set machine.accelerators={kind}")
+                raise UsageProblem(Message("{} {}: {} --set machine.accelerators={}", typed, name, told, kind))
             hint = did_you_mean(name, known_gpus(matrix), "give its compute capability too, e.g. --set gpu.cc=8.9")
-            raise UsageProblem(f"{typed} {name}: no GPU of that name is known; {hint}")
+            raise UsageProblem(Message("{} {}: no GPU of that name is known; {}", typed, name, hint))
         items.append({**item, "name": known.name} if known is not None else item)
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 
@@ -343,15 +343,20 @@ def _assignments(name: str, text: str) -> list[str]:
     if name == "python":
         match = re.match(_PYTHON, text)
         if match is None:
-            raise UsageProblem(f"--target-python {text}: a release of Python is expected, such as 3.11 or 3.11.9")
+            raise UsageProblem(
+                Message("--target-python {}: a release of Python is expected, such as 3.11 or 3.11.9", text)
+            )
         minor = ".".join(text.split(".")[:2])
         whole = [f"python.version={text}"] if match[1] else []
         return [*whole, f"python.minor={minor}", "python.implementation=cpython"]
     match = re.match(_PLATFORM, text)
     if match is None:
         raise UsageProblem(
-            f"--target-platform {text}: system and processor are expected: linux-x86_64, linux-aarch64, "
-            "windows-x86_64, macos-arm64"
+            Message(
+                "--target-platform {}: system and processor are expected: linux-x86_64, linux-aarch64, "
+                "windows-x86_64, macos-arm64",
+                text,
+            )
         )
     system, machine = _SYSTEMS.get(match[1].lower(), match[1].lower()), match[2].lower()
     machine = "x86_64" if machine == "amd64" else "aarch64" if machine == "arm64" and system == "linux" else machine

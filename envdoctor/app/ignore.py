@@ -15,6 +15,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, with_conditions
 from envdoctor.knowledge.toml_files import LARGEST, TomlError, parse_toml
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 
@@ -30,7 +31,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
         if any((one.id, dict(one.where), one.path) == about for one in present.ignores):
-            raise UsageProblem(f"{path}: {entry.id} is accepted there already; edit the entry to change it")
+            raise UsageProblem(Message("{}: {} is accepted there already; edit the entry to change it", path, entry.id))
         data = Files().whole(str(path), LARGEST)
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:
@@ -43,7 +44,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     try:
         parse_toml(after.encode(), str(path))
     except TomlError as error:
-        raise UsageProblem(f"{error}: `{table}` is written inline there; add the entry by hand") from None
+        raise UsageProblem(Message("{}: `{}` is written inline there; add the entry by hand", error, table)) from None
     write_whole(path, after)
     return path
 
@@ -55,15 +56,17 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
     keys |= {f"{rule.each}.{column}" for column in spec.identity} if spec is not None else set()
     if key not in keys:
         hint = did_you_mean(key, keys, f"they have {', '.join(sorted(keys))}")
-        raise UsageProblem(f"--where {key}: findings of {rule.id} do not have it; {hint}")
+        raise UsageProblem(Message("--where {}: findings of {} do not have it; {}", key, rule.id, hint))
     column = matrix.registry.find(key)
     try:
         spelled = spell(parse_value(column, value)) if column is not None else value
     except FactTypeError as error:
-        raise UsageProblem(f"--where {key}={value}: {error}") from None
+        raise UsageProblem(Message("--where {}={}: {}", key, value, error)) from None
     if column is not None and column.values and spelled not in column.values:
         known = f"known are {', '.join(column.values)}"
-        raise UsageProblem(f"--where {key}={value}: no finding has that; {did_you_mean(value, column.values, known)}")
+        raise UsageProblem(
+            Message("--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known))
+        )
     return spelled
 
 

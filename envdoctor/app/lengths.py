@@ -17,6 +17,7 @@ from envdoctor.memory.recipe import batch_of
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.source import resolve
 from envdoctor.sandbox.target import Place
+from envdoctor.text.message import Message, said_by
 
 
 def lengths_of(
@@ -33,7 +34,7 @@ def lengths_of(
     try:
         measured = measure(os.path.join(sources.folder(), data), data, found, place)
     except DataError as error:
-        raise JobError(str(error)) from None
+        raise JobError(said_by(error)) from None
     section = summary(
         measured,
         path=data,
@@ -50,15 +51,17 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
     if tokenizer is None:
         folder = facts.text("model.path")
         if folder is None:
-            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
+            raise UsageProblem(
+                Message("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
+            )
         return os.path.join(sources.folder(), folder)
     aliases = matrix.part("families", "organisations")
     try:
-        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases)
+        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
     except ObservationError as error:
-        raise UsageProblem(str(error).replace("--model", "--tokenizer", 1)) from None
+        raise UsageProblem(said_by(error)) from None
     if found.folder is None:
-        raise JobError(f"--tokenizer {tokenizer}: {found.missing}")
+        raise JobError(Message("--tokenizer {}: {}", tokenizer, found.missing))
     return found.folder
 
 

@@ -152,7 +152,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     try:
         config = read_object(_folder(facts, sources), "config.json", name)
     except ObservationError as error:
-        raise JobError(str(error)) from None
+        raise JobError(said_by(error)) from None
     if not isinstance(config, dict):
         raise missing
     return config

@@ -14,6 +14,7 @@ from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.text.message import Message, said_by
 
 
 class Pinned(NamedTuple):
@@ -47,11 +48,11 @@ def pin(
         pins = read_pins(path)
         snapshot = open_snapshot(repo, revision, access)
     except PinError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageProblem(said_by(error)) from None
     except SnapshotError as error:
-        raise (UsageProblem if error.usage else JobError)(str(error)) from None
+        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     entry, unread = pin_of(snapshot)
     if unread:
-        raise JobError(f"{snapshot.label}: {unread[0].path} could not be read: {unread[0].reason}")
+        raise JobError(Message("{}: {} could not be read: {}", snapshot.label, unread[0].path, unread[0].reason))
     pins[entry.repo] = entry
     return Pinned(Path(path), pins_text(pins.values()), entry)

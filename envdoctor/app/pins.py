@@ -28,7 +28,7 @@ def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -
     try:
         pins = {name.lower(): pin for name, pin in read_pins(path).items()}
     except PinError as error:
-        raise UsageProblem(str(error)) from None
+        raise UsageProblem(said_by(error)) from None
     known = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
     if not known and len(pins) == 1:
         return next(iter(pins.values()))

@@ -29,6 +29,7 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.clean import clean
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -203,7 +204,7 @@ class _New:
             wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)
         except NoResolver as error:
-            raise JobError(str(error)) from None
+            raise JobError(said_by(error)) from None
 
     def _ways(self, report: Report, errors: Sequence[Finding]) -> list[dict[str, str]]:
         """Bounds that may end the errors, with those that there are: what the first fix of each asks for, and what the
@@ -275,7 +276,9 @@ def _stated(sources: Sources, matrix: Matrix) -> Sources:
     target |= sources.target
     for name, example in (("python", "3.11"), ("platform", "linux-x86_64")):
         if name not in target:
-            raise UsageProblem(f"--target-{name} {example} is needed: no environment was found that says it")
+            raise UsageProblem(
+                Message("--target-{} {} is needed: no environment was found that says it", name, example)
+            )
     given: list[Fact] = []
     if not sources.target:
         if (driver := here.text("driver.version")) is not None:

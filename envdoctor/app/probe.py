@@ -30,7 +30,7 @@ from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -115,7 +115,7 @@ def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
     try:
         return find_probes(payload)
     except CatalogueError as error:
-        raise JobError(str(error)) from None
+        raise JobError(said_by(error)) from None
 
 
 def run_probes(
@@ -210,11 +210,11 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
 
 def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matrix: Matrix) -> Wishes:
     if FIRST not in probes:
-        raise JobError(f"the probe {FIRST} is missing from this installation of envdoctor")
+        raise JobError(Message("the probe {} is missing from this installation of envdoctor", FIRST))
     try:
         chosen = choose(probes, request.only) if request.only else list(probes.values())
     except CatalogueError as error:
-        raise UsageProblem(f"--only: {error}") from None
+        raise UsageProblem(Message("--only: {}", error)) from None
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
@@ -255,7 +255,7 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     try:
         file = open(request.record, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (its error differs from ours)
     except OSError as error:
-        raise JobError(f"{request.record}: cannot be written: {error.strerror or error}") from None
+        raise JobError(Message("{}: cannot be written: {}", request.record, error.strerror or error)) from None
     with file:
         head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
@@ -273,11 +273,11 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
         recording = read_recording(request.replay)
         facts = facts_of_document(recording.facts, str(request.replay), matrix.registry)
     except (RecordingError, FactsFileError) as error:
-        raise UsageProblem(f"--replay {error}") from None
+        raise UsageProblem(Message("--replay {}", error)) from None
     facts = with_assignments(facts, request.sources, matrix)
     head = recording.head
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     if not recording.outcomes:
-        raise UsageProblem(f"--replay {request.replay}: nothing ran in this recording")
+        raise UsageProblem(Message("--replay {}: nothing ran in this recording", request.replay))
     results = _judged(session_of(recording.outcomes), facts, request, probes)
     return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from envdoctor.app.errors import JobError
+from envdoctor.text.message import Message
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -28,7 +29,7 @@ def write_whole(path: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise JobError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise JobError(Message("{}: cannot be written: {}", path, error.strerror or error)) from None
 
 
 def _write_into(path: Path, text: str) -> None:

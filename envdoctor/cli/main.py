@@ -135,20 +135,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 3)
     except Exception as error:
-        return _named(error)
+        return _named(error, sys.argv[1:] if arguments is None else arguments)
     finally:
         if collecting:
             gc.enable()
 
 
-def _named(error: Exception) -> int:
+def _named(error: Exception, arguments: Sequence[str]) -> int:
+    from envdoctor.report.color import choose_lang
+
+    given = [two for one, two in zip(arguments, arguments[1:], strict=False) if one == "--lang"]
+    given += [one.partition("=")[2] for one in arguments if one.startswith("--lang=")]
+    lang = choose_lang(
+        given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, sys.stderr.encoding
+    )
     from envdoctor.app.errors import JobError, UsageProblem
     from envdoctor.knowledge.matrix import MatrixError
 
     if isinstance(error, (UsageProblem, MatrixError)):
-        return _fail(str(error), 2)
+        return _fail(error.message, 2, lang=lang)
     if isinstance(error, JobError):
-        return _fail(str(error), 3)
+        return _fail(error.message, 3, lang=lang)
     if os.environ.get("ENVDOCTOR_DEBUG"):
         raise error
     kind = type(error).__name__
@@ -162,10 +169,11 @@ def _usage(error: click.ClickException) -> str:
     return f"Try `{context.command_path} --help`." if context is not None else ""
 
 
-def _fail(message: str, code: int, *, usage: str = "") -> int:
+def _fail(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
     from envdoctor.text.clean import clean
+    from envdoctor.text.language import sentence
 
-    lines = [f"envdoctor: {clean(message)}"]
+    lines = [f"envdoctor: {clean(sentence(lang, message))}"]
     if usage:
         lines.append(clean(usage))
     try:

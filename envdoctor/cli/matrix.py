@@ -14,6 +14,7 @@ from envdoctor.cli.options import matrix_option
 from envdoctor.cli.output import write_stdout
 from envdoctor.knowledge.matrix import load_matrix
 from envdoctor.text.clean import clean
+from envdoctor.text.message import Message
 
 _matrix = matrix_option("Folder of private rules.")
 
@@ -124,12 +125,16 @@ def new(matrix: Path | None, name: str) -> int:
     subject, _, rule_id = name.rpartition("/")
     if matrix is None and (loaded.compiled or not subject):
         raise UsageProblem(
-            "SUBJECT/ID is expected, a folder of matrices/rules and the id"
+            Message("SUBJECT/ID is expected, a folder of matrices/rules and the id")
             if not loaded.compiled
-            else "--matrix DIR is expected: this envdoctor is installed, and its own rules are not written here"
+            else Message(
+                "--matrix DIR is expected: this envdoctor is installed, and its own rules are not written here"
+            )
         )
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
-        raise UsageProblem(f"{rule_id!r}: lower-case words joined by dashes are expected, x- first for a private rule")
+        raise UsageProblem(
+            Message("{}: lower-case words joined by dashes are expected, x- first for a private rule", repr(rule_id))
+        )
     folder = matrix or loaded.home / "rules" / subject
     told = "" if folder.is_dir() else ", in a new folder"
     path = new_rule(rule_id, folder, loaded, today=date.today())

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.text.message import Message
 
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
@@ -15,7 +16,9 @@ def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tup
     for value in values:
         name, equals, file = value.partition("=")
         if not equals or not file or name not in formats:
-            raise UsageProblem(f"--output {value}: FORMAT=FILE is expected, with FORMAT one of {', '.join(formats)}")
+            raise UsageProblem(
+                Message("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, ", ".join(formats))
+            )
         outputs.append((name, Path(file)))
     return outputs
 
@@ -32,4 +35,4 @@ def write_stdout(text: str) -> None:
         # What is still buffered would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
-            raise JobError(f"standard output cannot be written: {error.strerror or error}") from None
+            raise JobError(Message("standard output cannot be written: {}", error.strerror or error)) from None

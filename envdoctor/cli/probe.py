@@ -18,6 +18,7 @@ from envdoctor.cli.options import (
     set_option,
 )
 from envdoctor.cli.reporting import Run, report_options
+from envdoctor.text.message import Message
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -78,15 +79,15 @@ def command(**options: Any) -> int:
         if _typed(name)
     ]
     if options["replay"] and live:
-        raise UsageProblem(f"--replay runs nothing: {', '.join(live).replace('_', '-')} has no effect on it")
+        raise UsageProblem(Message("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-")))
     if options["reproducer"] is not None and options["reproducer"].exists():
-        raise UsageProblem(f"--reproducer: {options['reproducer']} exists and is not overwritten")
+        raise UsageProblem(Message("--reproducer: {} exists and is not overwritten", options["reproducer"]))
     here = None
     if options["all_ranks"]:
         from envdoctor.app.ranks import launched
 
         if options["all_gpus"]:
-            raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
+            raise UsageProblem(Message("--all-ranks and --all-gpus: a rank has one GPU"))
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
     run = Run(options)

@@ -12,7 +12,7 @@ from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message, as_message, said_by
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
@@ -162,7 +162,7 @@ class _Conflicts:
         for wanted in _read(lines):
             try:
                 if isinstance(wanted, str):
-                    raise NotARequirement(wanted)
+                    raise NotARequirement(as_message(wanted))
                 counts = self._counts(wanted.marker, extra)
                 met = counts is not False and self._is_met(wanted)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
@@ -278,7 +278,7 @@ def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
         try:
             found.append(read_requirement(line))
         except NotARequirement as error:
-            found.append(str(error))
+            found.append(said_by(error))
     return tuple(found)
 
 

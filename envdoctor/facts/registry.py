@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import NOTHING, Message, MessageError, said_by
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -19,7 +19,7 @@ class RegistryError(ValueError):
     """``facts.toml`` is wrong; the message names the key."""
 
 
-class FactTypeError(ValueError):
+class FactTypeError(MessageError, ValueError):
     """A given value does not fit its key; the message is a clause for the user."""
 
 
@@ -224,7 +224,7 @@ def _range(raw: str) -> Range:
     specifiers = "" if raw == "installed" else raw.replace(" ", "")
     try:
         if not specifiers.isascii() or not specifiers.isprintable() or "===" in specifiers:
-            raise NotASpecifier
+            raise NotASpecifier(NOTHING)
         satisfies("1", specifiers)
     except NotASpecifier:
         raise FactTypeError(Message("a version or a range by PEP 440 is expected, not {}", _short(raw))) from None

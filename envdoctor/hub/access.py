@@ -12,6 +12,7 @@ from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos
 from envdoctor.models.names import spellings
+from envdoctor.text.message import Message
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Access:
             try:
                 self.transport = Transport(timeout=self.timeout, notice=self.notice)
             except TransportError as error:
-                raise SnapshotError(f"the Hub cannot be asked: {error}", "usage") from None
+                raise SnapshotError(Message("the Hub cannot be asked: {}", error), "usage") from None
         return self.transport
 
     @cached_property

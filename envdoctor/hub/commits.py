@@ -11,6 +11,7 @@ from envdoctor.hub.refusals import listing_refused
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
+from envdoctor.text.message import Message
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
@@ -41,7 +42,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
         for item in page:
             commit = _commit(item)
             if commit is None:
-                raise SnapshotError(f"{transport.host} sent a history of {repo} that is none", "protocol")
+                raise SnapshotError(Message("{} sent a history of {} that is none", transport.host, repo), "protocol")
             yield commit
             given += 1
             if given >= most:

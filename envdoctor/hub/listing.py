@@ -56,13 +56,18 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
-        raise TransportError(f"{repo} lists {len(siblings):,} files; at most {MOST_FILES:,} are compared", "protocol")
+        raise TransportError(
+            Message("{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}"),
+            "protocol",
+        )
     files, refused = check_items(siblings)
     return Listing(present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:
-    return TransportError(f"{transport.host} did not send {what}: it is no Hub, or a broken mirror", "protocol")
+    return TransportError(
+        Message("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what), "protocol"
+    )
 
 
 def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:

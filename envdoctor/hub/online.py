@@ -145,10 +145,12 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     Raises :class:`SnapshotError`.
     """
     if not is_repo_name(repo):
-        raise SnapshotError(f'"{printable(repo)}" is no name of a repository: give ORG/NAME or a folder', "usage")
+        raise SnapshotError(
+            Message('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo)), "usage"
+        )
     wanted = revision or "main"
     if not is_revision(wanted):
-        problem = f'"{printable(wanted)}" is no revision: give a branch, a tag, a commit or refs/pr/N'
+        problem = Message('"{}" is no revision: give a branch, a tag, a commit or refs/pr/N', printable(wanted))
         raise SnapshotError(problem, "usage")
     hub = access.hub
     try:

@@ -15,7 +15,7 @@ from envdoctor.hub.revisions import open_revision
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -23,10 +23,10 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     named = name_of(text, access)
     if named.repo is None:
         if revision:
-            raise SnapshotError(f"{text} is a folder, and a folder has no revisions", "usage")
+            raise SnapshotError(Message("{} is a folder, and a folder has no revisions", text), "usage")
         return _open_local(str(named.folder), text, access)
     if named.revision and revision and named.revision != revision:
-        raise SnapshotError(f"{text} names a revision, and {revision} is another one", "usage")
+        raise SnapshotError(Message("{} names a revision, and {} is another one", text, revision), "usage")
     wanted = revision or named.revision
     return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
 
@@ -36,7 +36,7 @@ def name_of(text: str, access: Access) -> Named:
     try:
         return parse_name(text, access.cwd, access.environ)
     except NameProblem as error:
-        raise SnapshotError(str(error), "usage") from None
+        raise SnapshotError(said_by(error), "usage") from None
 
 
 def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
@@ -65,9 +65,13 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         return from_cache(found[0], repo, access)
     if not cached:
         raise SnapshotError(
-            f"{repo} is not in the local cache, and offline mode is on: give two folders, or leave offline mode",
+            Message(
+                "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode", repo
+            ),
             "offline",
         )
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
-    raise SnapshotError(f"the local cache holds {problem} of {repo}; it holds {held}", "revision-not-found")
+    raise SnapshotError(
+        Message("the local cache holds {} of {}; it holds {}", problem, repo, held), "revision-not-found"
+    )

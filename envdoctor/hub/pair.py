@@ -54,7 +54,9 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     named = name_of(model, access)
     if named.folder is not None:
         if old is None or new is not None:
-            raise SnapshotError(f"{model} is a folder: give one other folder or repository to compare it with", "usage")
+            raise SnapshotError(
+                Message("{} is a folder: give one other folder or repository to compare it with", model), "usage"
+            )
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
@@ -66,8 +68,11 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
         raise SnapshotError(
-            f"the local cache holds no second commit of {named.repo} to compare {newer.label} with: name OLD, or leave"
-            " offline mode",
+            Message(
+                "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode",
+                named.repo,
+                newer.label,
+            ),
             "offline",
         )
     return _with_the_cache(cached, str(named.repo), newer, access)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from envdoctor.hub.pickle_machine import Broken, Machine, names_only, step
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
@@ -64,7 +64,7 @@ def _walk(scan: Scan, data: bytes, start: int) -> None:
                 try:
                     step(machine, opcode.name, argument)
                 except Broken as error:
-                    scan.problem = str(error)
+                    scan.problem = said_by(error)
             else:
                 names_only(machine, opcode.name, argument)
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.hub.object_ids import oid_of_content
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 PINS = "envdoctor-pins.json"
 SCHEMA = "envdoctor.pins/1"
@@ -27,7 +27,7 @@ _OF_A_RUN = (
 )
 
 
-class PinError(ValueError):
+class PinError(MessageError, ValueError):
     """The file of pins cannot be used; the message names it and what is wrong."""
 
 
@@ -58,29 +58,29 @@ def read_pins(path: str) -> dict[str, Pin]:
     except OSError as error:
         if not os.path.lexists(path):
             return {}
-        raise PinError(f"{path}: cannot be read: {because_of(error)}") from None
+        raise PinError(Message("{}: cannot be read: {}", path, because_of(error))) from None
     except (ValueError, RecursionError) as error:
-        raise PinError(f"{path}: not JSON: {error}") from None
+        raise PinError(Message("{}: not JSON: {}", path, error)) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise PinError(f'{path}: "schema": "{SCHEMA}" is expected; `envdoctor pin REPO` writes it')
+        raise PinError(Message('{}: "schema": "{}" is expected; `envdoctor pin REPO` writes it', path, SCHEMA))
     models = document.get("models", {})
     if not isinstance(models, dict):
-        raise PinError(f"{path}: models: a table is expected")
+        raise PinError(Message("{}: models: a table is expected", path))
     return {name: _pin(path, name, entry) for name, entry in models.items()}
 
 
 def _pin(path: str, name: str, entry: Any) -> Pin:
     if not isinstance(entry, dict):
-        raise PinError(f"{path}: {name}: a table is expected")
+        raise PinError(Message("{}: {}: a table is expected", path, name))
     tables = {}
     for key in ("files", "headers"):
         table = entry.get(key, {})
         if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-            raise PinError(f"{path}: {name}: {key}: a table of texts is expected")
+            raise PinError(Message("{}: {}: {}: a table of texts is expected", path, name, key))
         tables[key] = table
     revision = entry.get("revision")
     if revision is not None and not isinstance(revision, str):
-        raise PinError(f"{path}: {name}: revision: a text is expected")
+        raise PinError(Message("{}: {}: revision: a text is expected", path, name))
     return Pin(name, revision, tables["files"], tables["headers"])
 
 

@@ -7,6 +7,7 @@ import re
 from envdoctor.hub.reply import Reply
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
+from envdoctor.text.message import Message
 
 #: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
 WITHOUT_RANGES = 1_000_000
@@ -34,7 +35,7 @@ class RemoteFile:
         try:
             with self._transport.open(start, range=wanted) as (reply, place):
                 if reply.status == 416:
-                    raise TransportError("the server has a smaller file than its list says", "protocol")
+                    raise TransportError(Message("the server has a smaller file than its list says"), "protocol")
                 self._transport.expect(reply, place, (200, 206))
                 data = self._from(reply, place, offset, length)
                 if place != self._url:
@@ -47,7 +48,7 @@ class RemoteFile:
 
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
-            raise TransportError("the server compresses ranges", "protocol")
+            raise TransportError(Message("the server compresses ranges"), "protocol")
         if reply.status == 200:
             return self._from_whole(reply, place, offset, length)
         match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
@@ -67,11 +68,15 @@ class RemoteFile:
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
         if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
-            raise TransportError("the server answered with a web page where the file should be", "protocol")
+            raise TransportError(Message("the server answered with a web page where the file should be"), "protocol")
         end = offset + length
         if end > WITHOUT_RANGES:
             raise TransportError(
-                f"the server ignores ranges, and {end:,} bytes would have to be read (at most {WITHOUT_RANGES:,} are)",
+                Message(
+                    "the server ignores ranges, and {} bytes would have to be read (at most {} are)",
+                    f"{end:,}",
+                    f"{WITHOUT_RANGES:,}",
+                ),
                 "protocol",
             )
         data = self._transport.body(reply, place, end)[:end]

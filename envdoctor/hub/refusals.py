@@ -15,39 +15,57 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     host = transport.host
     if error.kind == "offline":
         return SnapshotError(
-            f"{repo} @ {revision} was not asked for on {host}: offline mode is on (HF_HUB_OFFLINE or --offline);"
-            " give two folders, or revisions that are in the local cache",
+            Message(
+                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+                "folders, or revisions that are in the local cache",
+                repo,
+                revision,
+                host,
+            ),
             "offline",
         )
     if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
         return SnapshotError(
-            f"{repo} @ {revision}: {error}; check the network, the proxy and HF_ENDPOINT, or give two folders",
+            Message(
+                "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders", repo, revision, error
+            ),
             error.kind,
         )
     if error.kind != "refused":
-        return SnapshotError(f"{repo} @ {revision}: {error}", "usage" if error.kind == "usage" else "protocol")
+        return SnapshotError(
+            Message("{} @ {}: {}", repo, revision, error), "usage" if error.kind == "usage" else "protocol"
+        )
     token = transport.has_token
     if error.code == "RevisionNotFound":
         return SnapshotError(
-            f"{repo} has no revision {revision} on {host}: give a branch, a tag, a commit, refs/pr/N or @date",
+            Message(
+                "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date", repo, revision, host
+            ),
             "revision-not-found",
         )
     if error.code == "GatedRepo":
-        return SnapshotError(f"{repo} on {host} is gated: {_gate(repo, transport)}", "gated")
+        return SnapshotError(Message("{} on {} is gated: {}", repo, host, _gate(repo, transport)), "gated")
     if "disabled" in error.said.lower():
-        return SnapshotError(f"{repo} was disabled on {host}, its files cannot be read: give two folders", "disabled")
+        return SnapshotError(
+            Message("{} was disabled on {}, its files cannot be read: give two folders", repo, host), "disabled"
+        )
     if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
         return SnapshotError(
-            f"{host} does not accept the token of this machine (HTTP {error.status}): {_LOGIN} again, or unset it",
+            Message(
+                "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
+                host,
+                error.status,
+                _LOGIN,
+            ),
             "private",
         )
     if error.code == "RepoNotFound" or error.status in (401, 404):
         hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
-        return SnapshotError(f"{repo} was not found on {host}: the name is wrong, or {hint}", "not-found")
+        return SnapshotError(Message("{} was not found on {}: the name is wrong, or {}", repo, host, hint), "not-found")
     if error.status == 403:
-        return SnapshotError(f"{host} does not let this token read {repo} (HTTP 403)", "private")
+        return SnapshotError(Message("{} does not let this token read {} (HTTP 403)", host, repo), "private")
     said = f": {error.said}" if error.said else ""
-    return SnapshotError(f"{repo} @ {revision}: {error}{said}", "protocol")
+    return SnapshotError(Message("{} @ {}: {}{}", repo, revision, error, said), "protocol")
 
 
 def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:

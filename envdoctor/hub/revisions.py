@@ -11,6 +11,7 @@ from envdoctor.hub.file_names import is_text_about_the_model
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import FileEntry, SnapshotError
 from envdoctor.hub.transport import Transport
+from envdoctor.text.message import Message
 
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
 MOST_PARENTS = 40
@@ -70,9 +71,15 @@ def parent_that_matters(new: HubSnapshot) -> Parent:
             looked_at += 1
         after = candidate
     if looked_at == 0:
-        raise SnapshotError(f"{new.label} is the first commit of {repo}: there is nothing to compare it with", "usage")
+        raise SnapshotError(
+            Message("{} is the first commit of {}: there is nothing to compare it with", new.label, repo), "usage"
+        )
     raise SnapshotError(
-        f"the {looked_at} commits before {new.label} changed no more than text about the model: name an older revision",
+        Message(
+            "the {} commits before {} changed no more than text about the model: name an older revision",
+            looked_at,
+            new.label,
+        ),
         "usage",
     )
 
@@ -97,11 +104,13 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
             return commit.id
         oldest = commit
     first = f"; its first is of {oldest.date:%Y-%m-%d}" if oldest and oldest.date else ""
-    raise SnapshotError(f"{repo} has no commit on main at or before {text}{first}", "revision-not-found")
+    raise SnapshotError(Message("{} has no commit on main at or before {}{}", repo, text, first), "revision-not-found")
 
 
 def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
     found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
     if len(found) > 1:
-        raise SnapshotError(f"{len(found)} commits of {repo} begin with {text}: give more of it", "revision-not-found")
+        raise SnapshotError(
+            Message("{} commits of {} begin with {}: give more of it", len(found), repo, text), "revision-not-found"
+        )
     return found[0] if found else None

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 _LARGEST_RANGE = 128 << 20
 
@@ -23,14 +23,14 @@ Kind = Literal[
 ]
 
 
-class SnapshotError(Exception):
+class SnapshotError(MessageError):
     """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
 
     The message is one sentence for the user: what was asked for, what came back, what to do. ``usage`` is true when
     what the user wrote is wrong, and false when the job could not be done.
     """
 
-    def __init__(self, message: str, kind: Kind) -> None:
+    def __init__(self, message: Message, kind: Kind) -> None:
         super().__init__(message)
         self.kind = kind
         self.usage = kind == "usage"

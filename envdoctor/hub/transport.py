@@ -61,7 +61,9 @@ class Transport:
         try:
             from huggingface_hub import constants
         except ImportError as error:
-            raise TransportError(f"huggingface_hub cannot be imported ({error.name or error})", "usage") from None
+            raise TransportError(
+                Message("huggingface_hub cannot be imported ({})", error.name or error), "usage"
+            ) from None
 
         self.timeout = timeout
         self.patience = patience
@@ -70,7 +72,7 @@ class Transport:
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
         host = web_host(self.endpoint)
         if not host:
-            raise TransportError("HF_ENDPOINT is not a web address (https://…)", "usage")
+            raise TransportError(Message("HF_ENDPOINT is not a web address (https://…)"), "usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
@@ -134,7 +136,7 @@ class Transport:
                 body = self.body(reply, place, limit, decoded=compressed)
                 if len(body) > limit:
                     what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError(f"the answer of {_host(place)} {what}", "protocol")
+                    raise TransportError(Message("the answer of {} {}", _host(place), what), "protocol")
                 return Answer(reply.headers, body, place)
 
         return self.persist(once)
@@ -147,13 +149,16 @@ class Transport:
             host = _host(answer.url)
             if is_web_page(answer.headers, answer.body):
                 raise TransportError(
-                    f"{host} answered with a web page where the Hub answers with data: a login page of this network"
-                    " or a proxy stands in between, or HF_ENDPOINT names no Hub",
+                    Message(
+                        "{} answered with a web page where the Hub answers with data: a login page of this network or a "
+                        "proxy stands in between, or HF_ENDPOINT names no Hub",
+                        host,
+                    ),
                     "protocol",
                 )
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError(f"the answer of {host} has {what}", "protocol")
+                raise TransportError(Message("the answer of {} has {}", host, what), "protocol")
             try:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
@@ -168,7 +173,7 @@ class Transport:
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
         """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
         if self.offline:
-            raise TransportError("offline mode is on", "offline")
+            raise TransportError(Message("offline mode is on"), "offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
@@ -205,7 +210,7 @@ class Transport:
             finally:
                 reply.close()
             place = following
-        raise TransportError(f"more than {_REDIRECTS} redirects", "protocol")
+        raise TransportError(Message("more than {} redirects", _REDIRECTS), "protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
@@ -243,7 +248,7 @@ class Transport:
                 asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError(f"{message}{tried}{asks}", kind, status=status)
+                raise TransportError(Message("{}{}{}", message, tried, asks), kind, status=status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
@@ -275,7 +280,7 @@ class Transport:
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
-            f"{host} answered HTTP {reply.status}",
+            Message("{} answered HTTP {}", host, reply.status),
             "refused",
             status=reply.status,
             code=_printable(reply.headers.get("x-error-code", "")),
@@ -286,7 +291,7 @@ class Transport:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
         pause = self._not_before - time.monotonic()
         if pause >= self.seconds_left > 0:
-            raise TransportError(f"{self.host} asked to wait {pause:.0f} s more", "network")
+            raise TransportError(Message("{} asked to wait {} s more", self.host, f"{pause:.0f}"), "network")
         if pause > 0:
             time.sleep(pause)
 
@@ -296,9 +301,9 @@ class Transport:
         except ValueError:
             following = ""
         if not web_host(following):
-            raise TransportError("it redirects to what is no address of the web", "protocol")
+            raise TransportError(Message("it redirects to what is no address of the web"), "protocol")
         if following.startswith("http:") and place.startswith("https:"):
-            raise TransportError("it redirects from https to http", "protocol")
+            raise TransportError(Message("it redirects from https to http"), "protocol")
         return following
 
     def _drain(self, reply: Reply) -> None:
@@ -315,10 +320,10 @@ class Transport:
         if kind == "offline":
             return TransportError(words, "offline")
         if kind == "other" and not isinstance(error, OSError):
-            return TransportError(f"{host}: {words}", "protocol")
+            return TransportError(Message("{}: {}", host, words), "protocol")
         if kind == "certificate" or (kind == "connect" and not self._reached):
             # Nothing was ever reached: without a network there is nothing to wait for.
-            return TransportError(f"{host} cannot be reached: {words}", "network")
+            return TransportError(Message("{} cannot be reached: {}", host, words), "network")
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
@@ -326,7 +331,9 @@ class Transport:
         return Again(f"{host}: {words}", "network")
 
     def _late(self) -> TransportError:
-        return TransportError(f"{self.host} did not give everything within {self.timeout:.3g} s (--timeout)", "timeout")
+        return TransportError(
+            Message("{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}"), "timeout"
+        )
 
     def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
         def pieces(decoded: bool) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.sandbox.asking import Limits, ask_program
-from envdoctor.text.message import Message, quoted
+from envdoctor.text.message import Message, MessageError, quoted
 
 _LIMITS = Limits(seconds=240.0, mib=4096)
 #: Systems as uv names them; Linux by the newest C library that wheels may ask for.
@@ -24,7 +24,7 @@ _NONE = r"(?i)no solution found"
 _NO_WHEEL = "no usable wheels"
 
 
-class NoResolver(Exception):
+class NoResolver(MessageError):
     """uv is not there, or could not do it; the message says which."""
 
 
@@ -48,7 +48,7 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     beside = os.path.dirname(sys.executable)
     program = which("uv", path=environ.get("PATH")) or which("uv", path=beside)
     if program is None:
-        raise NoResolver("uv resolves the versions, and it is not on PATH: pip install uv")
+        raise NoResolver(Message("uv resolves the versions, and it is not on PATH: pip install uv"))
     command = [program, "pip", "compile", "-", *_OPTIONS, "--python-version", wanted.python]
     command += ["--python-platform", _platform(wanted)]
     command += ["--torch-backend", wanted.backend] if wanted.backend is not None else []
@@ -60,10 +60,12 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     said = quoted(" ".join(problem.tail.split())) if problem else Message("it names no release")
     if problem is not None and problem.kind == "failed" and re.search(_NONE, said):
         if _NO_WHEEL in said:
-            raise NoResolver(f"some package has no wheel, and nothing is built here, so there may be a set: {said}")
+            raise NoResolver(
+                Message("some package has no wheel, and nothing is built here, so there may be a set: {}", said)
+            )
         return said
     how = problem.clause() if problem is not None and problem.kind == "timeout" else "failed"
-    raise NoResolver(f"uv {how}: {said}")
+    raise NoResolver(Message("uv {}: {}", how, said))
 
 
 def _platform(wanted: Wanted) -> str:

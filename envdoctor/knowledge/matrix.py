@@ -12,6 +12,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
+from envdoctor.text.message import Message, MessageError, said_by
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED = _PACKAGE / "_matrix"
@@ -24,7 +25,7 @@ _LONGEST_HEAD, _DAY = 8 << 20, r"\d{4}\.\d\d\.\d\d"
 _PRIVATE = "x-"
 
 
-class MatrixError(ValueError):
+class MatrixError(MessageError, ValueError):
     """The matrix cannot be used; the message names the file."""
 
 
@@ -35,7 +36,7 @@ class BrokenRule(NamedTuple):
     id: str
     origin: str
     problems: list[str]
-    unusable: str | None = None
+    unusable: Message | None = None
 
 
 class Retired(NamedTuple):
@@ -112,7 +113,7 @@ class Matrix:
             try:
                 self._tables[name] = self._read_table(name)
             except (OSError, ValueError) as error:
-                raise MatrixError(f"table {name}: {error}") from None
+                raise MatrixError(Message("table {}: {}", name, error)) from None
         return self._tables[name]
 
     def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
@@ -195,7 +196,7 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
     elif _CHECKOUT.is_dir():
         matrix = read_source(_CHECKOUT, source="checkout")
     else:
-        raise MatrixError("the matrix is missing from this installation of envdoctor: install it again")
+        raise MatrixError(Message("the matrix is missing from this installation of envdoctor: install it again"))
     for folder in private:
         _add_private(matrix, folder)
     return matrix
@@ -209,7 +210,7 @@ def read_source(home: Path, *, source: str) -> Matrix:
     try:
         registry = Registry.from_mapping(load_toml(home / "facts.toml"))
     except ValueError as error:
-        raise MatrixError(str(error)) from None
+        raise MatrixError(said_by(error)) from None
     matrix = Matrix(registry, source=source, home=home)
     _read_rules(matrix, home / "rules", _rule_files(home / "rules"))
     matrix.version = max((rule.texts["modified"] for rule in matrix.rules), default="").replace("-", ".")
@@ -219,11 +220,11 @@ def read_source(home: Path, *, source: str) -> Matrix:
 def _add_private(matrix: Matrix, folder: Path) -> None:
     option = f"--matrix {folder}: "
     if not os.path.isdir(folder):
-        raise MatrixError(f"{option}no such folder")
+        raise MatrixError(Message("{}no such folder", option))
     rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
     files = _rule_files(rules, option)
     if not files:
-        raise MatrixError(f"{option}no rule file (*.toml) in it")
+        raise MatrixError(Message("{}no rule file (*.toml) in it", option))
     _read_rules(matrix, rules, files, option)
     matrix.source += f" + {folder}"
 
@@ -257,7 +258,7 @@ def _read_rules(matrix: Matrix, folder: Path, files: Iterable[Path], option: str
         except TomlError as error:
             problem = error.problem
         where = f"{option}{origin}" if option else str(path)
-        matrix.broken.append(BrokenRule(path.stem, origin, [problem], f"{where}: {problem}"))
+        matrix.broken.append(BrokenRule(path.stem, origin, [problem], Message("{}: {}", where, problem)))
 
 
 def _rule_files(folder: Path, option: str = "") -> list[Path]:
@@ -265,7 +266,7 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
     try:
         return sorted(folder.rglob("*.toml"))
     except OSError as error:
-        raise MatrixError(f"{option or folder}cannot be read: {error.strerror or error}") from None
+        raise MatrixError(Message("{}cannot be read: {}", option or folder, error.strerror or error)) from None
 
 
 def _newest(bundled: Matrix) -> Matrix:
@@ -298,4 +299,4 @@ def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
 
 
 def _unreadable(error: Exception) -> MatrixError:
-    return MatrixError(f"the matrix of this installation cannot be read ({error}): install envdoctor again")
+    return MatrixError(Message("the matrix of this installation cannot be read ({}): install envdoctor again", error))

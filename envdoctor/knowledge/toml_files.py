@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 #: Bytes of a TOML file that are read.
 LARGEST = 8 << 20
@@ -20,11 +20,11 @@ _TEXTS = (
 )
 
 
-class TomlError(ValueError):
+class TomlError(MessageError, ValueError):
     """A TOML file cannot be read: which, and what is wrong with it (with the parser's line and column)."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
+    def __init__(self, name: str, problem: Message) -> None:
+        super().__init__(Message("{}: {}", name, problem))
         self.problem = problem
 
 
@@ -55,15 +55,15 @@ def parse_toml(data: bytes, name: str) -> dict[str, Any]:
     """Parse UTF-8 bytes. Raises :class:`TomlError`."""
     tomllib = _reader()
     if _dots(data.split(b"\n")) >= _MOST_PARTS <= _dots(re.split(rb"[^\w. \t-]", re.sub(_TEXTS, b"a", data))):
-        raise TomlError(name, f"a key has {_MOST_PARTS} parts or more")
+        raise TomlError(name, Message("not TOML that can be read: a key has {} parts or more", _MOST_PARTS))
     try:
         document: dict[str, Any] = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
-        raise TomlError(name, f"not UTF-8 text (byte {error.start})") from None
+        raise TomlError(name, Message("not UTF-8 text (byte {})", error.start)) from None
     except tomllib.TOMLDecodeError as error:
-        raise TomlError(name, f"not TOML: {error}") from None
+        raise TomlError(name, Message("not TOML: {}", error)) from None
     except ValueError as error:  # a number of more digits than Python reads
-        raise TomlError(name, f"not TOML that can be read: {error}") from None
+        raise TomlError(name, Message("not TOML that can be read: {}", error)) from None
     except RecursionError:
-        raise TomlError(name, "nested too deeply to be read") from None
+        raise TomlError(name, Message("nested too deeply to be read")) from None
     return document

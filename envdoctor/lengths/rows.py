@@ -54,7 +54,7 @@ def rows_of(file: BinaryIO, name: str) -> Rows:
     else:
         rows = _lines(file)
     if not rows.sizes:
-        raise DataProblem("holds no rows")
+        raise DataProblem(Message("holds no rows"))
     return rows
 
 
@@ -64,7 +64,7 @@ def _lines(file: BinaryIO) -> Rows:
     while line := file.readline(_LONGEST_ROW + 1):
         number += 1
         if len(line) > _LONGEST_ROW:
-            raise DataProblem(f"has more than {_LONGEST_ROW >> 20} MiB in line {number}, and no row has")
+            raise DataProblem(Message("has more than {} MiB in line {}, and no row has", _LONGEST_ROW >> 20, number))
         if not line.isspace():
             places.append(place)
             sizes.append(len(line))
@@ -91,10 +91,12 @@ def _array(file: BinaryIO) -> Rows:
         try:
             _, end = decode(text, place)
         except json.JSONDecodeError as error:
-            raise DataProblem(f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+            raise DataProblem(
+                Message("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg)
+            ) from None
         except (ValueError, RecursionError):
             why = "is nested too deeply, or has a number that is too long"
-            raise DataProblem(f"cannot be read: row {len(sizes) + 1} {why}") from None
+            raise DataProblem(Message("cannot be read: row {} {}", len(sizes) + 1, why)) from None
         places.append(place)
         sizes.append(end - place)
         _count(sizes)
@@ -112,14 +114,14 @@ def _table(file: BinaryIO, delimiter: str) -> Rows:
             sizes.append(sum(map(len, rows[-1].values())))
             _count(sizes)
     except csv.Error as error:
-        raise DataProblem(f"is not CSV: row {len(rows) + 1}: {error}") from None
+        raise DataProblem(Message("is not CSV: row {}: {}", len(rows) + 1, error)) from None
     return Rows(sizes, rows.__getitem__)
 
 
 def _whole(file: BinaryIO) -> str:
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise DataProblem(f"is larger than {_LARGEST >> 20} MiB, and only JSONL is read in pieces")
+        raise DataProblem(Message("is larger than {} MiB, and only JSONL is read in pieces", _LARGEST >> 20))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -137,4 +139,4 @@ def _parsed(content: bytes) -> Any:
 
 def _count(sizes: array[int]) -> None:
     if len(sizes) > _MOST_ROWS:
-        raise DataProblem(f"has more than {_MOST_ROWS:,} rows: give a part of it")
+        raise DataProblem(Message("has more than {} rows: give a part of it", f"{_MOST_ROWS:,}"))

@@ -15,7 +15,7 @@ from envdoctor.memory.section import MemorySaving, MemorySection
 from envdoctor.memory.sharding import sharing
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, as_message
 
 #: The least length that is traced beside the one that is asked.
 _SHORTEST = 16
@@ -147,7 +147,7 @@ def traced(job: Mapping[str, Any], tracer: Source) -> Trace:
     """The trace of one job. Raises :class:`MemoryProblem`."""
     (trace,) = tracer.run([job])
     if isinstance(trace, str):
-        raise MemoryProblem(trace)
+        raise MemoryProblem(as_message(trace))
     return trace
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envdoctor.memory.closed_form import Terms
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.tracing import Trace
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 Row = Mapping[str, Any]
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
@@ -79,7 +79,7 @@ class Shipped:
                 raise MemoryProblem(Message("no shipped coefficients are about the type {}", kind))
             return self._trace(model, job)
         except MemoryProblem as error:
-            return str(error)
+            return said_by(error)
 
     def _trace(self, model: Row, job: Row) -> Trace:
         job = {**job, "attention": job["attention"] or model["attention"]}

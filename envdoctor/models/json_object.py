@@ -5,7 +5,7 @@ import re
 import sys
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 #: Bytes of a configuration. The largest config.json of the Hub's well-known models is far below 1 MiB;
 #: tokenizer_config.json reaches a few.
@@ -17,7 +17,7 @@ _LONGEST_NAMES = 64 << 20
 _LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4301}")
 
 
-class JsonProblem(ValueError):
+class JsonProblem(MessageError, ValueError):
     """The bytes are no JSON object that can be read; the message is what follows the file's name in a sentence."""
 
 
@@ -45,19 +45,21 @@ def parse_object(content: bytes) -> JsonObject:
 
     # Before 3.10.7 Python read a number of a million digits, in minutes.
     if not hasattr(sys, "get_int_max_str_digits") and _LONG_NUMBER.search(content):
-        raise JsonProblem("holds a number that is too long to read")
+        raise JsonProblem(Message("holds a number that is too long to read"))
     try:
         data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=pairs)
     except UnicodeDecodeError as error:
-        raise JsonProblem(f"is not UTF-8 text: byte {error.start}") from None
+        raise JsonProblem(Message("is not UTF-8 text: byte {}", error.start)) from None
     except json.JSONDecodeError as error:
-        raise JsonProblem(f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise JsonProblem(
+            Message("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg)
+        ) from None
     except ValueError:
-        raise JsonProblem("holds a number that is too long to read") from None
+        raise JsonProblem(Message("holds a number that is too long to read")) from None
     except (RecursionError, MemoryError):
-        raise JsonProblem("is nested too deeply, or too large in memory, to be read") from None
+        raise JsonProblem(Message("is nested too deeply, or too large in memory, to be read")) from None
     if not isinstance(data, dict):
-        raise JsonProblem(f"is not a JSON object but {_kind(data)}")
+        raise JsonProblem(Message("is not a JSON object but {}", _kind(data)))
     _check_shape(data)
     return JsonObject(data, tuple(repeated))
 
@@ -84,7 +86,7 @@ def _check_shape(data: dict[str, Any]) -> None:
             else:
                 inner += [(child, prefix) for child in container if isinstance(child, (dict, list))]
         if spelled > _LONGEST_NAMES:
-            raise JsonProblem("has keys that are too long")
+            raise JsonProblem(Message("has keys that are too long"))
         if not inner:
             return
         layer = inner

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from envdoctor.text.message import Message, MessageError
+
 _LONGEST = 4096
 #: The Hub's rule for names (huggingface_hub.utils.validate_repo_id): letters, digits, ``-``, ``_`` and ``.``, no ``-``
 #: or ``.`` at either end, no ``--`` or ``..``, at most 96 characters a part.
@@ -18,7 +20,7 @@ _PAGE = re.compile(
 )
 
 
-class NameProblem(ValueError):
+class NameProblem(MessageError, ValueError):
     """The text names no model. The message is a sentence that begins with the text: what is wrong, what to give."""
 
 
@@ -38,7 +40,7 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     """
     shown = printable(text)
     if not text.strip() or "\0" in text or len(text) > _LONGEST:
-        raise NameProblem(f'"{shown}" is no name: give ORG/NAME or a folder')
+        raise NameProblem(Message('"{}" is no name: give ORG/NAME or a folder', shown))
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     path = os.path.join(cwd, home + text[1:] if home and re.match(r"~(?:[/\\]|\Z)", text) else text)
     if os.path.isfile(path) and os.path.basename(path) == "config.json":
@@ -46,21 +48,23 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     if os.path.isdir(path):
         return Named(os.path.abspath(path), None, None)
     if os.path.lexists(path):
-        raise NameProblem(f"{shown} {_what_else(path)}")
+        raise NameProblem(Message("{} {}", shown, _what_else(path)))
     page = _PAGE.match(text)
     if page and is_repo_name(page[1]):
         return Named(None, page[1], page[2])
     if text.startswith(("ms:", "modelscope:")):
-        raise NameProblem(f"{shown}: ModelScope is not read yet; download the model and give its folder")
+        raise NameProblem(Message("{}: ModelScope is not read yet; download the model and give its folder", shown))
     name, at, revision = text.partition("@")
     if not is_repo_name(name):
         if _looks_like_path(name):
-            raise NameProblem(f"{shown}: no such folder")
+            raise NameProblem(Message("{}: no such folder", shown))
         raise NameProblem(
-            f"{shown} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')"
+            Message(
+                "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
+            )
         )
     if at and not is_revision(revision) and not _MOMENT.match(revision):
-        raise NameProblem(f"{shown}: what follows @ is not a revision (a branch, a tag or a commit)")
+        raise NameProblem(Message("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown))
     return Named(None, name, revision or None)
 
 

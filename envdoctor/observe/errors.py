@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from envdoctor.text.message import MessageError
 
-class ObservationError(Exception):
+
+class ObservationError(MessageError):
     """What was named is not there, or nothing of it can be read. The message is a sentence for the user.
 
     ``usage`` is true when what the user wrote is wrong, and false when the job could not be done.

@@ -122,7 +122,9 @@ class Library:
         if (flags == 1 or (flags == 0 and of_source == current)) and not (
             code[16:17] in (b"c", b"\xe3") and b"<module>" in code
         ):
-            raise Unreadable("its bytecode in __pycache__, which Python loads instead, is cut off: remove it", "always")
+            raise Unreadable(
+                Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it"), "always"
+            )
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """A function at the top of a module with its body, by the line of its definition; None where that cannot be
@@ -249,7 +251,7 @@ class Library:
 def _short(source: bytes, *, signatures: bool = False) -> bytes:
     """Raises :class:`Unreadable`."""
     if overruns(source):
-        raise Unreadable("is too large to be parsed safely by Python before 3.11")
+        raise Unreadable(Message("is too large to be parsed safely by Python before 3.11"))
     return trimmed(source, signatures=signatures)
 
 
@@ -263,6 +265,6 @@ def _parsed(source: bytes) -> ast.Module:
         reason = Message("is not Python that this interpreter can parse (line {})", error.lineno or 1)
         raise Unreadable(reason, "always" if b"\0" in source else "here") from None
     except (RecursionError, MemoryError):
-        raise Unreadable("is nested too deeply, or too large, to be parsed") from None
+        raise Unreadable(Message("is nested too deeply, or too large, to be parsed")) from None
     except (ValueError, LookupError):
-        raise Unreadable("is not Python source text", "always") from None
+        raise Unreadable(Message("is not Python source text"), "always") from None

@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
         "files": "Budget Files Looks Spent because_of read_regular",
         "language": "say sentence",
         "looks": "add",
-        "message": "Message as_message joined quoted said_by",
+        "message": "Message MessageError as_message joined quoted said_by",
         "nearest": "did_you_mean",
         "redact": "without_credentials without_url_credentials",
     },

@@ -54,6 +54,14 @@ def joined(texts: Iterable[str], glue: str = "; ") -> Message:
     return Message(glue.join(["{}"] * len(texts)), *texts)
 
 
+class MessageError(Exception):
+    """An error that says in one sentence what is wrong, where, and what to do."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(message)
+        self.message = message
+
+
 def as_message(text: str) -> Message:
     """Return the message, or the words of somebody else as one."""
     return text if isinstance(text, Message) else quoted(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
@@ -26,7 +26,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DEEPEST = 50
 
 
-class NotAMarker(ValueError):
+class NotAMarker(MessageError, ValueError):
     """The text is no marker by PEP 508."""
 
 

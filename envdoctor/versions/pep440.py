@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 _PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}\Z")
 _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*([^\s,]{1,200})\s*\Z")
@@ -28,7 +28,7 @@ _NOT_POST = -1
 _NOT_DEVELOPMENT = 1 << 70
 
 
-class NotASpecifier(ValueError):
+class NotASpecifier(MessageError, ValueError):
     """The text is no specifier set, or the version is none, by PEP 440."""
 
 

@@ -3,14 +3,14 @@
 import re
 from typing import NamedTuple
 
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 from envdoctor.versions.names import normalise, valid_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 4096
 
 
-class NotARequirement(ValueError):
+class NotARequirement(MessageError, ValueError):
     """The line is no requirement by PEP 508."""
 
 

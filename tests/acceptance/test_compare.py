@@ -64,7 +64,7 @@ def test_many_values_and_ranks_are_counted_and_said_in_chinese(matrix: Any) -> N
     ranks = dict.fromkeys(documents, 8)
     _, records = drift_between(documents, matrix.registry, ranks)
     assert records.items[0]["values"] == "2.0: 16 ranks; 2.1: n2, n3; 2.2: n4, n5; 2 other values: 24 ranks"
-    chinese = "2.0：16 个 rank；2.1: n2, n3；2.2: n4, n5；另外 2 个值：24 个 rank"
+    chinese = "2.0：16 个 rank；2.1：n2，n3；2.2：n4，n5；另外 2 个值：24 个 rank"
     assert sentence("zh", records.items[0]["values"]) == chinese
 
 
@@ -92,7 +92,7 @@ def test_drift_that_breaks_a_job_fails_and_names_the_node(run: Any, nodes: Any) 
     assert "error[nodes-differ-in-nccl]" in done.out and "(2.27.5: 2 nodes; 2.27.3: c)" in done.out
     assert "torch not known (it differs between the machines)" in done.out
     chinese = run("compare", *files, "--no-config", "--lang", "zh").out
-    assert "各机器的 pkg.nvidia-nccl-cu12 不同（2.27.5：2 个节点；2.27.3: c）" in chinese
+    assert "各机器的 pkg.nvidia-nccl-cu12 不同（2.27.5：2 个节点；2.27.3：c）" in chinese
     assert "more" not in chinese and "（absent" not in chinese
 
 

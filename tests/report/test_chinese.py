@@ -1,4 +1,5 @@
-"""Chinese reports are Chinese throughout: every text that the code can put into a report has its Chinese."""
+"""Chinese reports are Chinese throughout: every sentence of the house has its Chinese, and no text is put together
+where only the page knows the language."""
 
 from __future__ import annotations
 
@@ -16,123 +17,134 @@ from known import given, judged
 import envdoctor
 from envdoctor.judge import Text
 from envdoctor.knowledge import Matrix
-from envdoctor.text import say, sentence
-from templates import House, is_sentence
+from envdoctor.text import Message, joined, quoted, said_by, say, sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent
-CATALOGUE = json.loads((ENVDOCTOR / "text" / "zh.json").read_text(encoding="utf-8"))
-INTERFACE: dict[str, str] = CATALOGUE["interface"]
-SENTENCES: dict[str, str] = CATALOGUE["sentences"]
-
-#: Calls by whose arguments (by number or keyword) a sentence reaches a report: reasons, origins, what may be missing,
-#: remarks on the run.
-SINKS = {
-    "Unknown": (0,),
-    "Derived": (1,),
-    "Fact": (2,),
-    "Records": (1, "incomplete"),
-    "Notice": (1,),
-    "Unread": (1,),
-    "Change": (7, "detail"),
-    "Compared": ("equal",),
-    "OfferedFix": ("withheld",),
-    "_offered": ("withheld",),
-    "Layout": ("because", "notes", "incomplete", "version_origin"),
-    "Choice": (2, "notes"),
-    "Environment": ("notes", 4),
-    "Results": (2, 3, 4),
-    "Verdict": ("why", 4),
-    "Permission": ("refused", "notes", 0, 1, 2),
-}
-FOLDERS = (
-    *("observe", "derive", "facts", "install", "judge", "models", "hub", "revision", "probe", "app", "text", "sandbox"),
-)
-#: What writes scripts, configuration files and lists of its own, and holds what templates are rendered with.
-WITHOUT = (
-    *("probe/reproducer.py", "probe/catalogue.py", "judge/selftest.py", "install/checking.py", "models/names.py"),
-    *(f"app/{name}.py" for name in ("matrix", "configuration", "ignore", "guard", "pin", "plan")),
-    "revision/template/parts/conversations.py",
-)
-#: What the search finds and no report says: errors of envdoctor's own files, and values of changes.
-NEVER_SAID = {
-    *("a file without a name", "an unknown value has no JSON form: {}"),
-    *("not needed", "extra == ''", "extra != ''", "extra == {}", "({}) and extra == {}", "id {}{}"),
-    "{} is neither >= nor < a release",
-    # lines of a shell and of progress, which functions of the same names return
-    *("export {}={}", "unset {}", "{} of {} done   {}"),
-    # replaced in messages of rules, whose Chinese has its own
-    *("installed is", "and it would get", "are installed", "is installed", "is not installed", "the installed"),
-    *("would be installed", "would not be installed"),
-    # said behind the name of a file only
-    *("it {}", "{} of {} {}", "is not UTF-8 text: byte {}", "is not JSON: line {}, column {}: {}"),
-    *("is not a JSON object but {}", "holds a number that is too long to read", "is nested more than {} levels deep"),
-    *("is nested too deeply, or too large in memory, to be read", "has keys that are too long"),
-}
+CATALOGUE: dict[str, str] = json.loads((ENVDOCTOR / "text" / "zh.json").read_text(encoding="utf-8"))
+#: Modules that make messages of the ids of others.
+MAKERS = ("message.py",)
 
 
 def braces(text: str) -> list[str]:
     return sorted(re.findall(r"{\w*}", text))
 
 
-def phrases() -> Iterator[tuple[str, str]]:
-    """What is said on a page: the first argument of ``say``, and the tables from which it is taken."""
+def has_words(template: str) -> bool:
+    """Whether there is something to translate: more than values, options and punctuation."""
+    return any(len(word) > 1 for word in re.findall("[A-Za-z]+", re.sub(r"--\w+(?:-\w+)*|{\w*}", "", template)))
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(ENVDOCTOR.rglob("*.py")):
-        module = ast.parse(path.read_bytes())
-        tables = {
-            target.id: node.value
-            for node in module.body
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        for call in ast.walk(module):
-            called = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-            if isinstance(call, ast.Call) and called == "say":
-                yield from ((text, f"{path.name}:{call.lineno}") for text in said(call.args[0], tables))
+        yield path.relative_to(ENVDOCTOR).as_posix(), ast.parse(path.read_bytes())
 
 
-def said(node: ast.expr, tables: dict[str, ast.Dict]) -> list[str]:
+def said(node: ast.expr, tables: dict[str, ast.expr]) -> list[str]:
+    """The constants that an expression can be."""
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.IfExp):
         return said(node.body, tables) + said(node.orelse, tables)
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        return [text for value in tables[node.value.id].values for text in said(value, tables)]
-    raise AssertionError(f"what does {ast.unparse(node)} say?")
+    if isinstance(node, ast.Subscript):
+        return said(node.value, tables)
+    if isinstance(node, ast.Name) and node.id in tables:
+        return said(tables[node.id], tables)
+    if isinstance(node, (ast.Dict, ast.Tuple)):
+        values = node.values if isinstance(node, ast.Dict) else node.elts
+        return [text for value in values for text in said(value, tables)]
+    raise AssertionError(ast.unparse(node))
 
 
-def test_every_phrase_has_its_chinese_and_every_chinese_phrase_is_said() -> None:
-    found = dict(phrases())
-    assert {text: place for text, place in found.items() if text not in INTERFACE} == {}
-    assert set(INTERFACE) - set(found) == set()
+def calls(*names: str) -> Iterator[tuple[list[str], int, str]]:
+    """Every first argument of these calls as the constants that it can be, how many values follow, and its place."""
+    for path, module in modules():
+        for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if called in names and call.args and not path.endswith(MAKERS):
+                yield *_first(call, module), f"{path}:{call.lineno}"
 
 
-def test_every_sentence_that_can_reach_a_report_has_its_chinese() -> None:
-    found = House(FOLDERS, WITHOUT).said(SINKS)
-    assert len(found) > 600
-    sentences = {text.strip(";, ").removesuffix("\n"): place for text, place in found.items() if is_sentence(text)}
-    known = {text.strip(" ") for text in SENTENCES} | NEVER_SAID
-    missing = {text: place for text, place in sentences.items() if text not in known and is_sentence(text)}
+def _first(call: ast.Call, module: ast.Module) -> tuple[list[str], int]:
+    tables = {
+        target.id: node.value
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value, (ast.Dict, ast.Constant))
+    }
+    open_ended = any(isinstance(argument, ast.Starred) for argument in call.args)
+    try:
+        return said(call.args[0], tables), -1 if open_ended else len(call.args) - 1
+    except AssertionError:
+        return [], -1
+
+
+def test_every_phrase_and_message_has_its_chinese_and_its_values() -> None:
+    found = {text: (values, place) for texts, values, place in calls("Message") for text in texts}
+    assert len(found) > 900
+    missing = {text: place for text, (_, place) in found.items() if has_words(text) and text not in CATALOGUE}
     assert missing == {}, "add them to envdoctor/text/zh.json"
+    wrong = {
+        place: text
+        for texts, values, place in calls("Message")
+        for text in texts
+        if values >= 0 and len(braces(text)) != values and values + len(braces(text)) > 0
+    }
+    assert {place: text for place, text in wrong.items() if not (values_are_none(text))} == {}
+    phrases = {text: place for texts, _, place in calls("say") for text in texts}
+    assert {text: place for text, place in phrases.items() if text not in CATALOGUE} == {}
 
 
-def test_every_reason_why_no_memory_is_predicted_has_its_chinese() -> None:
-    found = House(("memory",), ()).said({"MemoryProblem": (0,), "append": (0,)})
-    assert len(found) > 10
-    assert {text for text in found if is_sentence(text)} - set(SENTENCES) == set()
+def values_are_none(text: str) -> bool:
+    """A text without values may hold braces of its own."""
+    return "{}" not in text
+
+
+def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
+    """What a message is made of stands in the code as it stands in the catalogue, or comes from one of these places."""
+    made = {
+        path
+        for path, module in modules()
+        for call in (node for node in ast.walk(module) if isinstance(node, ast.Call))
+        if getattr(call.func, "id", "") == "Message" and not _first(call, module)[0] and not path.endswith(MAKERS)
+    }
+    # children answer with sentences of their own, and tables give reasons
+    assert made == {
+        *("sandbox/asking.py", "sandbox/answers.py"),
+        *("derive/packages.py", "derive/torch.py"),
+    }
+    put_together = [
+        f"{path}:{call.lineno}"
+        for path, module in modules()
+        for call in (node for node in ast.walk(module) if isinstance(node, ast.Call))
+        if getattr(call.func, "id", "") in ("Message", "Notice", "Unknown", "Unread")
+        and any(isinstance(part, (ast.JoinedStr, ast.BinOp)) for part in call.args[:1])
+    ]
+    assert put_together == []
+
+
+def test_all_of_the_catalogue_is_said(matrix: Matrix) -> None:
+    constants = {
+        node.value
+        for _, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    tables = {row["reason"] for row in matrix.rows("withdrawn-releases", "release")}
+    tables |= {row.get("level", "") for row in matrix.rows("torch-archs", "wheel")}
+    assert set(CATALOGUE) - constants - tables == set()
+    assert tables - set(CATALOGUE) - {""} == set()
 
 
 def test_both_languages_have_the_same_values() -> None:
-    for english, chinese in INTERFACE.items():
-        assert english.isascii() and set(braces(english)) == set(braces(chinese)), english
-    for english, chinese in SENTENCES.items():
-        assert chinese.format(*("x" for _ in braces(english))), english
+    for english, chinese in CATALOGUE.items():
+        assert english.isascii() or "…" in english, english
+        plain = [brace for brace in braces(english) if brace != "{}"]
+        assert {*plain} == {brace for brace in braces(chinese) if not re.fullmatch(r"{\d*}", brace)}, english
+        if not plain:
+            assert chinese.format(*("x" for _ in braces(english))), english
     # and a Chinese console can show all of it
-    assert "".join([*INTERFACE.values(), *SENTENCES.values()]).encode("gbk")
-
-
-def test_reasons_that_a_table_gives_have_their_chinese(matrix: Matrix) -> None:
-    assert {row["reason"] for row in matrix.rows("withdrawn-releases", "release")} - set(SENTENCES) == set()
+    assert "".join(CATALOGUE.values()).encode("gbk")
 
 
 def test_values_are_put_in() -> None:
@@ -145,41 +157,41 @@ def test_values_are_put_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("english", "chinese"),
+    ("message", "english", "chinese"),
     [
-        ("torch is not installed", "未安装 torch"),
-        ("RECORD of torch cannot be read: it is a folder", "无法读取 torch 的 RECORD：是目录"),
-        ("INSTALLER of 3 of 7 distributions", "7 个软件包中 3 个的 INSTALLER"),
-        ("families.toml: repository name zai-org/glm-4-9b", "families.toml：仓库名 zai-org/glm-4-9b"),
-        ("no more than this", "没有 more than this"),
-        ("a reason that nobody knows", "a reason that nobody knows"),
-        ("torch/version.py", "torch/version.py"),
-        ("train.yaml:14", "train.yaml:14"),
+        (Message("torch is not installed"), "torch is not installed", "未安装 torch"),
         (
-            "the active virtual environment (VIRTUAL_ENV); "
-            "envdoctor itself runs in an environment that uv tool made for it",
-            "已激活的虚拟环境（VIRTUAL_ENV）；envdoctor 运行在 uv tool 为其创建的环境中",
+            Message("RECORD of {} cannot be read: {}", "torch", Message("it is a folder")),
+            "RECORD of torch cannot be read: it is a folder",
+            "无法读取 torch 的 RECORD：是目录",
         ),
         (
-            'OLD is b098244, before "Fix" (2024-01-02); 3 later commits changed only text about the model',
-            "OLD 为 b098244，在“Fix”（2024-01-02）之前；其后 3 个提交只改了模型的说明文字",
+            joined([Message("torch is not installed"), quoted("no more than this")]),
+            "torch is not installed; no more than this",
+            "未安装 torch；no more than this",
         ),
-        ("", ""),
+        (quoted("{} {0} {name} not known"), "{} {0} {name} not known", "{} {0} {name} not known"),
+        (
+            Message("it would bring {}: {}", "a-rule", Text("it is bad", "有问题")),
+            "it would bring a-rule: it is bad",
+            "会引起 a-rule：有问题",
+        ),
+        (said_by(ValueError(Message("torch is not installed"))), "torch is not installed", "未安装 torch"),
+        (said_by(KeyError("x")), "x", "x"),
     ],
 )
-def test_finished_sentences_are_recognised(english: str, chinese: str) -> None:
-    assert sentence("zh", english) == chinese
-    assert sentence("en", english) == english
+def test_a_message_is_said_in_both_languages(message: Message, english: str, chinese: str) -> None:
+    assert (message, sentence("en", message), sentence("zh", message)) == (english, english, chinese)
 
 
-@pytest.mark.parametrize("text", ["x" * 60_000, "{} {0} {name}", "; " * 5_000, ": ".join("abcdefgh"), "no " * 9_999])
-def test_any_text_may_come(text: str) -> None:
-    assert sentence("zh", text)
+@pytest.mark.parametrize("text", ["torch is not installed", "no more than this", "", "; " * 5_000])
+def test_what_somebody_else_says_is_said_as_it_is(text: str) -> None:
+    assert sentence("zh", text) == sentence("en", text) == text
 
 
 def test_english_reports_do_not_read_the_catalogue() -> None:
-    calls = "say('en', 'No findings'); sentence('en', 'torch is not installed')"
-    code = f"import builtins; from envdoctor.text import say, sentence; builtins.open = None; {calls}"
+    calls = "say('en', 'No findings'); sentence('en', Message('torch is not installed'))"
+    code = f"import builtins; from envdoctor.text import Message, say, sentence; builtins.open = None; {calls}"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,17 +10,21 @@ from envdoctor.hub import Unread
 from envdoctor.judge import Finding, Text
 from envdoctor.report import Cost, Introduced, Moved, Report, RevisionSection, Side, render
 from envdoctor.revision import Change
+from envdoctor.text import Message
 
+_EQUAL = Message("{} of {} weight files by {} ({})", 7, 7, "sha256", "12.5 GB")
 SECTION = RevisionSection(
     weights="identical",
-    weights_equal="7 of 7 weight files by sha256 (12.5 GB)",
+    weights_equal=_EQUAL,
     old=Side("zai-org/chatglm3-6b @ b098244", "zai-org/chatglm3-6b", "b098244a71fbe69ce149682d9072a7629f7e908c"),
     new=Side("zai-org/chatglm3-6b @ main", "zai-org/chatglm3-6b", "e9e0406d062cdb887444fe5bd546833920abd4ac"),
     changes=(
-        Change("code", "definition-added", "modeling.py", "A.f", None, "(self)", detail="needed to load the file"),
+        Change(
+            "code", "definition-added", "modeling.py", "A.f", None, "(self)", detail=Message("needed to load the file")
+        ),
     ),
     unread=(),
-    equal=("7 of 7 weight files by sha256 (12.5 GB)",),
+    equal=(_EQUAL,),
     amounts={},
     introduced=(),
     cost=Cost(12, 345_678),
@@ -65,7 +69,9 @@ def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compar
 
 
 def test_what_could_not_be_read_is_in_the_verdict_and_below(compared: Report) -> None:
-    section = SECTION._replace(weights="unknown", unread=(Unread("a.py", Message("it cannot be read: {}", "Permission denied")),))
+    section = SECTION._replace(
+        weights="unknown", unread=(Unread("a.py", Message("it cannot be read: {}", "Permission denied")),)
+    )
     unread = replace(compared, exit_code=3, revision=section)
     assert first_line(unread).endswith("; 1 part could not be read")
     assert "Not read     a.py: it cannot be read: Permission denied\n" in render(unread)

@@ -112,12 +112,11 @@ def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
         by_value.setdefault(value, []).append(node)
     counted = {value: sum(ranks.get(node, 1) for node in nodes) for value, nodes in by_value.items()}
     first, *others = sorted(by_value.items(), key=lambda entry: (-counted[entry[0]], entry[0]))
-    count = "{} ranks" if ranks else "{} nodes"
-    whose = listed(first[1], _NAMED) if len(first[1]) == 1 else Message(count, counted[first[0]])
+    whose = listed(first[1], _NAMED) if len(first[1]) == 1 else _counted(counted[first[0]], ranks)
     words = [Message("{}: {}", first[0], whose)]
     words += [Message("{}: {}", value, listed(nodes, _NAMED)) for value, nodes in others[: _VALUES - 1]]
     rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
-    words += [Message("{} other values: {}", len(rest), Message(count, sum(rest)))] if rest else []
+    words += [Message("{} other values: {}", len(rest), _counted(sum(rest), ranks))] if rest else []
     return joined(words)
 
 
@@ -125,3 +124,7 @@ def _agreement(values: set[str]) -> int:
     """How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03."""
     numbers = [re.findall(r"\d+", value.partition("+")[0]) for value in values]
     return len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))
+
+
+def _counted(number: int, ranks: Mapping[str, int]) -> Message:
+    return Message("{} ranks", number) if ranks else Message("{} nodes", number)

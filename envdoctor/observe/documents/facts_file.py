@@ -70,11 +70,13 @@ def facts_of_document(
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
-            raise FactsFileError(f"{path}: {_unknown_key(key, registry)}")
+            raise FactsFileError(Message("{}: {}", path, _unknown_key(key, registry)))
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
-            raise FactsFileError(f"{path}: {strange}")
+            raise FactsFileError(Message("{}: {}", path, strange))
         if key != written and key in given:
-            raise FactsFileError(f"{path}: {written[:60]!r} and {key[:60]!r} are the same package")
+            raise FactsFileError(
+                Message("{}: {} and {} are the same package", path, repr(written[:60]), repr(key[:60]))
+            )
         parent = registry.records_of(key)
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
@@ -82,12 +84,12 @@ def facts_of_document(
         facts.add(Fact(key, _spoken(document, _value(path, key, spec, raw, unread)), name, "given"))
     for parent_key, lists in columns.items():
         if parent_key in facts:
-            raise FactsFileError(f"{path}: give {parent_key} as a list of tables or by columns, not both")
+            raise FactsFileError(Message("{}: give {} as a list of tables or by columns, not both", path, parent_key))
         facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry, unread), name, "given"))
     for prefix in document.get("complete", []):
         if prefix not in registry.prefixes():
             allowed = ", ".join(registry.prefixes())
-            raise FactsFileError(f"{path}: complete: {str(prefix)[:60]!r} is none of {allowed}")
+            raise FactsFileError(Message("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed))
         facts.declare_complete(prefix, name)
     _mark_incomplete(path, document, facts)
     for written, reason in document.get("unknown", {}).items():
@@ -102,28 +104,30 @@ def _load(place: Path, path: str) -> Any:
     try:
         data = read_named(place, path, _LARGEST)
         if data is None:
-            raise FactsFileError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
+            raise FactsFileError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
         document = json.loads(data, object_pairs_hook=_without_repetition)
     except OSError as error:
-        raise FactsFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise FactsFileError(Message("{}: cannot be read: {}", path, error.strerror or error)) from None
     except (RecursionError, MemoryError):
-        raise FactsFileError(f"{path}: nested too deeply or too large to be read") from None
+        raise FactsFileError(Message("{}: nested too deeply or too large to be read", path)) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FactsFileError(f"{path}: not JSON: {error}") from None
+        raise FactsFileError(Message("{}: not JSON: {}", path, error)) from None
     except ValueError as error:
-        raise FactsFileError(f"{path}: {error}") from None
+        raise FactsFileError(Message("{}: {}", path, error)) from None
     return document
 
 
 def _check_shape(document: object, path: str) -> None:
     if not isinstance(document, dict) or "schema" not in document:
-        raise FactsFileError(f'{path}: not a facts file: "schema": "{SCHEMA}" is missing')
+        raise FactsFileError(Message('{}: not a facts file: "schema": "{}" is missing', path, SCHEMA))
     schema = document["schema"]
     if not isinstance(schema, str) or schema not in _TOPS:
-        raise FactsFileError(f"{path}: schema {str(schema)[:60]!r} is not known; this envdoctor reads {SCHEMA}")
+        raise FactsFileError(
+            Message("{}: schema {} is not known; this envdoctor reads {}", path, repr(str(schema)[:60]), SCHEMA)
+        )
     for key in document:
         if key not in _TOPS[schema]:
-            raise FactsFileError(f"{path}: unknown key {key[:60]!r} beside {', '.join(_TOP[:3])}")
+            raise FactsFileError(Message("{}: unknown key {} beside {}", path, repr(key[:60]), ", ".join(_TOP[:3])))
     for key, kind, shape in (
         ("facts", dict, Message("a table")),
         ("complete", list, Message("a list")),
@@ -131,12 +135,14 @@ def _check_shape(document: object, path: str) -> None:
         ("messages", dict, Message("a table")),
     ):
         if not isinstance(document.get(key, kind()), kind):
-            raise FactsFileError(f"{path}: {key}: {shape} is expected")
+            raise FactsFileError(Message("{}: {}: {} is expected", path, key, shape))
     if "facts" not in document:
-        raise FactsFileError(f'{path}: "facts" is missing')
+        raise FactsFileError(Message('{}: "facts" is missing', path))
     lists = (given for given in document["facts"].values() if isinstance(given, (list, dict)))
     if max(map(len, (document["facts"], *lists))) > _MOST_PACKAGES:
-        raise FactsFileError(f"{path}: names more than {_MOST_PACKAGES:,} packages, and no environment has so many")
+        raise FactsFileError(
+            Message("{}: names more than {} packages, and no environment has so many", path, f"{_MOST_PACKAGES:,}")
+        )
 
 
 def _unknown_key(key: str, registry: Registry) -> str:
@@ -162,7 +168,7 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
         other = unlisted(spec, value)
     except FactTypeError as error:
         if unread is None or spec.type == "records":
-            raise FactsFileError(f"{path}: {key}: {error}") from None
+            raise FactsFileError(Message("{}: {}: {}", path, key, error)) from None
         other = Unknown(said_by(error))
     if unread is not None:
         unread += [Message("{}: {}", key, cell) for cell in cells]
@@ -176,10 +182,10 @@ def _from_columns(
     lengths = set()
     for key, cells in lists.items():
         if not isinstance(cells, list):
-            raise FactsFileError(f"{path}: {key}: a list with one value for each {parent} is expected")
+            raise FactsFileError(Message("{}: {}: a list with one value for each {} is expected", path, key, parent))
         lengths.add(len(cells))
     if len(lengths) != 1:
-        raise FactsFileError(f"{path}: {', '.join(sorted(lists))}: the lists differ in length")
+        raise FactsFileError(Message("{}: {}: the lists differ in length", path, ", ".join(sorted(lists))))
     spec = registry.find(parent)
     assert spec is not None
     items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
@@ -189,7 +195,7 @@ def _from_columns(
 def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:
     incomplete = document.get("incomplete", {})
     if not isinstance(incomplete, dict):
-        raise FactsFileError(f"{path}: incomplete: a table of reasons by key is expected")
+        raise FactsFileError(Message("{}: incomplete: a table of reasons by key is expected", path))
     for key, reason in incomplete.items():
         fact = facts.get(key)
         if isinstance(fact.value, Records):

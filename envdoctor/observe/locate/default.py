@@ -8,7 +8,7 @@ from envdoctor.observe.locate.caller import Caller, same_folder
 from envdoctor.observe.locate.installation import WINDOWS, Installation, at_prefix, interpreter_in, read_settings
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message, joined
 
 #: Buckets of uv's cache that hold environments: uvx, uv run --with, scripts.
 _UV_BUCKET = ("archive-v", "environments-v", "builds-v")
@@ -38,13 +38,17 @@ def default_environment(caller: Caller) -> Choice:
     for installation, executable, because in _candidates(caller, notes):
         return Choice(installation, executable, Message("{}; {}", because, _made_by(tool)), tuple(notes))
     raise EnvironmentNotFound(
-        f"{_made_by(tool)}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name "
-        f"none, {os.path.join(caller.cwd, '.venv')} is none, and no other python is on PATH. Point at the environment "
-        "with --python PATH." + "".join(f" ({note})" for note in notes)
+        Message(
+            "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is none, "
+            "and no other python is on PATH. Point at the environment with --python PATH.{}",
+            _made_by(tool),
+            os.path.join(caller.cwd, ".venv"),
+            Message(" ({})", joined(notes)) if notes else NOTHING,
+        )
     )
 
 
-def _made_by(tool: str) -> str:
+def _made_by(tool: str) -> Message:
     return Message("envdoctor itself runs in an environment that {} made for it", tool)
 
 
@@ -54,8 +58,11 @@ def _of_running(caller: Caller) -> Installation:
     found = at_prefix(running.prefix, caller.files, running.library)
     if found is None:
         raise EnvironmentNotFound(
-            f"no library folder was found below {running.prefix}, where the interpreter that runs envdoctor lives; "
-            "point at the environment with --python PATH"
+            Message(
+                "no library folder was found below {}, where the interpreter that runs envdoctor lives; point "
+                "at the environment with --python PATH",
+                running.prefix,
+            )
         )
     if found.kind != "venv":
         return found

@@ -16,7 +16,7 @@ from envdoctor.observe.packages.reading.metadata_directory import Distribution, 
 from envdoctor.observe.packages.reading.version_files import VERSION_FILES
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message, joined
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import base_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
@@ -60,7 +60,7 @@ def observe(request: Request) -> list[Fact]:
     try:
         return _observe(layout, {row["name"]: row["module"] for row in request.rows("stack-modules", "module")})
     except Spent as spent:
-        raise EnvironmentUnreadable(f"the environment {layout.prefix} was {spent}") from None
+        raise EnvironmentUnreadable(Message("the environment {} was {}", layout.prefix, spent)) from None
 
 
 def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
@@ -208,13 +208,14 @@ def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | 
     return Fact(key, Records(tuple(items), incomplete), Message("installed packages"), "environment")
 
 
-def _nothing_read(layout: Layout, trouble: list[Message]) -> str:
+def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
     if trouble:
-        return f"nothing of the environment {layout.prefix} could be read: {'; '.join(trouble)}"
-    why = "; ".join(layout.notes)
-    return (
-        f"the environment {layout.prefix} has no folder of packages"
-        f"{f' ({why})' if why else ''}; point at another one with --python PATH, or at the folder with --path DIR"
+        return Message("nothing of the environment {} could be read: {}", layout.prefix, joined(trouble))
+    return Message(
+        "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder with "
+        "--path DIR",
+        layout.prefix,
+        Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
     )
 
 

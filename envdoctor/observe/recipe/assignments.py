@@ -15,13 +15,14 @@ from envdoctor.facts.registry import (
     unlisted,
 )
 from envdoctor.facts.values import Fact
+from envdoctor.text.message import Message, MessageError
 from envdoctor.text.nearest import did_you_mean
 
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
 
 
-class AssignmentError(ValueError):
+class AssignmentError(MessageError, ValueError):
     """An assignment is wrong; the message quotes it."""
 
 
@@ -38,33 +39,35 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         key = canonical_key(key.strip())
         spec = registry.find(key)
         if not equals:
-            raise AssignmentError(f"{origin} {text}: key=value is expected")
+            raise AssignmentError(Message("{} {}: key=value is expected", origin, text))
         if spec is None or key.endswith("*"):
-            raise AssignmentError(f"{origin} {text}: {_hint(key, registry)}")
+            raise AssignmentError(Message("{} {}: {}", origin, text, _hint(key, registry)))
         strange = strange_name(key, registry)
         if strange is not None:
             head = key.partition(".")[0]
             near = did_you_mean(
                 key.partition(".")[2], registry.names(head), "`envdoctor facts` shows how they are written"
             )
-            raise AssignmentError(f"{origin} {text}: {strange}; {near}")
+            raise AssignmentError(Message("{} {}: {}; {}", origin, text, strange, near))
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
-            raise AssignmentError(f"{origin} {text}: a list; give its columns ({key}.{column}=…), or {key}=absent")
+            raise AssignmentError(
+                Message("{} {}: a list; give its columns ({}.{}=…), or {}=absent", origin, text, key, column, key)
+            )
         parent = registry.records_of(key)
         if parent is not None:
             _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], raw)
             continue
         columns.pop(key, None)
         if not raw.strip() and spec.type != "texts":
-            raise AssignmentError(f"{origin} {text}: a value is expected after =, or {key}=absent")
+            raise AssignmentError(Message("{} {}: a value is expected after =, or {}=absent", origin, text, key))
         try:
             value = parse_value(spec, raw.strip())
         except FactTypeError as error:
-            raise AssignmentError(f"{origin} {text}: {error}") from None
+            raise AssignmentError(Message("{} {}: {}", origin, text, error)) from None
         other = unlisted(spec, value)
         if other is not None:
-            raise AssignmentError(f"{origin} {text}: {_refused(spec, other.word, registry)}")
+            raise AssignmentError(Message("{} {}: {}", origin, text, _refused(spec, other.word, registry)))
         facts.append(Fact(key, value, origin, "given"))
     for head, items in columns.items():
         parent = registry.find(head)
@@ -72,7 +75,7 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         try:
             facts.append(Fact(head, parse_value(parent, items), origin, "given"))
         except FactTypeError as error:
-            raise AssignmentError(f"{origin} {head}: {error}") from None
+            raise AssignmentError(Message("{} {}: {}", origin, head, error)) from None
     return facts
 
 
@@ -92,7 +95,7 @@ def _cells(raw: str) -> list[str]:
     try:
         return next(csv.reader([raw], skipinitialspace=True), []) or [""]
     except csv.Error as error:
-        raise AssignmentError(f"{raw[:60]!r} cannot be split at its commas: {error}") from None
+        raise AssignmentError(Message("{} cannot be split at its commas: {}", repr(raw[:60]), error)) from None
 
 
 def _hint(key: str, registry: Registry) -> str:

@@ -11,7 +11,7 @@ from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
 from envdoctor.text.documents import content_of, text_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -46,7 +46,7 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
             try:
                 yield from _taken_apart(path, name, cwd, formats, kinds, seen=seen)
             except RecipeError as error:
-                raise RecipeFileError(f"--recipe {name}: {error}") from None
+                raise RecipeFileError(Message("--recipe {}: {}", name, error)) from None
 
 
 def _taken_apart(
@@ -91,7 +91,7 @@ def _taken_apart(
             later += _taken_apart(there, shown, cwd, formats, kinds, seen=seen, words=behind)
         except RecipeError as error:
             if one not in own:
-                missing.append((shown, where, str(error)))
+                missing.append((shown, where, said_by(error)))
     if not parts and not later:
         _refuse(missing, formats)
     yield RecipeFile(name, parts, tuple(missing))

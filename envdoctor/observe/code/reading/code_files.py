@@ -69,9 +69,8 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
                     )
             elif not path.endswith(_ENDINGS) or not files.is_file(start):
                 what = Message("is neither a folder, nor a Python file (.py) or notebook (.ipynb)")
-                raise ObservationError(
-                    f"--code {printable(path)}: " + (what if os.path.exists(start) else Message("not found"))
-                )
+                problem = what if os.path.exists(start) else Message("not found")
+                raise ObservationError(Message("--code {}: {}", printable(path), problem))
             else:
                 found[os.path.normpath(path)] = start
                 named.add(os.path.normpath(path))

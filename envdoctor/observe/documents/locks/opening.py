@@ -76,7 +76,7 @@ def open_lock(
         facts.update(beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
     except LockError as error:
-        raise LockError(f"{option} {path}: {error}") from None
+        raise LockError(Message("{} {}: {}", option, path, error)) from None
     except (RecursionError, MemoryError):
         raise LockError(Message("{} {}: is nested too deeply, or too large, to be read", option, path)) from None
 

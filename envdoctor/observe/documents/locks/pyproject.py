@@ -20,7 +20,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     try:
         document = parse_toml(text.encode("utf-8", "replace"), "")
     except TomlError as error:
-        raise LockError(("" if error.problem.startswith("a key") else "is ") + error.problem) from None
+        raise LockError(Message("is {}", error.problem)) from None
     project, tool = _table(document, "project"), _table(document, "tool")
     uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
     groups = {normalise(name): value for name, value in _groups(document, project).items()}

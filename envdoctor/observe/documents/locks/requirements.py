@@ -18,7 +18,7 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     wheel_of,
 )
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -145,7 +145,7 @@ class Requirements:
                 shown = os.path.normpath(os.path.join(os.path.dirname(path), name))
                 self.read(read_text(there), shown, constraints)
         except LockError as error:
-            why = str(error)
+            why = said_by(error)
         if why:
             self._say(Message("{}: {} {}", place, name[:100], why))
 

@@ -28,7 +28,7 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
     try:
         document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
     except TomlError as error:
-        raise LockError(("" if error.problem.startswith("a key") else "is ") + error.problem) from None
+        raise LockError(Message("is {}", error.problem)) from None
     packages = items(document.get(key))
     if not packages:
         raise LockError(Message("holds no [[{}]]", key))

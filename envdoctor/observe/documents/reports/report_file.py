@@ -15,7 +15,7 @@ from envdoctor.observe.documents.reports.machine import gpu_fact
 from envdoctor.observe.documents.reports.run import run_facts
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import decoded, read_named
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, joined
 from envdoctor.tracebacks.pasted import visible
 
 _LARGEST = 64 * 1024 * 1024
@@ -45,16 +45,16 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ReportError(Message("{}: cannot be read: {}", path, error.strerror or error)) from None
     if data is None:
-        raise ReportError(f"{path}: larger than {_LARGEST // 1024 // 1024} MiB, not read")
+        raise ReportError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
     # Terminals of Windows write UTF-16 and code pages.
     read = report_facts(
         decoded(data, "replace"), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2]
     )
     if not list(read.facts):
-        said = "; ".join([f"{path}: no version, GPU or system could be read in it", *read.notes])
-        nothing = ReportError(said)
+        said = Message("{}: no version, GPU or system could be read in it", path)
+        nothing = ReportError(joined([said, *read.notes]))
         nothing.usage = False
         raise nothing
     return read

@@ -41,9 +41,14 @@ class ModelSource(NamedTuple):
 
 
 def resolve(
-    model: str, *, cwd: str, environ: Mapping[str, str], aliases: Mapping[str, str] | None = None
+    model: str,
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    aliases: Mapping[str, str] | None = None,
+    option: str = "--model",
 ) -> ModelSource:
-    """The model that ``--model`` names; see :func:`envdoctor.models.names.parse_name`.
+    """The model that an ``option`` names; see :func:`envdoctor.models.names.parse_name`.
 
     A repository is looked up in the Hub cache that ``environ`` selects. The cache keeps the name of the day of the
     download, so that all names of a vendor are tried: ``aliases`` maps organisations to their present names.
@@ -53,7 +58,7 @@ def resolve(
     try:
         named = parse_name(model, cwd, environ)
     except NameProblem as error:
-        raise ObservationError(f"--model {error}") from None
+        raise ObservationError(Message("{} {}", option, error)) from None
     if named.repo is None:
         return _folder(model, str(named.folder))
     repo, revision = named.repo, named.revision or "main"
