@@ -259,7 +259,7 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
     if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
         known = [spec.key for spec in matrix.registry]
         hint = did_you_mean(
-            name, [*known, *(key.partition(".")[0] for key in known)], "`envdoctor matrix facts` lists them"
+            name, [*known, *(key.partition(".")[0] for key in known)], Message("`envdoctor matrix facts` lists them")
         )
         raise UsageProblem(Message("--require {}: not a known fact; {}", name, hint))
     return is_there(judgement.facts, name)

@@ -105,11 +105,11 @@ class Gathered(NamedTuple):
         read_only = self.target.kind in ("path", "root", *DOCUMENTS)
         return None if read_only else python
 
-    def needed_interpreter(self, what: str) -> str:
+    def needed_interpreter(self, what: Message) -> str:
         """The interpreter that something must run in: ``tokens are counted``. Raises :class:`UsageProblem`."""
         if self.interpreter is None:
-            why = f"{self.target.path} names no interpreter that can be started, and {what} in one"
-            raise UsageProblem(Message("{}: point at it with --python PATH", why))
+            text = "{} names no interpreter that can be started, and {} in one: point at it with --python PATH"
+            raise UsageProblem(Message(text, self.target.path, what))
         return self.interpreter
 
 
@@ -312,9 +312,10 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if isinstance(name, str) and known is None and "cc" not in item:
             if kind := other_accelerator(name):
-                told = "only GPUs of NVIDIA are known by their names; give"
-                raise UsageProblem(Message("{} {}: {} --set machine.accelerators={}", typed, name, told, kind))
-            hint = did_you_mean(name, known_gpus(matrix), "give its compute capability too, e.g. --set gpu.cc=8.9")
+                text = "{} {}: only GPUs of NVIDIA are known by their names; give --set machine.accelerators={}"
+                raise UsageProblem(Message(text, typed, name, kind))
+            cc = Message("give its compute capability too, e.g. --set gpu.cc=8.9")
+            hint = did_you_mean(name, known_gpus(matrix), cc)
             raise UsageProblem(Message("{} {}: no GPU of that name is known; {}", typed, name, hint))
         items.append({**item, "name": known.name} if known is not None else item)
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact

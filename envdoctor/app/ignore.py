@@ -55,7 +55,7 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
     keys = {condition.key for clause in with_conditions(rule).affects for condition in clause}
     keys |= {f"{rule.each}.{column}" for column in spec.identity} if spec is not None else set()
     if key not in keys:
-        hint = did_you_mean(key, keys, f"they have {', '.join(sorted(keys))}")
+        hint = did_you_mean(key, keys, Message("they have {}", ", ".join(sorted(keys))))
         raise UsageProblem(Message("--where {}: findings of {} do not have it; {}", key, rule.id, hint))
     column = matrix.registry.find(key)
     try:
@@ -63,7 +63,7 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
     except FactTypeError as error:
         raise UsageProblem(Message("--where {}={}: {}", key, value, error)) from None
     if column is not None and column.values and spelled not in column.values:
-        known = f"known are {', '.join(column.values)}"
+        known = Message("known are {}", ", ".join(column.values))
         raise UsageProblem(
             Message("--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known))
         )

@@ -65,7 +65,7 @@ def memory(
     facts = gathered.facts
     python = gathered.interpreter
     if data is not None:
-        gathered.needed_interpreter("tokens are counted")
+        gathered.needed_interpreter(Message("tokens are counted"))
     say = progress or (lambda text: None)
     with scratch_folder("envdoctor-memory-") as scratch:
         place = Place(str(python), sources.environ, sources.folder(), scratch, "")

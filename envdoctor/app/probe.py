@@ -131,7 +131,7 @@ def run_probes(
     """
     wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
-    python = gathered.needed_interpreter("the experiments run")
+    python = gathered.needed_interpreter(Message("the experiments run"))
     visible: str | None = ""
     refused: Message | None = None
     if request.device != "cpu":

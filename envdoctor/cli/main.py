@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from envdoctor import __version__
@@ -65,9 +66,11 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
-            from envdoctor.text.nearest import did_you_mean
+            from envdoctor.text.nearest import alike
 
-            ctx.fail(f"No such command '{args[0]}'; {did_you_mean(args[0], _COMMANDS, 'envdoctor --help names them')}")
+            near = alike(args[0], _COMMANDS)
+            hint = f"did you mean {near}?" if near else "envdoctor --help names them"
+            ctx.fail(f"No such command '{args[0]}'; {hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -144,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _named(error: Exception, arguments: Sequence[str]) -> int:
     from envdoctor.report.color import choose_lang
 
-    given = [two for one, two in zip(arguments, arguments[1:], strict=False) if one == "--lang"]
+    given = [two for one, two in pairwise(arguments) if one == "--lang"]
     given += [one.partition("=")[2] for one in arguments if one.startswith("--lang=")]
     lang = choose_lang(
         given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, sys.stderr.encoding

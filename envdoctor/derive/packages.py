@@ -150,7 +150,7 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
         if isinstance(installed, Unknown):
             incomplete = incomplete or Message("the version of {} is not known", package)
         elif not isinstance(installed, Absent) and (gone := releases.get(str(installed).partition("+")[0])):
-            told = {column: gone[column] for column in ("harm", "reason", "instead")}
+            told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
             items.append({"package": package, "version": installed, **told})
     return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
 

@@ -150,8 +150,8 @@ class Transport:
             if is_web_page(answer.headers, answer.body):
                 raise TransportError(
                     Message(
-                        "{} answered with a web page where the Hub answers with data: a login page of this network or a "
-                        "proxy stands in between, or HF_ENDPOINT names no Hub",
+                        "{} answered with a web page where the Hub answers with data: a login page of this network or "
+                        "a proxy stands in between, or HF_ENDPOINT names no Hub",
                         host,
                     ),
                     "protocol",

@@ -43,7 +43,7 @@ def faults(given: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind
         if key in known:
             yield from (f"{place}{key}: {fault}" for fault in known[key].faults(value))
         else:
-            hint = did_you_mean(str(key), known, f"known are {', '.join(known)}")
+            hint = did_you_mean(str(key), known, Message("known are {}", ", ".join(known)))
             yield f"{place}unknown key {key!r}; {hint}"
     yield from (f"{place}{key}: missing" for key in required if key not in given)
 

@@ -15,7 +15,7 @@ from envdoctor.lengths.tokenizer import Tokenizer
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import Message, MessageError, unpacked
 
 #: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
 _SAMPLED = 1000
@@ -143,7 +143,7 @@ def _tokenised(data: Mapping[str, Any], tokenizer: Tokenizer, place: Place) -> t
         elif record["case"] == "left":
             most = record["most"]
         else:
-            return str(record.get("problem") or record.get("skip") or record.get("error"))
+            return unpacked(record.get("problem")) or str(record.get("skip") or record.get("error"))
     if not counts:
         return f"{answer.ending}: {answer.detail}"
     return counts, most if answer.ending == "ok" else max(sizes)

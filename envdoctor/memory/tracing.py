@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
 from envdoctor.text.cache import CacheFolder, sealed, unsealed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, as_message, unpacked
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
@@ -114,7 +114,7 @@ def _records(kept: memoryview) -> list[Mapping[str, Any]]:
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
     for record in records:
         if record.get("case") == "refused":
-            return str(record.get("refusal"))
+            return as_message(unpacked(record.get("refusal")))
         if record.get("case") == "needs":
             return str(record.get("skip") or record.get("error"))
     models = [record for record in records if record.get("case") == "model"]

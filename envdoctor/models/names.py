@@ -108,12 +108,12 @@ def printable(text: str, limit: int = 200) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def _what_else(path: str) -> str:
+def _what_else(path: str) -> Message:
     if os.path.isfile(path):
-        return "is a file: give config.json, or the folder that holds it"
+        return Message("is a file: give config.json, or the folder that holds it")
     if os.path.exists(path):
-        return "is neither a folder nor a file"
-    return "is a symbolic link that leads nowhere or in a circle"
+        return Message("is neither a folder nor a file")
+    return Message("is a symbolic link that leads nowhere or in a circle")
 
 
 def _looks_like_path(text: str) -> bool:

@@ -29,7 +29,7 @@ def run(job: dict[str, Any], emit: Any) -> None:
     try:
         tokenizer = tokenizers.Tokenizer.from_file(job["tokenizer"])
     except Exception as error:
-        emit({"case": "refused", "problem": f"tokenizers {tokenizers.__version__} cannot read it: {error}"})
+        emit({"case": "refused", "problem": ["tokenizers {} cannot read it: {}", tokenizers.__version__, str(error)]})
         return
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.sandbox.target import PAYLOAD, Task
+from envdoctor.text.message import Message, MessageError
 from envdoctor.text.nearest import did_you_mean
 
 __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
@@ -30,7 +31,7 @@ _MEMORY_MIB = 1500
 _GPU_MEMORY_MIB = 8192
 
 
-class CatalogueError(ValueError):
+class CatalogueError(MessageError, ValueError):
     """A probe's file cannot be used, or there is no such probe; the message names it."""
 
 
@@ -165,8 +166,8 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
     for name in names:
         found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
         if not found:
-            hint = did_you_mean(name, probes, "`envdoctor probe --list` names them")
-            raise CatalogueError(f"there is no probe {name[:60]!r}; {hint}")
+            hint = did_you_mean(name, probes, Message("`envdoctor probe --list` names them"))
+            raise CatalogueError(Message("there is no probe {}; {}", repr(name[:60]), hint))
         wanted += [probe for probe in found if probe not in wanted]
     return wanted
 
@@ -188,9 +189,9 @@ def _read(path: Path) -> Probe:
         )
         return _probe(declared, path)
     except StopIteration:
-        raise CatalogueError(f"{path}: it declares no PROBE") from None
+        raise CatalogueError(Message("{}: it declares no PROBE", path)) from None
     except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CatalogueError(f"{path}: {type(error).__name__}: {error}") from None
+        raise CatalogueError(Message("{}: {}: {}", path, type(error).__name__, error)) from None
 
 
 def _probe(declared: Mapping[str, Any], path: Path) -> Probe:

@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
         "language": "say sentence",
         "looks": "add",
         "message": "Message MessageError as_message joined quoted said_by",
-        "nearest": "did_you_mean",
+        "nearest": "alike did_you_mean",
         "redact": "without_credentials without_url_credentials",
     },
 )

@@ -32,7 +32,7 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     unassigned characters become ``?``, because a gap would let two names look alike.
     """
     if isinstance(text, Message):
-        return mapped(text, lambda part: clean(part, limit))
+        return mapped(text, lambda part: _edged(part, clean(part, limit)))
     cut = len(text) > _READ
     if cut:
         text = text[:_READ]
@@ -42,6 +42,11 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
     if limit is not None and (len(text) > limit or cut):
         text = text[: limit - 3].rstrip(" ") + "..."
     return text
+
+
+def _edged(part: str, text: str) -> str:
+    """The text with the blanks that set it off in a sentence."""
+    return " " * part.startswith(" ") + text + " " * part.endswith(" ") if text else text
 
 
 def _visible(text: str) -> str:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 #: Seconds until somebody must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
@@ -51,14 +51,14 @@ def decoded(data: bytes, errors: str = "strict") -> str:
     return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
 
 
-def content_of(path: str, limit: int, kind: str, problem: type[Exception]) -> bytes:
+def content_of(path: str, limit: int, kind: str, problem: type[MessageError]) -> bytes:
     """The same of a file of some ``kind`` (``lock``). Raises the ``problem``: what follows its name in a sentence."""
     try:
         content = read_bounded(Path(path), limit)
     except OSError as error:
         raise problem(Message("cannot be read: {}", because_of(error))) from None
     if content is None:
-        raise problem(f"is larger than {limit >> 20} MiB, and no {kind} is")
+        raise problem(Message("is larger than {} MiB, and no {} is", limit >> 20, kind))
     return content
 
 

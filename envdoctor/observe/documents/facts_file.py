@@ -145,10 +145,10 @@ def _check_shape(document: object, path: str) -> None:
         )
 
 
-def _unknown_key(key: str, registry: Registry) -> str:
+def _unknown_key(key: str, registry: Registry) -> Message:
     known = [spec.key for spec in registry if not spec.key.endswith("*")]
-    listed = "`envdoctor matrix facts` lists the known keys"
-    return f"{key[:60]!r} is not a known fact; {did_you_mean(key, known, listed)}"
+    listed = Message("`envdoctor matrix facts` lists the known keys")
+    return Message("{} is not a known fact; {}", repr(key[:60]), did_you_mean(key, known, listed))
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def default_environment(caller: Caller) -> Choice:
         return Choice(installation, executable, Message("{}; {}", because, _made_by(tool)), tuple(notes))
     raise EnvironmentNotFound(
         Message(
-            "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is none, "
-            "and no other python is on PATH. Point at the environment with --python PATH.{}",
+            "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is "
+            "none, and no other python is on PATH. Point at the environment with --python PATH.{}",
             _made_by(tool),
             os.path.join(caller.cwd, ".venv"),
             Message(" ({})", joined(notes)) if notes else NOTHING,

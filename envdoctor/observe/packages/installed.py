@@ -212,8 +212,8 @@ def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
     if trouble:
         return Message("nothing of the environment {} could be read: {}", layout.prefix, joined(trouble))
     return Message(
-        "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder with "
-        "--path DIR",
+        "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
+        "with --path DIR",
         layout.prefix,
         Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
     )

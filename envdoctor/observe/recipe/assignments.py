@@ -46,7 +46,7 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         if strange is not None:
             head = key.partition(".")[0]
             near = did_you_mean(
-                key.partition(".")[2], registry.names(head), "`envdoctor facts` shows how they are written"
+                key.partition(".")[2], registry.names(head), Message("`envdoctor facts` shows how they are written")
             )
             raise AssignmentError(Message("{} {}: {}; {}", origin, text, strange, near))
         if spec.type == "records" and raw.strip() != "absent":
@@ -98,23 +98,23 @@ def _cells(raw: str) -> list[str]:
         raise AssignmentError(Message("{} cannot be split at its commas: {}", repr(raw[:60]), error)) from None
 
 
-def _hint(key: str, registry: Registry) -> str:
+def _hint(key: str, registry: Registry) -> Message:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
     known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
-    listed = "`envdoctor matrix facts` lists them"
+    listed = Message("`envdoctor matrix facts` lists them")
     meant = sorted((one for one in known if one.endswith(f".{key}")), key=lambda one: not one.startswith("recipe."))
     if meant:
-        return f"{key} is not a known fact; did you mean {meant[0]}?"
-    return f"{key} is not a known fact; {did_you_mean(key, known, listed)}"
+        return Message("{} is not a known fact; did you mean {}?", key, meant[0])
+    return Message("{} is not a known fact; {}", key, did_you_mean(key, known, listed))
 
 
-def _refused(spec: FactSpec, word: str, registry: Registry) -> str:
+def _refused(spec: FactSpec, word: str, registry: Registry) -> Message:
     """Why a word is not taken, with the nearest one, or the key that it is a value of."""
     other = next(
         (one for one in registry if one.key != spec.key and one.key.startswith("recipe.") and word in one.values), None
     )
-    listed = f"known are {', '.join(spec.values)}"
+    listed = Message("known are {}", ", ".join(spec.values))
     if other is not None:
-        return f"{word!r} is no value of it; did you mean {other.key}={word}?"
+        return Message("{} is no value of it; did you mean {}={}?", repr(word), other.key, word)
     near = did_you_mean(word.replace(" ", "_"), spec.values, listed, spec.spellings)
-    return f"{word!r} is no value of it; {near}"
+    return Message("{} is no value of it; {}", repr(word), near)

@@ -9,7 +9,7 @@ from envdoctor.facts.values import ABSENT, Fact, Known, Unknown, Value, spell
 from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.part import Entry, Part
 from envdoctor.text.message import Message, said_by
-from envdoctor.text.nearest import did_you_mean
+from envdoctor.text.nearest import alike
 
 #: Fields that are no facts of their own.
 HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
@@ -84,8 +84,7 @@ class Statements:
                 return
         owner, inner, state, other = form, entry.key, "unknown", ""
         if found is None and len(self.keys) < _COMPARED:
-            near = did_you_mean(entry.key.rpartition(".")[2], self.formats.known(form), "")
-            other = near.removeprefix("did you mean ").rstrip("?")
+            other = alike(entry.key.rpartition(".")[2], self.formats.known(form)) or ""
         elif found is not None:
             owner, meanings, inner = found
             self.given.add(inner)

@@ -25,7 +25,7 @@ _DEPTHS = (
 
 
 class Refused(Exception):
-    """Why this model or recipe cannot be traced, in one sentence."""
+    """Why this model or recipe cannot be traced: a sentence with ``{}`` for values, and these."""
 
 
 def parse_config(data: dict[str, Any]) -> Any:
@@ -35,7 +35,7 @@ def parse_config(data: dict[str, Any]) -> Any:
 
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING:
-        raise Refused(f"transformers {_transformers()} has no causal language model of the type {kind}")
+        raise Refused("transformers {} has no causal language model of the type {}", _transformers(), str(kind))
     kept = {key: value for key, value in data.items() if key not in ("auto_map", "quantization_config", "model_type")}
     return CONFIG_MAPPING[kind].from_dict(kept)
 
@@ -100,7 +100,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
     except (ValueError, ImportError) as error:
-        raise Refused(f"transformers does not build this model: {error}") from None
+        raise Refused("transformers does not build this model: {}", str(error)) from None
     finally:
         torch.set_default_dtype(usual)
     return model.train(job["training"])
@@ -159,7 +159,7 @@ def _with_lora(model: Any, lora: dict[str, Any]) -> Any:
     try:
         return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise Refused(f"peft does not take these LoRA settings: {error}") from None
+        raise Refused("peft does not take these LoRA settings: {}", str(error)) from None
 
 
 def faked(model: Any) -> None:

@@ -147,7 +147,7 @@ class _Muon:
 
     def __init__(self, model: Any) -> None:
         if not hasattr(torch.optim, "Muon"):
-            raise Refused(f"torch {torch.__version__} has no Muon, which is there from 2.9 on")
+            raise Refused("torch {} has no Muon, which is there from 2.9 on", str(torch.__version__))
         rest, matrices = _divided(model)
         self.parts: list[Any] = [torch.optim.AdamW(rest, foreach=True)] if rest else []
         self.parts += [torch.optim.Muon(matrices)] if matrices else []

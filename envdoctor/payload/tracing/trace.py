@@ -48,7 +48,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
         for count in depths or (depth,):
             trace(cut_config(config, depth, count), count, job, emit)
     except Refused as error:
-        emit({"case": "refused", "refusal": str(error)})
+        emit({"case": "refused", "refusal": list(error.args)})
 
 
 def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from envdoctor.sandbox.templates import Refusal, template_environment
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, packed
 
 #: Characters of a rendering that are handed back.
 _KEPT = 20_000
@@ -23,13 +23,13 @@ def answer(*, template: str, variables: Mapping[str, str], given: Mapping[str, A
     """Render one conversation."""
     compiled = _compiled(template)
     if isinstance(compiled, str):
-        return {"invalid": compiled}
+        return {"invalid": packed(compiled)}
     try:
         return _summary(compiled.render(documents=None, **given, **variables))
     except Refusal as error:
         return {"refused": str(error)[:_MESSAGE]}
     except Exception as error:
-        return {"problem": _problem(error)}
+        return {"problem": packed(_problem(error))}
 
 
 @cache
@@ -48,7 +48,7 @@ def _summary(text: str) -> dict[str, Any]:
     return {"text": text[:_KEPT], "digest": digest}
 
 
-def _problem(error: Exception) -> str:
+def _problem(error: Exception) -> Message:
     """What went wrong, as a clause that begins with the kind of the trouble."""
     kind = type(error).__name__
     try:
@@ -56,7 +56,7 @@ def _problem(error: Exception) -> str:
     except Exception:
         message = ""
     if kind == "SecurityError":
-        return "it uses attributes or calls that the sandbox forbids" + (f" ({message})" if message else "")
+        return Message("it uses attributes or calls that the sandbox forbids{}", f" ({message})" if message else "")
     if isinstance(error, MemoryError):
         return Message("it needs more memory than it may have")
     if isinstance(error, RecursionError):
@@ -65,4 +65,4 @@ def _problem(error: Exception) -> str:
         return Message("it is not a valid template ({})", message)
     if isinstance(error, OverflowError) and "range" in message.lower():
         return Message("it asks for a range longer than the sandbox allows")
-    return f"{kind}: {message}"
+    return Message("{}: {}", kind, message)

@@ -1,10 +1,10 @@
 """Rendering one chat template for the whole suite, in a bounded child."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.revision.template.parts.conversations import SUITE
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, as_message, unpacked
 
 #: For all conversations together. Real templates take a few milliseconds each; the rest is the start of Python.
 SECONDS = 8.0
@@ -20,8 +20,8 @@ class Rendered(NamedTuple):
 
     text: str | None = None
     digest: str | None = None
-    refused: Message | None = None
-    problem: str | None = None
+    refused: str | None = None
+    problem: Message | None = None
 
     def same(self, other: "Rendered") -> bool:
         """Whether both are the same text, or both refuse, or both fail in the same way."""
@@ -34,7 +34,7 @@ class Rendering(NamedTuple):
     """All outcomes, by the name of the conversation; ``failure`` says why none could be had at all."""
 
     outcomes: Mapping[str, Rendered]
-    failure: str | None = None
+    failure: Message | None = None
 
 
 def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> Rendering:
@@ -54,6 +54,10 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     if isinstance(first, Problem) and first.kind == "failed":
         return Rendering({}, Message("it could not be rendered here: {}", first.tail))
     if isinstance(first, dict) and "invalid" in first:
-        return Rendering({}, str(first["invalid"]))
-    outcomes = [Rendered(problem=one.said()) if isinstance(one, Problem) else Rendered(**one) for one in answers]
+        return Rendering({}, as_message(unpacked(first["invalid"])))
+    outcomes = [Rendered(problem=one.said()) if isinstance(one, Problem) else _rendered(one) for one in answers]
     return Rendering({conversation.name: one for conversation, one in zip(SUITE, outcomes, strict=True)})
+
+
+def _rendered(answer: Mapping[str, Any]) -> Rendered:
+    return Rendered(**{name: unpacked(value) for name, value in answer.items()})

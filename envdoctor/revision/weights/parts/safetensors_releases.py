@@ -49,7 +49,9 @@ def needs_changes(old: Layout, new: Layout, dtypes: Mapping[str, str], all_read:
         return []
     newer = [(name, spec) for name, spec in new.tensors.items() if dtypes[spec.dtype] == after]
     name, spec = newer[0]
-    detail = pattern_of(name)[0] + ("" if all_read else "; files that did not change were not read")
+    detail = pattern_of(name)[0]
+    if not all_read:
+        detail = Message("{}; files that did not change were not read", detail)
     return [
         Change("weights", "needs-newer-safetensors", new.where[name], spec.dtype, before, after, len(newer), detail)
     ]

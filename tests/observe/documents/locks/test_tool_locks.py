@@ -151,7 +151,7 @@ def test_a_marker_of_poetry_and_of_pylock_decides(write):
         ("uv.lock", "x = [", "is not TOML: "),
         ("uv.lock", "x = " + "[" * 100_000, "is nested too deeply to be read"),
         ("uv.lock", "version = 1\n[[package]]\nname = '../x'\nversion = '1'\n", "names a package that is none: '../x'"),
-        ("poetry.lock", ".".join("a" * 5000) + " = 1", "a key has 200 parts or more"),
+        ("poetry.lock", ".".join("a" * 5000) + " = 1", "is not TOML that can be read: a key has 200 parts or more"),
         ("poetry.lock", "package = 1", "holds no [[package]]"),
         ("bom.json", "[" * 100_000, "is nested too deeply, or too large, to be read"),
         ("Pipfile.lock", "{}", "is read no more: `pipenv requirements"),
