@@ -14,6 +14,7 @@ from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.documents import read_named
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message
 from envdoctor.tracebacks.pasted import numbered
 from envdoctor.tracebacks.reading import read_error
@@ -67,9 +68,7 @@ def text_of_option(option: str, path: str) -> str:
     try:
         data = read_named(Path(path), path, _LARGEST)
     except (OSError, ValueError) as error:
-        raise JobError(
-            Message("{} {}: cannot be read: {}", option, path, getattr(error, "strerror", None) or error)
-        ) from None
+        raise JobError(Message("{} {}: cannot be read: {}", option, path, because_of(error))) from None
     if data is None:
         limit = _LARGEST // 1024 // 1024
         raise JobError(Message("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit))

@@ -16,6 +16,7 @@ from envdoctor.knowledge.linting import lint_documents, lint_rule
 from envdoctor.knowledge.literals import Literals
 from envdoctor.knowledge.matrix import Matrix, add_file
 from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message
 
 _NEW = """tests = [
@@ -156,5 +157,5 @@ def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path
         with open(path, "x", encoding="utf-8") as file:
             file.write(_NEW.format(today=today.isoformat()))
     except OSError as error:
-        raise UsageProblem(Message("{}: cannot be written: {}", path, error.strerror or error)) from None
+        raise UsageProblem(Message("{}: cannot be written: {}", path, because_of(error))) from None
     return path

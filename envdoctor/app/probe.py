@@ -30,6 +30,7 @@ from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message, said_by
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     try:
         file = open(request.record, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (its error differs from ours)
     except OSError as error:
-        raise JobError(Message("{}: cannot be written: {}", request.record, error.strerror or error)) from None
+        raise JobError(Message("{}: cannot be written: {}", request.record, because_of(error))) from None
     with file:
         head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)

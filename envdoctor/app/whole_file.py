@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from envdoctor.app.errors import JobError
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message
 
 
@@ -29,7 +30,7 @@ def write_whole(path: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise JobError(Message("{}: cannot be written: {}", path, error.strerror or error)) from None
+        raise JobError(Message("{}: cannot be written: {}", path, because_of(error))) from None
 
 
 def _write_into(path: Path, text: str) -> None:

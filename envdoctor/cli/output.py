@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message
 
 
@@ -35,4 +36,4 @@ def write_stdout(text: str) -> None:
         # What is still buffered would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
-            raise JobError(Message("standard output cannot be written: {}", error.strerror or error)) from None
+            raise JobError(Message("standard output cannot be written: {}", because_of(error))) from None

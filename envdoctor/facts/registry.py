@@ -168,13 +168,13 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
     )
 
 
-def strange_name(key: str, registry: Registry) -> str | None:
+def strange_name(key: str, registry: Registry) -> Message | None:
     """Why a key below a prefix can be no fact: the name is none of a package, or no source reads the variable."""
     prefix, _, name = key.partition(".")
     if prefix == "pkg" and valid_name(name) is None:
-        return f"{_short(name)} is no name of a package"
+        return Message("{} is no name of a package", _short(name))
     if prefix == "env" and name not in registry.names("env"):
-        return f"{_short(name)} is no variable that is read"
+        return Message("{} is no variable that is read", _short(name))
     return None
 
 

@@ -126,8 +126,9 @@ class HubSnapshot:
         def once() -> bytes:
             answer = self._hub.fetch(self._url(entry.path), entry.size)
             if len(answer.body) != entry.size or not agrees(entry.oid, answer.body):
-                what = "a web page" if is_web_page(answer.headers, answer.body) else "other bytes than its list names"
-                raise Again(f"the server sent {what} in its place")
+                page = is_web_page(answer.headers, answer.body)
+                what = Message("a web page") if page else Message("other bytes than its list names")
+                raise Again(Message("the server sent {} in its place", what))
             return answer.body
 
         return self._hub.persist(once)

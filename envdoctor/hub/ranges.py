@@ -43,7 +43,7 @@ class RemoteFile:
                 return data
         except TransportError as error:
             if start != self._url and error.kind == "refused":
-                raise Again("the signed address has run out", "network") from None
+                raise Again(Message("the signed address has run out"), "network") from None
             raise
 
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
@@ -53,16 +53,22 @@ class RemoteFile:
             return self._from_whole(reply, place, offset, length)
         match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
         if match is None:
-            raise Again("the server does not say which range it sent (no valid Content-Range)")
+            raise Again(Message("the server does not say which range it sent (no valid Content-Range)"))
         first, last, total = int(match[1]), int(match[2]), match[3]
         asked = f"{offset:,}-{offset + length - 1:,}"
         if total != "*" and int(total) != self.size:
-            raise Again(f"the server has a file of {int(total):,} bytes, its list says {self.size:,}")
+            raise Again(
+                Message("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
+            )
         if (first, last) != (offset, offset + length - 1):
-            raise Again(f"the server sent bytes {first:,}-{last:,} where {asked} were asked for")
+            raise Again(
+                Message("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+            )
         data = self._transport.body(reply, place, length)[:length]
         if len(data) < length:
-            raise Again(f"the connection broke off after {len(data):,} of {length:,} bytes", "network")
+            raise Again(
+                Message("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}"), "network"
+            )
         return data
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
@@ -81,5 +87,7 @@ class RemoteFile:
             )
         data = self._transport.body(reply, place, end)[:end]
         if len(data) < end:
-            raise Again(f"the connection broke off after {len(data):,} of {end:,} bytes", "network")
+            raise Again(
+                Message("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}"), "network"
+            )
         return data[offset:]

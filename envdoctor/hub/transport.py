@@ -163,7 +163,7 @@ class Transport:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
-                raise Again(f"the answer of {host} is not JSON", "protocol") from None
+                raise Again(Message("the answer of {} is not JSON", host), "protocol") from None
 
         return self.persist(once)
 
@@ -226,7 +226,10 @@ class Transport:
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
-            raise Again(f"the connection broke off after {length:,} of {int(announced):,} bytes", "network")
+            raise Again(
+                Message("the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}"),
+                "network",
+            )
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
@@ -272,11 +275,11 @@ class Transport:
         host = _host(place)
         if reply.status in _BUSY:
             self._drain(reply)
-            words = "limits requests" if reply.status == 429 else "has trouble"
+            words = Message("limits requests") if reply.status == 429 else Message("has trouble")
             wait = asked_wait(reply.headers)
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise Again(f"{host} {words} (HTTP {reply.status})", "network", wait, reply.status)
+            raise Again(Message("{} {} (HTTP {})", host, words, reply.status), "network", wait, reply.status)
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
@@ -327,8 +330,10 @@ class Transport:
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
-            return Again(f"{host} did not answer within {min(self.patience, self.timeout):.3g} s", "timeout")
-        return Again(f"{host}: {words}", "network")
+            return Again(
+                Message("{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}"), "timeout"
+            )
+        return Again(Message("{}: {}", host, words), "network")
 
     def _late(self) -> TransportError:
         return TransportError(

@@ -6,18 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from envdoctor.text.message import Message, MessageError
+
 #: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
 Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
 
 
-class TransportError(Exception):
+class TransportError(MessageError):
     """A request that did not bring what was asked for, after all retries.
 
     The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
     and ``said`` (its own words, printable) are given.
     """
 
-    def __init__(self, message: str, kind: Failure, *, status: int = 0, code: str = "", said: str = "") -> None:
+    def __init__(self, message: Message, kind: Failure, *, status: int = 0, code: str = "", said: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
@@ -25,10 +27,12 @@ class TransportError(Exception):
         self.said = said
 
 
-class Again(Exception):
+class Again(MessageError):
     """What went wrong may go right the next time. ``wait`` is what the server asks for, in seconds."""
 
-    def __init__(self, message: str, kind: Failure = "protocol", wait: float | None = None, status: int = 0) -> None:
+    def __init__(
+        self, message: Message, kind: Failure = "protocol", wait: float | None = None, status: int = 0
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.wait = wait
@@ -55,7 +59,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 def describe(
     error: BaseException,
-) -> tuple[Literal["offline", "timeout", "connect", "certificate", "dropped", "other"], str]:
+) -> tuple[Literal["offline", "timeout", "connect", "certificate", "dropped", "other"], Message]:
     """What happened, and a clause for people, from a library's exception.
 
     The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
@@ -70,27 +74,28 @@ def describe(
     for item in chain:
         if isinstance(item, ssl.SSLError):
             why = item.reason or "TLS error"
-            return "certificate", f"no encrypted connection ({why}); a proxy's certificate goes into SSL_CERT_FILE"
+            text = "no encrypted connection ({}); a proxy's certificate goes into SSL_CERT_FILE"
+            return "certificate", Message(text, why)
         if isinstance(item, socket.gaierror):
-            return "connect", "its name cannot be resolved"
+            return "connect", Message("its name cannot be resolved")
         if isinstance(item, ConnectionRefusedError):
-            return "connect", "the connection was refused"
+            return "connect", Message("the connection was refused")
     if "OfflineModeIsEnabled" in names:
-        return "offline", "huggingface_hub is in offline mode"
+        return "offline", Message("huggingface_hub is in offline mode")
     if "ProxyError" in names:
-        return "connect", "the proxy did not let the connection through"
+        return "connect", Message("the proxy did not let the connection through")
     if "Timeout" in names or any(isinstance(item, TimeoutError) for item in chain):
-        return "timeout", "it did not answer in time"
+        return "timeout", Message("it did not answer in time")
     if "NameResolutionError" in names:
-        return "connect", "its name cannot be resolved"
+        return "connect", Message("its name cannot be resolved")
     if "ConnectError" in names or "NewConnectionError" in names:
         reasons = [item.strerror for item in chain if isinstance(item, OSError) and item.strerror]
-        return "connect", f"no connection ({reasons[-1]})" if reasons else "no connection"
+        return "connect", Message("no connection ({})", Message(reasons[-1])) if reasons else Message("no connection")
     if any(word in names for word in ("ConnectionError", "Protocol", "ReadError", "IncompleteRead", "ChunkedEncoding")):
-        return "dropped", "the connection broke off"
+        return "dropped", Message("the connection broke off")
     if "DecodeError" in names or "DecodingError" in names or "ContentDecoding" in names:
-        return "dropped", "the answer cannot be decompressed"
-    return "other", f"the request failed ({type(error).__name__})"
+        return "dropped", Message("the answer cannot be decompressed")
+    return "other", Message("the request failed ({})", type(error).__name__)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

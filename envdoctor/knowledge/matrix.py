@@ -12,6 +12,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.toml_files import TomlError, load_toml
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message, MessageError, said_by
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -266,7 +267,7 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
     try:
         return sorted(folder.rglob("*.toml"))
     except OSError as error:
-        raise MatrixError(Message("{}cannot be read: {}", option or folder, error.strerror or error)) from None
+        raise MatrixError(Message("{}cannot be read: {}", option or folder, because_of(error))) from None
 
 
 def _newest(bundled: Matrix) -> Matrix:

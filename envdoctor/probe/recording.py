@@ -20,14 +20,15 @@ from envdoctor.probe.catalogue import SUITES, Job
 from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
 from envdoctor.text.documents import read_bounded
-from envdoctor.text.message import Message, quoted
+from envdoctor.text.files import because_of
+from envdoctor.text.message import Message, MessageError, quoted
 
 SCHEMA = "envdoctor.probe-recording/1"
 #: A full run on every backend is 20 MB; nobody records more.
 _LARGEST = 256 << 20
 
 
-class RecordingError(ValueError):
+class RecordingError(MessageError, ValueError):
     """The file is no recording; the message names the line."""
 
 
@@ -78,23 +79,23 @@ def read_recording(path: Path) -> Recording:
     try:
         content = read_bounded(path, _LARGEST)
         if content is None:
-            raise RecordingError(f"{path}: larger than {_LARGEST >> 20} MiB, not read")
+            raise RecordingError(Message("{}: larger than {} MiB, not read", path, _LARGEST >> 20))
         lines = content.decode().splitlines()
     except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise RecordingError(Message("{}: cannot be read: {}", path, because_of(error))) from None
     except UnicodeDecodeError:
-        raise RecordingError(f"{path}: not UTF-8 text") from None
+        raise RecordingError(Message("{}: not UTF-8 text", path)) from None
     head = _object(path, 1, lines[0]) if lines else {}
     if head.get("schema") != SCHEMA:
-        raise RecordingError(f'{path}:1: not a recording of probes: "schema": "{SCHEMA}" is missing')
+        raise RecordingError(Message('{}:1: not a recording of probes: "schema": "{}" is missing', path, SCHEMA))
     facts = head.pop("facts", None)
     if not isinstance(facts, dict):
-        raise RecordingError(f"{path}:1: facts: an object is expected")
+        raise RecordingError(Message("{}:1: facts: an object is expected", path))
     if head.get("suite", SUITES[0]) not in SUITES:
-        raise RecordingError(f"{path}:1: suite: one of {', '.join(SUITES)} is expected")
+        raise RecordingError(Message("{}:1: suite: one of {} is expected", path, ", ".join(SUITES)))
     only = head.get("only", [])
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        raise RecordingError(f"{path}:1: only: a list of names is expected")
+        raise RecordingError(Message("{}:1: only: a list of names is expected", path))
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
     return Recording(head, facts, outcomes)
 
@@ -122,7 +123,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             quoted(str(data.get("earlier_detail", ""))),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise RecordingError(f"{path}:{number}: not what a child of a probe gave: {error}") from None
+        raise RecordingError(Message("{}:{}: not what a child of a probe gave: {}", path, number, error)) from None
 
 
 def _job(data: Any) -> Job:
@@ -160,9 +161,9 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         data = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{path}:{number}: not JSON: {error}") from None
+        raise RecordingError(Message("{}:{}: not JSON: {}", path, number, error)) from None
     if not isinstance(data, dict):
-        raise RecordingError(f"{path}:{number}: an object is expected")
+        raise RecordingError(Message("{}:{}: an object is expected", path, number))
     return data
 
 

@@ -197,7 +197,7 @@ class Library:
         try:
             return self._files.whole(path, _LARGEST)
         except OSError as error:
-            raise Unreadable(Message("cannot be read: {}", error.strerror or error)) from None
+            raise Unreadable(Message("cannot be read: {}", because_of(error))) from None
 
     def _look(self, folders: Sequence[str], name: str) -> Found | None:
         portions: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
-from envdoctor.text.message import Message, quoted, said_by
+from envdoctor.text.message import Message, said_by
 
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL first: 3 ms of every check
@@ -36,7 +36,7 @@ _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name 
 
 def because_of(error: Exception) -> Message:
     """The reason as a clause: of an ``OSError`` without its path (``Permission denied``), of others what they say."""
-    return quoted(error.strerror or type(error).__name__) if isinstance(error, OSError) else said_by(error)
+    return Message(error.strerror or type(error).__name__) if isinstance(error, OSError) else said_by(error)
 
 
 class Spent(Exception):

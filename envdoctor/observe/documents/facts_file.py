@@ -21,6 +21,7 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import read_named
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message, quoted, said_by, unpacked
 from envdoctor.text.nearest import did_you_mean
 
@@ -107,7 +108,7 @@ def _load(place: Path, path: str) -> Any:
             raise FactsFileError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
         document = json.loads(data, object_pairs_hook=_without_repetition)
     except OSError as error:
-        raise FactsFileError(Message("{}: cannot be read: {}", path, error.strerror or error)) from None
+        raise FactsFileError(Message("{}: cannot be read: {}", path, because_of(error))) from None
     except (RecursionError, MemoryError):
         raise FactsFileError(Message("{}: nested too deeply or too large to be read", path)) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ from envdoctor.observe.documents.reports.machine import gpu_fact
 from envdoctor.observe.documents.reports.run import run_facts
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import decoded, read_named
+from envdoctor.text.files import because_of
 from envdoctor.text.message import Message, joined
 from envdoctor.tracebacks.pasted import visible
 
@@ -45,7 +46,7 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
-        raise ReportError(Message("{}: cannot be read: {}", path, error.strerror or error)) from None
+        raise ReportError(Message("{}: cannot be read: {}", path, because_of(error))) from None
     if data is None:
         raise ReportError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
     # Terminals of Windows write UTF-16 and code pages.
