@@ -55,7 +55,7 @@ class KeptFacts:
         data = unsealed(self._entries.read(self._name, _LARGEST))
         if data is None:
             return Known()
-        value, rows = self._request.value, self._request.rows
+        value, rows, place = self._request.value, self._request.rows, self._request.place
         try:
             end = 8 + int(bytes(data[:8]), 16)
             told = bytes(data[8:end])
@@ -64,7 +64,7 @@ class KeptFacts:
                 entry["key"] == self._key
                 and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
-                and looks.same(data[end:], self._request.place.files)
+                and looks.same(data[end:], place.files, *place.site_packages[:1])
             ):
                 facts = [Fact(key, restored(found), origin, source) for key, found, origin, source in entry["facts"]]
                 return Known(self._kept(told, facts), frozenset(entry["observers"]))
