@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.no_pin import without_pin
@@ -17,8 +17,6 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.recipe.assignments import parse_assignments
-from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 from envdoctor.observe.request import Request
 from envdoctor.observe.sources import (
     DOCUMENTS,
@@ -34,6 +32,9 @@ from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
 from envdoctor.text.message import Message, said_by
+
+if TYPE_CHECKING:
+    from envdoctor.observe.recipe.recipe import Recipe
 
 _PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
@@ -330,6 +331,8 @@ def is_there(facts: FactSet, name: str) -> bool:
 def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
     """The facts of what was typed behind ``--target-NAME``, by NAME. Raises :class:`UsageProblem` and
     :class:`~envdoctor.observe.recipe.assignments.AssignmentError`."""
+    from envdoctor.observe.recipe.assignments import parse_assignments
+
     facts: list[Fact] = []
     for name, text in target.items():
         facts += parse_assignments(_assignments(name, text), registry, f"--target-{name}")
@@ -379,6 +382,8 @@ def recipe_facts(
     """The facts of the recipe files; ``typed`` are values by key that count above ``facts`` for the defaults of a
     release. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
 
+    from envdoctor.observe.recipe.recipe import read_recipe
+
     def installed(key: str) -> Value:
         return typed[key] if key in typed else facts.value(key)
 
@@ -399,7 +404,7 @@ def _text(fact: Fact | None) -> str | None:
     return fact.value if fact is not None and isinstance(fact.value, str) and fact.value else None
 
 
-def _notices(facts: FactSet, recipe: Recipe) -> list[Notice]:
+def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
     said: dict[str, list[Message]] = {"unknown": [], "unusable": []}
     for item in facts.items("recipe_key"):
         state, key, other = str(item["state"]), item["key"], item["other"]

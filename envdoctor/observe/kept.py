@@ -6,6 +6,7 @@ more says so by ``request.place.files.looks = None``. Every failure of the disk 
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +57,7 @@ class KeptFacts:
         data = unsealed(self._entries.read(self._name, _LARGEST))
         if data is None:
             return Known()
-        value, rows = self._request.value, self._request.rows
+        value, rows, place = self._request.value, self._request.rows, self._request.place
         try:
             end = 8 + int(bytes(data[:8]), 16)
             told = bytes(data[8:end])
@@ -65,7 +66,7 @@ class KeptFacts:
                 entry["key"] == self._key
                 and all(repr(value(key)) == asked for key, asked in entry["asked"].items())
                 and all(_checksum(rows(*table)) == known for table, known in entry["rows"])
-                and looks.same(data[end:], self._request.place.files)
+                and looks.same(data[end:], place.files, *filter(os.path.isdir, place.site_packages[:1]))
             ):
                 facts = [
                     Fact(key, restored(found), unpacked(origin), source)

@@ -6,8 +6,9 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 
 from envdoctor.text.message import Message, said_by
@@ -175,21 +176,23 @@ class Files:
         except OSError as error:
             return (-2, error.errno or 0)
 
-    def unchanged(self, folder: str, names: Sequence[str], marks: Iterator[int]) -> bool:
-        """Whether :meth:`mark` says of each of these files what it said then: ``marks`` has two numbers for each, one
-        after the other. ``folder`` ends with a separator."""
-        self.use(len(names))
+    def unchanged(self, base: str, paths: Collection[str], sizes: Iterable[int], times: Iterable[int]) -> bool:
+        """Whether :meth:`mark` says of each of these files what it said then. Paths may be relative to the folder
+        ``base``: the way to it is gone once, not for every file."""
+        self.use(len(paths))
         holder: int | None = None
+        look, changed = self._status, _changed
         try:
-            if self.root is None and _BY_STEPS and len(names) > 8:
-                holder = os.open(folder, _STEP & ~_NO_FOLLOW)  # the way to it is gone once, not for every file
-            for name, what, when in zip(names, marks, marks):  # noqa: B905 (those of other folders follow)
-                if what < 0:
-                    if self.mark(folder + name) != (what, when):
+            if self.root is None and _BY_STEPS:
+                holder = os.open(base, _STEP & ~_NO_FOLLOW)
+                look = partial(os.stat, dir_fd=holder)
+            for path, what, when in zip(paths, sizes, times, strict=True):
+                if what < 0 or holder is None:
+                    if self.mark(os.path.join(base, path)) != (what, when):
                         return False
                     continue
-                found = self._status(folder + name) if holder is None else os.stat(name, dir_fd=holder)
-                if _changed(found) != when or found.st_size != what:
+                found = look(path)
+                if changed(found) != when or found.st_size != what:
                     return False
         except (OSError, ValueError):
             return False

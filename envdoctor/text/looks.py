@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from time import time_ns
 
@@ -44,23 +45,26 @@ def written(looks: Looks) -> bytes:
     return b"%08x" % len(text) + text + marks.tobytes()
 
 
-def same(looks: memoryview, files: Files) -> bool:
-    """Whether all that was written so is as it was. Raises :class:`~envdoctor.text.files.Spent`."""
+def same(looks: memoryview, files: Files, base: str = os.sep) -> bool:
+    """Whether all that was written so is as it was; most of it lies in ``base``, an absolute path. Raises
+    :class:`~envdoctor.text.files.Spent`."""
     end = 8 + int(bytes(looks[:8]), 16)
     numbers = array("q")
     numbers.frombytes(looks[end:])
-    marks = iter(numbers)
-    count, *paths = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
-    folders, holders = paths[: int(count)], paths[int(count) :]
-    counted = len(folders) + sum(1 + names.count("/") for names in holders[1::2])
+    count, *parts = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
+    folders, holders = parts[: int(count)], parts[int(count) :]
+    start = os.path.join(base, "")
+    paths = [
+        folder + name
+        for folder, names in zip((one.removeprefix(start) for one in holders[::2]), holders[1::2], strict=True)
+        for name in names.split("/")
+    ]
+    of_folders, of_files = numbers[: 3 * len(folders)], numbers[3 * len(folders) :]
     return (
-        len(numbers) == 2 * counted + len(folders)
+        len(of_files) == 2 * len(paths)
         and all(
             files.folder_mark(path, (high * _HALF + low, when))[0] == high * _HALF + low
-            for path, high, low, when in zip(folders, marks, marks, marks)  # noqa: B905 (those of files follow)
+            for path, high, low, when in zip(folders, of_folders[::3], of_folders[1::3], of_folders[2::3], strict=True)
         )
-        and all(
-            files.unchanged(folder, names.split("/"), marks)
-            for folder, names in zip(holders[::2], holders[1::2], strict=True)
-        )
+        and files.unchanged(base, paths, of_files[::2], of_files[1::2])
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 
 from envdoctor.facts.registry import (
@@ -92,6 +91,8 @@ def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
 
 
 def _cells(raw: str) -> list[str]:
+    import csv
+
     try:
         return next(csv.reader([raw], skipinitialspace=True), []) or [""]
     except csv.Error as error:
