@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from envdoctor.cli.options import (
+    Option,
+    Options,
     code_option,
     configuration_options,
     hash_option,
@@ -18,27 +18,27 @@ from envdoctor.cli.options import (
 )
 from envdoctor.cli.reporting import Run, report_options
 
+OPTIONS = Options(
+    source_options,
+    target_options,
+    recipe_option,
+    code_option,
+    hash_option,
+    configuration_options,
+    report_options,
+    Option("--probe", "Run the experiments that findings name (with the target's torch).", kind="flag"),
+    Option(
+        "--require",
+        "Exit 3 unless these are known and there (gpu,model); known: nothing is newer than the matrix.",
+        "FACTS",
+        multiple=True,
+    ),
+    Option("--all-ranks", "Under torchrun, srun or mpirun: compare all processes; rank 0 reports.", kind="flag"),
+    seconds_option("--wait", 120, "How long other ranks are waited for."),
+)
 
-@click.command("check")
-@source_options
-@target_options
-@recipe_option
-@code_option
-@hash_option
-@configuration_options
-@report_options
-@click.option("--probe", is_flag=True, help="Run the experiments that findings name (with the target's torch).")
-@click.option(
-    "--require",
-    metavar="FACTS",
-    multiple=True,
-    help="Exit 3 unless these are known and there (gpu,model); known: nothing is newer than the matrix.",
-)
-@click.option(
-    "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: compare all processes; rank 0 reports."
-)
-@seconds_option("--wait", 120, "How long other ranks are waited for.")
-def command(**options: Any) -> int:
+
+def run(**options: Any) -> int:
     """Judge the installed environment for a model, a recipe and your own code.
 
     \b
@@ -54,25 +54,34 @@ def command(**options: Any) -> int:
     from envdoctor.app.targets import check_targets
     from envdoctor.cli.progress import progress_line
 
-    run = Run(options)
-    sources, others = run.sources(), None
+    judging = Run(options)
+    sources, others = judging.sources(), None
     if options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks
 
-        others = all_ranks(sources, run.matrix, options["wait"])
+        others = all_ranks(sources, judging.matrix, options["wait"])
         if others is None:
             return 0  # rank 0 speaks for all
-    named = [name.strip() for text in (*run.configuration.require, *options["require"]) for name in text.split(",")]
+    named = [name.strip() for text in (*judging.configuration.require, *options["require"]) for name in text.split(",")]
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
         report = check_targets(
             stated_targets(options),
             lambda target: check(
                 sources._replace(target=target),
-                **run.judging,
+                **judging.judging,
                 require=[name for name in named if name],
                 probe=options["probe"],
                 progress=progress,
                 others=others,
             ),
         )
-    return run.present(report)
+    return judging.present(report)
+
+
+def __getattr__(name: str) -> Any:
+    """Return the command as click has it: for help, completion and what is wrong."""
+    if name != "command":
+        raise AttributeError(name)
+    import click
+
+    return click.command("check")(OPTIONS(run))

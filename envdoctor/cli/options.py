@@ -1,138 +1,227 @@
-"""Options that several commands share, and how they become sources and settings."""
+"""Options that several commands share, and how they become sources and settings.
+
+An option is a row. click shows it, completes it and says what is wrong with it; what is right is read without click,
+whose import costs a sixth of a short run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-import click
+from typing import Any, NamedTuple, TypeVar
 
 from envdoctor.app.configuration import Configuration
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_SECONDS = (1, 3600)
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """Several options as one, in the order in which the help lists them."""
+class Option(NamedTuple):
+    """``flag`` is ``--set`` or ``-v, --verbose``; ``kind`` is text, flag, count, path or seconds. ``name`` is that of
+    the keyword argument, ``variable`` the environment variable that gives it too."""
 
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
+    flag: str
+    help: str = ""
+    metavar: str | None = None
+    kind: str = "text"
+    choices: tuple[str, ...] = ()
+    multiple: bool = False
+    default: Any = None
+    variable: str | None = None
+    name: str = ""
+
+    @property
+    def keyword(self) -> str:
+        """The keyword argument of the command."""
+        return self.name or self.flag.rpartition("--")[2].replace("-", "_")
+
+    def shown(self, function: Function) -> Function:
+        """Decorate a click command with the option."""
+        import click
+
+        flags = [*self.flag.split(", "), *([self.name] if self.name else [])]
+        kinds = {"path": click.Path(path_type=Path), "seconds": click.FloatRange(*_SECONDS)}
+        kind: Any = click.Choice(self.choices) if self.choices else kinds.get(self.kind)
+        more: dict[str, Any] = (
+            {"is_flag": True} if self.kind == "flag" else {"count": True} if self.kind == "count" else {}
+        )
+        if not more:
+            more = {"type": kind, "multiple": self.multiple, "show_default": self.default is not None}
+            more |= {"default": self.default} if self.default is not None else {}
+        decorated: Function = click.option(
+            *flags, metavar=self.metavar, envvar=self.variable, help=self.help or None, **more
+        )(function)
+        return decorated
+
+    def read(self, text: str) -> Any:
+        """Return the value of a text. Raises ``ValueError`` for what click has something to say about."""
+        if not text or (self.choices and text not in self.choices):
+            raise ValueError(text)
+        if self.kind == "seconds":
+            seconds = float(text)
+            if not _SECONDS[0] <= seconds <= _SECONDS[1]:
+                raise ValueError(text)
+            return seconds
+        return Path(text) if self.kind == "path" else text
+
+
+class Options:
+    """Options of a command, in the order in which the help lists them."""
+
+    def __init__(self, *parts: Option | Options) -> None:
+        self.all: list[Option] = [one for part in parts for one in (part.all if isinstance(part, Options) else (part,))]
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate a click command with all of them."""
+        for option in reversed(self.all):
+            function = option.shown(function)
         return function
 
-    return decorate
+    def read(self, words: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any] | None:
+        """Return the keyword arguments of a command line in which nothing is wrong or unusual, else None."""
+        by_flag = {flag: option for option in self.all for flag in option.flag.split(", ")}
+        given: dict[str, list[Any]] = {}
+        variables = [one for one in self.all if one.variable and environ.get(one.variable)]
+        try:
+            for flag, value in _pairs(words, by_flag):
+                option = by_flag[flag]
+                given.setdefault(option.keyword, []).append(True if value is None else option.read(value))
+            heard = [one for one in variables if one.keyword not in given]
+            for option in heard:
+                given[option.keyword] = [option.read(environ[option.variable or ""])]
+        except (KeyError, ValueError):
+            return None
+        return {
+            **{option.keyword: _value(option, given.get(option.keyword, [])) for option in self.all},
+            "from_environment": {option.keyword for option in heard},
+        }
 
 
-def python_option(text: str) -> Callable[[Function], Function]:
+def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tuple[str, str | None]]:
+    """Yield flags with their texts. Raises ``KeyError`` for an unknown one, ``ValueError`` for what is unusual."""
+    waiting = iter(words)
+    for word in waiting:
+        flag, equals, text = word.partition("=")
+        if not word.startswith("--") and len(word) > 2 and word[0] == "-":
+            yield from _pairs([f"-{letter}" for letter in word[1:]], by_flag)
+        elif by_flag[flag].kind in ("flag", "count"):
+            if equals:
+                raise ValueError(word)
+            yield flag, None
+        else:
+            text = text if equals else next(waiting, "")
+            if len(text) > 1 and text[0] == "-" and not equals:
+                raise ValueError(text)
+            yield flag, text
+
+
+def _value(option: Option, given: list[Any]) -> Any:
+    if option.kind in ("flag", "count"):
+        return len(given) if option.kind == "count" else bool(given)
+    return tuple(given) if option.multiple else given[-1] if given else option.default
+
+
+def python_option(text: str) -> Options:
     """Which interpreter; ``text`` says what for."""
-    return click.option("--python", metavar="PATH", envvar="ENVDOCTOR_PYTHON", help=text)
+    return Options(Option("--python", text, "PATH", variable="ENVDOCTOR_PYTHON"))
 
 
-def model_option(text: str) -> Callable[[Function], Function]:
+def model_option(text: str) -> Options:
     """Which model; ``text`` says what for."""
-    return click.option("--model", metavar="REPO|DIR", envvar="ENVDOCTOR_MODEL", help=text)
+    return Options(Option("--model", text, "REPO|DIR", variable="ENVDOCTOR_MODEL"))
 
 
-def set_option(text: str) -> Callable[[Function], Function]:
+def set_option(text: str) -> Options:
     """Facts as they are typed; ``text`` has an example."""
-    return click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help=text)
+    return Options(Option("--set", text, "KEY=VALUE", multiple=True, name="assignments"))
 
 
-def seconds_option(name: str, seconds: int, text: str) -> Callable[[Function], Function]:
+def seconds_option(flag: str, seconds: float, text: str) -> Options:
     """How long something may take, ``seconds`` unless it is given."""
-    kind = click.FloatRange(1, 3600)
-    return click.option(name, type=kind, metavar="SECONDS", default=seconds, show_default=True, help=text)
+    return Options(Option(flag, text, "SECONDS", "seconds", default=float(seconds)))
 
 
-no_gpu_option = click.option("--no-gpu", is_flag=True, help="Do not ask the driver about GPUs.")
+no_gpu_option = Options(Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag"))
 
 #: Which environment.
-environment_options = together(
+environment_options = Options(
     python_option("Interpreter (or virtual environment) to judge."),
-    click.option("--path", metavar="DIR", help="Folder of installed packages (pip install --target)."),
-    click.option("--root", metavar="DIR", help="Root file system of an image or container."),
-    click.option(
-        "--lock", metavar="FILE", help="Lock or requirements, before they are installed; FILE[NAME,...] chooses extras."
-    ),
-    click.option("--sbom", metavar="FILE", help="Bill of materials: CycloneDX or SPDX in JSON."),
-    click.option("--facts", metavar="FILE", help="Facts file, written by `envdoctor facts`; - is standard input."),
-    click.option(
-        "--report", metavar="FILE", help="Pasted report: env commands, pip list, issues; - is standard input."
-    ),
+    Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
+    Option("--root", "Root file system of an image or container.", "DIR"),
+    Option("--lock", "Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.", "FILE"),
+    Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
+    Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
+    Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),
     set_option("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
-    click.option(
+    Option(
         "--no-cache",
-        is_flag=True,
-        help="Neither read nor write envdoctor's cache (tensor headers; what compiled files ask for).",
+        "Neither read nor write envdoctor's cache (tensor headers; what compiled files ask for).",
+        kind="flag",
     ),
 )
 
 #: Which environment and which model.
-source_options = together(environment_options, model_option("Model: ORG/NAME or a folder."))
+source_options = Options(environment_options, model_option("Model: ORG/NAME or a folder."))
 
 
-def _target_option(name: str, metavar: str, text: str) -> Callable[[Function], Function]:
-    return click.option(f"--target-{name}", metavar=metavar, multiple=True, help=text)
+def _target_option(name: str, metavar: str, text: str) -> Options:
+    return Options(Option(f"--target-{name}", text, metavar, multiple=True))
 
 
 #: For which machines: what nobody can read from a lock. Each option may name several.
-target_options = together(
+target_options = Options(
     _target_option("python", "VERSION", "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)"),
     _target_option("platform", "SYSTEM-ARCH", "Judge for this system: linux-x86_64."),
     _target_option("gpu", "NAME", "Judge for this GPU: A100; none: for the CPU."),
     _target_option("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
-    click.option("--resolve", is_flag=True, help="Ask uv, which uses the network, what the list of --lock takes."),
-    click.option("--as-of", metavar="DATE", help="Day on which the list of --lock is installed: 2024-05-01."),
+    Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag"),
+    Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE"),
 )
 
-code_option = click.option(
-    "--code",
-    metavar="PATH",
-    multiple=True,
-    help="Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
+code_option = Options(
+    Option(
+        "--code",
+        "Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
+        "PATH",
+        multiple=True,
+    )
 )
 
-recipe_option = click.option(
-    "--recipe",
-    metavar="FILE",
-    multiple=True,
-    help="What describes the run: YAML, JSON, a script or command line (repeatable).",
+recipe_option = Options(
+    Option(
+        "--recipe", "What describes the run: YAML, JSON, a script or command line (repeatable).", "FILE", multiple=True
+    )
 )
 
 #: Object ids are those of the content: what is not read to the end stays unknown.
-hash_option = click.option(
-    "--hash", is_flag=True, help="Read files above 64 MiB to the end, to compare them by content (with a pin, too)."
+hash_option = Options(
+    Option("--hash", "Read files above 64 MiB to the end, to compare them by content (with a pin, too).", kind="flag")
 )
 
 #: How far the Hub may be asked.
-hub_options = together(
-    click.option("--offline", is_flag=True, help="Only the local cache and folders."),
+hub_options = Options(
+    Option("--offline", "Only the local cache and folders.", kind="flag"),
     seconds_option("--timeout", 60, "For everything that is asked of the Hub."),
 )
 
-lang_option = click.option(
-    "--lang", type=click.Choice(["auto", "en", "zh"]), envvar="ENVDOCTOR_LANG", help="Language of the text.  [auto]"
+lang_option = Options(
+    Option("--lang", "Language of the text.  [auto]", choices=("auto", "en", "zh"), variable="ENVDOCTOR_LANG")
 )
 
 
-def matrix_option(text: str) -> Callable[[Function], Function]:
+def matrix_option(text: str) -> Options:
     """Which private rules."""
-    return click.option("--matrix", metavar="DIR", multiple=True, type=click.Path(path_type=Path), help=text)
+    return Options(Option("--matrix", text, "DIR", "path", multiple=True))
 
 
 #: Which configuration and which private rules.
-configuration_options = together(
+configuration_options = Options(
     matrix_option("Folder of private rules (ids start with x-)."),
-    click.option(
-        "--config",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        envvar="ENVDOCTOR_CONFIG",
-        help="Configuration file instead of the project's.",
+    Option(
+        "--config", "Configuration file instead of the project's.", "FILE", kind="path", variable="ENVDOCTOR_CONFIG"
     ),
-    click.option("--no-config", is_flag=True, help="Read no configuration file."),
+    Option("--no-config", "Read no configuration file.", kind="flag"),
 )
 
 
@@ -162,10 +251,9 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
     from envdoctor.observe.sources import SOURCES
 
     named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
-    if named["python"] and any(given for name, given in named.items() if name != "python"):
-        given = click.get_current_context().get_parameter_source("python")
-        if given is click.core.ParameterSource.ENVIRONMENT:
-            named["python"] = None
+    others = any(given for name, given in named.items() if name != "python")
+    if named["python"] and others and is_from_environment("python", options):
+        named["python"] = None
     return Sources(
         **named,
         target=next(iter(stated_targets(options)), {}),
@@ -181,6 +269,16 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
         hash=options.get("hash", False),
         cache=not options.get("no_cache", False),
     )
+
+
+def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether nobody typed an option, and a variable gave it."""
+    if "from_environment" in options:
+        return name in options["from_environment"]
+    import click
+
+    given = click.get_current_context().get_parameter_source(name)
+    return given is click.core.ParameterSource.ENVIRONMENT
 
 
 def stated_targets(options: dict[str, Any]) -> list[Any]:

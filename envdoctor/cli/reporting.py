@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from envdoctor.cli.options import configuration_of, lang_option, matrix_of, sources_of, together
+from envdoctor.cli.options import Option, Options, configuration_of, lang_option, matrix_of, sources_of
 from envdoctor.report.formats import names
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.app.configuration import Configuration
@@ -19,39 +18,33 @@ if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
 _SEVERITIES = ["error", "warning", "note"]
-_FILE = click.Path(path_type=Path)
 _CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
 
 
 #: The gate, and how the report is written.
-report_options = together(
-    click.option(
+report_options = Options(
+    Option(
         "--fail-on",
-        type=click.Choice(_SEVERITIES),
-        envvar="ENVDOCTOR_FAIL_ON",
-        help="Lowest severity that fails the run.  [error]",
+        "Lowest severity that fails the run.  [error]",
+        choices=tuple(_SEVERITIES),
+        variable="ENVDOCTOR_FAIL_ON",
     ),
-    click.option(
+    Option(
         "--fail-confidence",
-        type=click.Choice(_CONFIDENCES),
-        envvar="ENVDOCTOR_FAIL_CONFIDENCE",
-        help="Lowest confidence that fails the run.  [reported]",
+        "Lowest confidence that fails the run.  [reported]",
+        choices=tuple(_CONFIDENCES),
+        variable="ENVDOCTOR_FAIL_CONFIDENCE",
     ),
-    click.option("--exit-zero", is_flag=True, help="Exit 0 although there are findings."),
-    click.option("--baseline", metavar="FILE", type=_FILE, help="Findings that are known do not fail the run."),
-    click.option(
-        "--write-baseline",
-        metavar="FILE",
-        type=_FILE,
-        help="Accept what is found; beside --baseline only drop what is gone.",
-    ),
-    click.option("--only-new", is_flag=True, help="Show only what is not in the baseline."),
-    click.option("--format", "format_", type=click.Choice(names()), default="terminal", show_default=True),
-    click.option("--output", "outputs", metavar="FORMAT=FILE", multiple=True, help="Write a report to a file as well."),
-    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+    Option("--exit-zero", "Exit 0 although there are findings.", kind="flag"),
+    Option("--baseline", "Findings that are known do not fail the run.", "FILE", kind="path"),
+    Option("--write-baseline", "Accept what is found; beside --baseline only drop what is gone.", "FILE", kind="path"),
+    Option("--only-new", "Show only what is not in the baseline.", kind="flag"),
+    Option("--format", choices=tuple(names()), default="terminal", name="format_"),
+    Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
+    Option("--color", choices=("auto", "always", "never"), default="auto"),
     lang_option,
-    click.option("-v", "--verbose", count=True, help="Also facts with their origin, and rules that were not checked."),
-    click.option("-q", "--quiet", count=True, help="Only findings; twice: nothing but the exit code."),
+    Option("-v, --verbose", "Also facts with their origin, and rules that were not checked.", kind="count"),
+    Option("-q, --quiet", "Only findings; twice: nothing but the exit code.", kind="count"),
 )
 
 
@@ -110,6 +103,7 @@ def language_of(configuration: Configuration, options: dict[str, Any]) -> str:
 
 def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
     """The gate and what the project accepts: command line over environment variables over configuration."""
+    from envdoctor.app.errors import UsageProblem
     from envdoctor.judge.policy import Policy
 
     baseline = None
@@ -118,7 +112,7 @@ def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
 
         baseline = read_baseline(options["baseline"])
     if options["only_new"] and options["baseline"] is None:
-        raise click.UsageError("--only-new needs --baseline FILE, which says what is old")
+        raise UsageProblem(Message("--only-new needs --baseline FILE, which says what is old"))
     return Policy(
         fail_on=options["fail_on"] or configuration.fail_on or "error",
         fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",
@@ -135,7 +129,7 @@ def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> R
     known = write_baseline(path, report, before)
     shown = len(known) if before is not None else min(len(known), len(list(report.shown())))
     behind = f", and {len(known) - shown} that they stand for" if shown < len(known) else ""
-    click.echo(f"{path}: {shown} finding(s) accepted{behind}", err=True)
+    print(f"{path}: {shown} finding(s) accepted{behind}", file=sys.stderr)
     return report if before is not None else accepted(report, known)
 
 

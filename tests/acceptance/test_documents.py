@@ -14,7 +14,7 @@ import pytest
 from pinned import pinned
 from update_examples import EXAMPLE, ROOT, documents, fits, pair_of, replay
 
-from envdoctor.cli.main import cli
+from envdoctor.cli.group import cli
 from envdoctor.report import names
 
 LANGUAGES = documents()

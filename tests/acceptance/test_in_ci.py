@@ -18,7 +18,7 @@ import yaml
 from jsonschema import Draft7Validator
 from workflows import run_steps
 
-from envdoctor.cli.main import cli
+from envdoctor.cli.group import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

@@ -527,7 +527,7 @@ def test_without_its_dependencies_it_says_what_is_missing(tmp_path):
     root = Path(__file__).resolve().parents[2]
     code = f"import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p] + [{str(root)!r}]\n"
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code + "from envdoctor.cli.main import main"],
+        [sys.executable, "-S", "-c", code + "from envdoctor.cli.main import main; main(['--help'])"],
         check=False,
         capture_output=True,
         text=True,

@@ -1,0 +1,108 @@
+"""The command line as click has it: help, completion, and what is wrong with an argument.
+
+Sub-commands are found by their files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from envdoctor import __version__
+from envdoctor.cli.endings import failed
+
+try:
+    import click
+except ModuleNotFoundError as missing:
+    try:
+        print(
+            f"envdoctor: {missing.name} is not installed for {sys.executable}. Install envdoctor together with what it "
+            "needs; PYTHONPATH and the working directory are not used, because they may belong to what is judged.",
+            file=sys.stderr,
+        )
+    finally:
+        raise SystemExit(3) from None
+#: Sub-commands and their modules, in the order of the help text.
+_COMMANDS = {
+    "check": "check",
+    "probe": "probe",
+    "memory": "memory",
+    "plan": "plan",
+    "diff-revision": "diff_revision",
+    "pin": "pin",
+    "facts": "facts",
+    "compare": "compare",
+    "explain": "explain",
+    "ignore": "ignore",
+    "matrix": "matrix",
+}
+#: Options of former releases, and what does their work now.
+_RETIRED = {
+    "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
+    "--ray": "--ray was removed: examples/ray_nodes.py asks every node with `envdoctor facts` and `envdoctor compare`",
+    "--statistics": "--statistics was removed: --format concise prints a line a finding, to be counted by its rule",
+}
+
+
+class _Commands(click.Group):
+    """Imports the module of the one command that runs: ``check`` must not pay for the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = import_module(f"envdoctor.cli.{module}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+            from envdoctor.text.nearest import alike
+
+            near = alike(args[0], _COMMANDS)
+            hint = f"did you mean {near}?" if near else "envdoctor --help names them"
+            ctx.fail(f"No such command '{args[0]}'; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="envdoctor")
+def cli() -> None:
+    """The environment compatibility doctor for LLM fine-tuning.
+
+    Says before the first step whether your torch, CUDA, transformers and flash-attn are known to crash, give NaN, run
+    out of memory or train wrong with your model, and what to change.
+
+    \b
+    envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
+
+    Exit codes: 0 nothing at the gate, 1 findings at the gate, 2 wrong use or configuration, 3 the job could not be
+    done.
+    """
+
+
+def run(arguments: Sequence[str]) -> Any:
+    """Run a command line and return what its command does, or the exit code."""
+    try:
+        return cli.main(args=list(arguments), prog_name="envdoctor", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; before, click prints the help itself
+            print(error.format_message(), file=sys.stderr)
+            return error.exit_code
+        retired = _RETIRED.get(getattr(error, "option_name", ""))
+        return failed(retired or error.format_message(), error.exit_code, usage="" if retired else _usage(error))
+    except click.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"Try `{context.command_path} --help`." if context is not None else ""
