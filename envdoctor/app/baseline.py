@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,7 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
 
 def accepted(report: Report, known: Collection[Known]) -> Report:
     """The report as a run with the baseline that was just written from it gives it: nothing in it fails the run."""
-    return replace(
-        report,
+    return report.changed(
         findings=tuple(one._replace(baseline=baseline_state(one, known), gate=False) for one in report.findings),
         exit_code=0,
         targets=tuple(one._replace(exit_code=0) for one in report.targets),

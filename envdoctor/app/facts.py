@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -196,6 +195,8 @@ def _day(sources: Sources, matrix: Matrix) -> str:
     if sources.lock is None:
         raise UsageProblem(Message("--as-of says when the list of --lock is installed: give --lock FILE"))
     try:
+        from datetime import date
+
         known = date.fromisoformat(day).isoformat() == day
     except ValueError:
         known = False

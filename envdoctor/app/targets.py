@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 from envdoctor.app.errors import UsageProblem
@@ -48,8 +47,7 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
         outcomes.append(TargetOutcome(name, shown.count("error"), shown.count("warning"), report.exit_code))
     first = reports[0]
     not_checked = {entry.id: entry for report in reports for entry in report.not_checked}
-    return replace(
-        first,
+    return first.changed(
         facts=_shared([report.facts for report in reports]),
         findings=findings,
         not_checked=tuple(not_checked.values()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,12 +75,12 @@ class Run:
         options = self._options
         verbosity = options["verbose"] - options["quiet"]
         if verbosity > 0:
-            report = replace(report, all_facts=True)
+            report = report.changed(all_facts=True)
         if options["write_baseline"] is not None:
             report = _accepted(report, self._policy.baseline, options["write_baseline"])
         if options["only_new"]:
             shown = tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
-            report = replace(report, findings=shown)
+            report = report.changed(findings=shown)
         lang = language_of(self.configuration, options)
         for name, path in self._outputs:
             from envdoctor.app.whole_file import write_whole

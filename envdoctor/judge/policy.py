@@ -1,11 +1,15 @@
 """What the user decided: the gate, the rules switched off or lowered, and what is accepted."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, fingerprint_of
+
+if TYPE_CHECKING:
+    from datetime import date
 
 
 class Ignore(NamedTuple):
@@ -85,7 +89,7 @@ def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bo
     for entry in policy.ignores:
         if entry.id != finding.id or not where_matches(entry.where, finding) or not _lies_in(entry.path, finding):
             continue
-        in_time = entry.until is None or (policy.today or date.today()) <= entry.until
+        in_time = entry.until is None or (policy.today or type(entry.until).today()) <= entry.until
         if in_time and not (entry.until_fixed and is_fixed(entry.id)):
             return entry, True
         expired = entry

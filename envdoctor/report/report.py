@@ -1,8 +1,7 @@
 """The report: everything one run has to say, before any rendering."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
@@ -45,9 +44,8 @@ class RuleInfo(NamedTuple):
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Report:
-    """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded.
+class _Parts(NamedTuple):
+    """What a report is made of.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
     the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no, ``passed`` names
@@ -76,15 +74,24 @@ class Report:
     probe: "ProbeSection | None" = None
     data: "DataSection | None" = None
     memory: "MemorySection | None" = None
-    probe_commands: Mapping[str, str] = field(default_factory=dict)
+    probe_commands: Mapping[str, str] = {}
     unjudged: tuple[Message, ...] = ()
     all_facts: bool = False
     targets: tuple[TargetOutcome, ...] = ()
     elapsed_seconds: float = 0.0
 
-    def __post_init__(self) -> None:
-        for name in (one.name for one in fields(self)):
-            object.__setattr__(self, name, cleaned(getattr(self, name)))
+
+class Report(_Parts):
+    """The outcome of one run. Whatever it is made of, every text in it is clean: printable, on one line, bounded."""
+
+    __slots__ = ()
+
+    def __new__(cls, *parts: Any, **named: Any) -> "Report":
+        return tuple.__new__(cls, map(cleaned, _Parts(*parts, **named)))
+
+    def changed(self, **named: Any) -> "Report":
+        """Return the report with other parts."""
+        return Report(**{**self._asdict(), **named})
 
     @property
     def status(self) -> str:

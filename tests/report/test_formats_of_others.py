@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +83,13 @@ def read(name: str, report: Report, lang: str = "en") -> Any:
 @pytest.mark.parametrize("bad", NASTY, ids=range(len(NASTY)))
 def test_hostile_names_do_not_break_a_document(report: Report, name: str, bad: str) -> None:
     for one in (poisoned(report, bad, lang_text=bad), compared(poisoned(report, bad, lang_text=bad), bad[:1000])):
-        one = replace(one, findings=tuple(f._replace(severity="error", confidence="inferred") for f in one.findings))
+        one = one.changed(findings=tuple(f._replace(severity="error", confidence="inferred") for f in one.findings))
         read(name, one, "zh")
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_report_without_findings_is_a_document_too(report: Report, name: str) -> None:
-    read(name, replace(report, findings=(), not_checked=(), notices=()))
+    read(name, report.changed(findings=(), not_checked=(), notices=()))
 
 
 @pytest.mark.parametrize("name", [*READ, "concise", "markdown", "html"])
@@ -101,7 +100,7 @@ def test_chinese(report: Report, name: str) -> None:
 
 def test_sarif_says_what_was_accepted_and_what_could_not_be_checked(report: Report) -> None:
     known = tuple(f._replace(baseline="unchanged") for f in report.findings)
-    run = sarif(load("sarif")(replace(report, findings=known, notices=(Notice("error", "x"),)), "en"))
+    run = sarif(load("sarif")(report.changed(findings=known, notices=(Notice("error", "x"),)), "en"))
     by_rule = {result["ruleId"]: result for result in run["results"]}
     assert set(by_rule) == {one.id for one in report.findings if one.superseded_by is None}
     assert by_rule["accepted-slow"]["suppressions"] == [
@@ -130,27 +129,27 @@ def test_a_place_outside_the_project_is_not_named_as_one_of_its_files(report: Re
         ("./train.yaml", "train.yaml"),
     ):
         found = (report.findings[0]._replace(locations=(Location(path, 7),)),)
-        (result,) = read("sarif", replace(report, findings=found))["results"]
+        (result,) = read("sarif", report.changed(findings=found))["results"]
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == shown
-        (issue,) = read("gitlab", replace(report, findings=found))
+        (issue,) = read("gitlab", report.changed(findings=found))
         assert issue["location"]["path"] == shown.replace("%20", " ")
 
 
 def test_junit_fails_what_fails_the_run(report: Report) -> None:
-    document = junit(load("junit")(replace(report, passed=("fine", "fine-too")), "en"))
+    document = junit(load("junit")(report.changed(passed=("fine", "fine-too")), "en"))
     by_name = {case.get("name"): [child.tag for child in case] for case in document.iter("testcase")}
     assert by_name["torch-2-5-0-glm4-batch-nan"] == ["failure"]
     assert by_name["alloc-conf-fragmentation"] == ["system-out"]
     assert by_name["accepted-slow"] == by_name["needs-both"] == ["skipped"]
     assert by_name["fine"] == by_name["run"] == []
     assert (document.get("tests"), document.get("failures"), document.get("errors")) == ("13", "2", "0")
-    broken = junit(load("junit")(replace(report, exit_code=3, notices=(Notice("error", "no torch"),)), "en"))
+    broken = junit(load("junit")(report.changed(exit_code=3, notices=(Notice("error", "no torch"),)), "en"))
     assert [child.text for child in broken.find("testcase")] == ["error: no torch"]
 
 
 def test_github_counts_what_is_more_than_ten(report: Report) -> None:
     many = tuple(report.findings[0]._replace(id=f"rule-{n}") for n in range(25))
-    lines = github(load("github")(replace(report, findings=many), "en"))
+    lines = github(load("github")(report.changed(findings=many), "en"))
     assert len(lines) == 11 and lines[9] == "::error::16 more findings"
     assert lines[0].startswith("::error file=requirements.txt,line=3,title=rule-0::torch 2.5.0+cu118 gives NaN loss")
     assert "%0A" in lines[0]
@@ -159,7 +158,7 @@ def test_github_counts_what_is_more_than_ten(report: Report) -> None:
 def test_markdown_is_bounded_and_says_what_is_left_out(report: Report) -> None:
     long = Text("word " * 700)
     many = tuple(report.findings[0]._replace(id=f"rule-{n}", why=long) for n in range(1000))
-    text = load("markdown")(replace(report, findings=many))
+    text = load("markdown")(report.changed(findings=many))
     assert len(text.encode()) < 1 << 20
     assert re.search(r"\n\d+ more findings\n", text)
 
@@ -171,7 +170,7 @@ def test_findings_of_one_cause_have_the_commands_of_all(report: Report, name: st
         report.findings[0]._replace(message=Text(f"{one} is left over"), fixes=(fix._replace(commands=(f"rm {one}",)),))
         for one in ("this", "that")
     ]
-    text = load(name)(replace(report, findings=tuple(alike)))
+    text = load(name)(report.changed(findings=tuple(alike)))
     assert "rm this" in text and "rm that" in text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -69,8 +68,7 @@ def full(report: Report) -> Report:
     held = {"old": {"F16": (199, 6_243_584_000, 12_487_168_000)}, "new": {"F32": (199, 6_243_584_000, 24_974_336_000)}}
     amounts = {side: {"dtype": by, "module": {}} for side, by in held.items()}
     assert revision is not None
-    return replace(
-        report,
+    return report.changed(
         memory=MEMORY,
         probe=section_of_experiments("attention"),
         revision=revision._replace(amounts=amounts),
@@ -98,7 +96,7 @@ def test_the_page_says_what_the_report_says(full: Report) -> None:
 
 
 def test_a_gate_that_was_switched_off_is_said(full: Report) -> None:
-    assert "Nothing stops this run (--exit-zero; 2 at the gate)" in render(replace(full, exit_code=0))
+    assert "Nothing stops this run (--exit-zero; 2 at the gate)" in render(full.changed(exit_code=0))
 
 
 def test_its_policy_allows_its_own_style_and_nothing_else(full: Report) -> None:

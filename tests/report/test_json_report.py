@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +34,17 @@ def document(report: Report, validate: Validate) -> Any:
 def test_an_empty_and_incomplete_report_fits_the_schema(report: Report, validate: Validate) -> None:
     notices = (Notice("error", "no rule could be checked"),)
     nothing = {"facts": FactSet(), "findings": (), "not_checked": (), "rules_checked": 0}
-    empty = read(replace(report, **nothing, exit_code=3, notices=notices))  # type: ignore[arg-type]
+    empty = read(report.changed(**nothing, exit_code=3, notices=notices))  # type: ignore[arg-type]
     validate("report", empty)
     assert (empty["findings"], empty["status"]) == ([], "incomplete")
 
 
 def test_two_equal_runs_give_the_same_bytes(report: Report) -> None:
-    assert render(report) == render(replace(report, elapsed_seconds=9.9))
+    assert render(report) == render(report.changed(elapsed_seconds=9.9))
     assert "elapsed" not in render(report)
     backwards = FactSet(reversed(list(report.facts)))
     backwards.declare_complete("pkg", "x")
-    assert render(report) == render(replace(report, facts=backwards)), "whatever the order of observation"
+    assert render(report) == render(report.changed(facts=backwards)), "whatever the order of observation"
 
 
 def test_it_is_ascii_and_english_with_chinese_beside(report: Report, document: Any) -> None:
@@ -84,7 +83,7 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
             Fact("gpu", Records((gpu,), "NVML gave up"), "NVML", "machine"),
         ]
     )
-    document = read(replace(report, facts=facts, all_facts=True))
+    document = read(report.changed(facts=facts, all_facts=True))
     validate("report", document)
     assert document["facts"] == {
         "gpu": {"value": [{"name": "T4"}], "origin": "NVML", "incomplete": "NVML gave up"},
@@ -126,7 +125,7 @@ def test_a_guess_is_a_caveat_and_a_library_s_default_is_none(report: Report) -> 
     oom = report.findings[1]
     (taken,) = oom.assumed
     guessed = oom._replace(assumed=(taken._replace(default=False),))
-    found = read(replace(report, findings=(oom, guessed)))["findings"]
+    found = read(report.changed(findings=(oom, guessed)))["findings"]
     assert [entry["assumed"][0]["default"] for entry in found] == [True, False]
     assert len(found[1]["caveats"]) == len(found[0]["caveats"]) + 1
     assert "8" in found[1]["caveats"][0] and "TrainingArguments" in found[1]["caveats"][0]
@@ -149,7 +148,7 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
 
 def test_a_finding_that_another_one_stands_for_says_so_in_its_status(report: Report, validate: Validate) -> None:
     first, *others = report.findings
-    document = read(replace(report, findings=(first._replace(superseded_by="other-rule"), *others)))
+    document = read(report.changed(findings=(first._replace(superseded_by="other-rule"), *others)))
     validate("report", document)
     assert document["findings"][0]["status"] == "superseded"
     for finding in document["findings"]:

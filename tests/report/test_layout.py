@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +25,7 @@ def command(report: Report, argv: list[str], width: int | None) -> list[str]:
     """The lines of a command in a finding."""
     fix = OfferedFix("command", "review", Text("do it"), commands=(shlex.join(argv),))
     finding = report.findings[0]._replace(fixes=(fix,), evidence=(), probe=None)
-    text = render(replace(report, findings=(finding,)), width=width)
+    text = render(report.changed(findings=(finding,)), width=width)
     lines = text.partition("  fix    do it\n")[2].partition("\n\n")[0].splitlines()
     assert all(line.startswith(" " * 9) for line in lines)
     return [line[9:] for line in lines]

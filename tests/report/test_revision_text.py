@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from envdoctor.hub import Unread
@@ -33,7 +31,7 @@ SECTION = RevisionSection(
 
 @pytest.fixture
 def compared(report: Report) -> Report:
-    return replace(report, findings=(), not_checked=(), exit_code=0, revision=SECTION)
+    return report.changed(findings=(), not_checked=(), exit_code=0, revision=SECTION)
 
 
 def first_line(report: Report, lang: str = "en") -> str:
@@ -47,7 +45,7 @@ def found(report: Report, message: str, **changed: object) -> Finding:
 def test_without_findings_the_verdict_says_so(compared: Report) -> None:
     weights = "weights identical: 7 of 7 weight files by sha256 (12.5 GB)"
     assert first_line(compared) == f"{weights}; nothing changed that is known to hurt a fine-tune"
-    nothing = replace(compared, revision=SECTION._replace(changes=()))
+    nothing = compared.changed(revision=SECTION._replace(changes=()))
     assert first_line(nothing) == f"{weights}; nothing else changed"
 
 
@@ -63,7 +61,7 @@ def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compar
         found(report, "two", id="two", confidence="reproduced"),
         found(report, "low", id="low", severity="note"),
     )
-    judged = replace(compared, findings=findings, revision=SECTION._replace(pin="b098244a71fb", weights="changed"))
+    judged = compared.changed(findings=findings, revision=SECTION._replace(pin="b098244a71fb", weights="changed"))
     assert first_line(judged) == "weights changed; two; one 0; 3 more findings; pin b098244"
     assert first_line(judged, "zh") == "权重有变化；中文 two；中文 one 0；另有 3 个发现；请固定到 b098244"
 
@@ -72,7 +70,7 @@ def test_what_could_not_be_read_is_in_the_verdict_and_below(compared: Report) ->
     section = SECTION._replace(
         weights="unknown", unread=(Unread("a.py", Message("it cannot be read: {}", "Permission denied")),)
     )
-    unread = replace(compared, exit_code=3, revision=section)
+    unread = compared.changed(exit_code=3, revision=section)
     assert first_line(unread).endswith("; 1 part could not be read")
     assert "Not read     a.py: it cannot be read: Permission denied\n" in render(unread)
     assert "未读取       a.py: 无法读取：Permission denied\n" in render(unread, "zh")
@@ -88,7 +86,7 @@ def test_revisions_moves_commits_and_costs_are_told(report: Report, compared: Re
     section = SECTION._replace(
         introduced=(Introduced("9f2c1d", "e9e0406 (2024-01-02) Fix"),), moved=Moved("THUDM/x", "zai-org/x")
     )
-    text = render(replace(compared, findings=report.findings[:1], revision=section))
+    text = render(compared.changed(findings=report.findings[:1], revision=section))
     assert "Old          zai-org/chatglm3-6b @ b098244 (b098244a71fbe69ce149682d9072a7629f7e908c)\n" in text
     assert "  THUDM/x has moved: it is now zai-org/x\n" in text
     assert "Since        torch-2-5-0-glm4-batch-nan: e9e0406 (2024-01-02) Fix\n" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -38,7 +37,7 @@ NAN = "torch-2-5-0-glm4-batch-nan"
 
 def page(report: Report, lang: str = "en", *, width: int | None = 80, verbosity: int = 0, **changes: object) -> str:
     """The report with some of its fields changed, on a page."""
-    return render(replace(report, **changes), lang, width=width, verbosity=verbosity)  # type: ignore[arg-type]
+    return render(report.changed(**changes), lang, width=width, verbosity=verbosity)  # type: ignore[arg-type]
 
 
 def with_facts(report: Report, *given: tuple[str, object]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.hub import Unread
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, NotChecked, OfferedFix, Plan, Text
@@ -63,8 +61,7 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
             Fact("env.NCCL_DEBUG", bad, bad, "machine"),
         ]
     )
-    return replace(
-        report,
+    return report.changed(
         target=Target(bad, bad, bad),
         facts=facts,
         matrix_version=bad,
@@ -125,4 +122,4 @@ def compared(report: Report, bad: str) -> Report:
         moved=Moved(bad, bad),
         pin=bad,
     )
-    return replace(report, revision=section)
+    return report.changed(revision=section)
