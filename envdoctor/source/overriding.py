@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from envdoctor.source.definitions import FunctionNode, names_in
 from envdoctor.source.signatures import added_by
 
 
@@ -35,14 +36,13 @@ def spelled(method: str, call: str) -> str:
     return f"{method.rpartition('.')[2]}({', '.join(words)})"
 
 
-def own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:
+def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
     """The parameters of a method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``; None for what
     is no method of its class's callers, or may take others than it says."""
     if (node.name.startswith("__") and node.name.endswith("__")) or added_by(node.decorator_list) != set():
         return None
     words = list(_words(node.args))
-    is_static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
-    return tuple(words if is_static else words[1:])
+    return tuple(words if "staticmethod" in names_in(node.decorator_list) else words[1:])
 
 
 def _words(arguments: ast.arguments) -> Iterator[str]:
