@@ -67,7 +67,7 @@ def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *stars]
 
 
-def keyword(call: ast.AST | None, name: str) -> ast.expr | None:
+def keyword_of(call: ast.AST | None, name: str) -> ast.expr | None:
     """Return what a call gives to a keyword; None for no call."""
     return next((one.value for one in getattr(call, "keywords", ()) if one.arg == name), None)
 
