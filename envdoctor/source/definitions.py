@@ -38,7 +38,7 @@ def dotted(node: ast.AST) -> str:
     return ".".join([getattr(root, "id", ""), *names])
 
 
-def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+def names_in(nodes: Iterable[ast.AST | None]) -> Iterator[str]:
     """Yield the plain names among nodes."""
     return (node.id for node in nodes if isinstance(node, ast.Name))
 
