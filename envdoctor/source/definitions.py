@@ -23,6 +23,26 @@ def last_name(node: ast.AST | None) -> str:
     return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below, in the order of the text."""
+    # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif type(value) is list:
+            found += [entry for entry in value if isinstance(entry, ast.AST)]
+    return found
+
+
+def all_nodes(tree: ast.AST) -> list[ast.AST]:
+    """The tree's nodes, parents first."""
+    found = [tree]
+    for node in found:
+        found += children(node)
+    return found
+
+
 def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
     """Return what ``torch.nn.Linear`` begins with, and the names behind it."""
     names: list[str] = []
@@ -93,7 +113,9 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
         scope, statement = waiting.pop()
         match statement:
             case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
-                yield f"{scope}{name}({_parameters(args)})"
+                words = [word.rstrip("=") for word in parameter_words(args)]
+                words[len(args.posonlyargs) : 0] = ["/"] if args.posonlyargs else []
+                yield f"{scope}{name}({', '.join(words)})"
             case ast.ClassDef(name=name, body=body):
                 waiting += [(f"{scope}{name}.", inner) for inner in body]
             case ast.If() | ast.Try() | ast.With():
@@ -102,14 +124,10 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:
     """Every attribute that is read, without what it is read from."""
-    waiting: list[object] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield node.attr
-        # A node's attributes are its children, lists of them, names and positions; ast.walk takes twice the time.
-        for child in vars(node).values() if isinstance(node, ast.AST) else ():
-            waiting += child if isinstance(child, list) else [child]
+    for node in all_nodes(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                yield name
 
 
 def siblings_of(tree: ast.Module) -> Iterator[str]:
@@ -122,16 +140,17 @@ def siblings_of(tree: ast.Module) -> Iterator[str]:
                 yield module.partition(".")[0]
 
 
-def _parameters(arguments: ast.arguments) -> str:
-    parts = [argument.arg for argument in arguments.posonlyargs]
-    if parts:
-        parts.append("/")
-    parts += [argument.arg for argument in arguments.args]
-    if arguments.vararg:
-        parts.append("*" + arguments.vararg.arg)
+def parameter_words(arguments: ast.arguments) -> Iterator[str]:
+    """Yield parameters as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    for number, one in enumerate(positional):
+        yield one.arg if number < required else f"{one.arg}="
+    if arguments.vararg is not None:
+        yield f"*{arguments.vararg.arg}"
     elif arguments.kwonlyargs:
-        parts.append("*")
-    parts += [argument.arg for argument in arguments.kwonlyargs]
-    if arguments.kwarg:
-        parts.append("**" + arguments.kwarg.arg)
-    return ", ".join(parts)
+        yield "*"
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield one.arg if default is None else f"{one.arg}="
+    if arguments.kwarg is not None:
+        yield f"**{arguments.kwarg.arg}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envdoctor.source.definitions import elements, last_name
+from envdoctor.source.definitions import all_nodes, elements, last_name
 
 #: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
 _ASKS = re.compile(
@@ -62,7 +62,7 @@ def suppressed(node: ast.With | ast.AsyncWith) -> Guard:
 
 def asks_what_is_there(test: ast.expr) -> bool:
     """Whether a condition asks for a version, for what is installed, or for an attribute."""
-    return any(name and _ASKS.search(name) for name in map(last_name, ast.walk(test)))
+    return any(name and _ASKS.search(name) for name in map(last_name, all_nodes(test)))
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:

@@ -101,12 +101,8 @@ class Member:
         """The names that a method gives to anything itself."""
         body = self.body(name)
         nodes = list(ast.walk(body)) if body is not None else []
-        found: set[str] = set()
-        for node in nodes:
-            match node:
-                case ast.Name(id=stored, ctx=ast.Store() | ast.Del()) | ast.arg(arg=stored):
-                    found.add(stored)
-        return found
+        stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
+        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Those of a method as :func:`~envdoctor.source.overriding.own_parameters` tells them; None also where the

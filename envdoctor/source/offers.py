@@ -79,9 +79,8 @@ def _executes(tree: ast.Module) -> bool:
             case ast.Call(func=ast.Name(id="exec")):
                 return True
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                pass
-            case _:
-                waiting += ast.iter_child_nodes(node)
+                continue
+        waiting += ast.iter_child_nodes(node)
     return False
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from envdoctor.source.definitions import FunctionNode, names_in
+from envdoctor.source.definitions import FunctionNode, names_in, parameter_words
 from envdoctor.source.signatures import added_by
 
 
@@ -41,20 +40,5 @@ def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
     is no method of its class's callers, or may take others than it says."""
     if (node.name.startswith("__") and node.name.endswith("__")) or added_by(node.decorator_list) != set():
         return None
-    words = list(_words(node.args))
+    words = list(parameter_words(node.args))
     return tuple(words if "staticmethod" in names_in(node.decorator_list) else words[1:])
-
-
-def _words(arguments: ast.arguments) -> Iterator[str]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = len(positional) - len(arguments.defaults)
-    for number, one in enumerate(positional):
-        yield one.arg if number < required else f"{one.arg}="
-    if arguments.vararg is not None:
-        yield f"*{arguments.vararg.arg}"
-    elif arguments.kwonlyargs:
-        yield "*"
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield one.arg if default is None else f"{one.arg}="
-    if arguments.kwarg is not None:
-        yield f"**{arguments.kwarg.arg}"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, TryStar, last_name, names_in
+from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
 from envdoctor.source.guards import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.signatures import way_of
 
@@ -88,16 +88,13 @@ class _Reader:
             case ast.Lambda(args=arguments, body=value):
                 self._waiting += [(arguments, False), (value, False)]
             case _:
-                self._inner(node, sure and not isinstance(node, _PERHAPS))
-
-    def _inner(self, node: ast.AST, sure: bool) -> None:
-        match node:
-            case ast.Assign(targets=targets, value=value) if self._asks(value):
-                self._answers.update(names_in(targets))
-        block = getattr(node, "body", [])
-        self._block(block, sure)
-        later = set(map(id, block))
-        self._waiting += [(one, sure) for one in ast.iter_child_nodes(node) if id(one) not in later]
+                if isinstance(node, ast.Assign) and self._asks(node.value):
+                    self._answers.update(names_in(node.targets))
+                inside = sure and not isinstance(node, _PERHAPS)
+                block = getattr(node, "body", [])
+                self._block(block, inside)
+                later = set(map(id, block))
+                self._waiting += [(one, inside) for one in children(node) if id(one) not in later]
 
     def _call(self, node: ast.AST, sure: bool) -> Call | None:
         """A call, or a method that is handed on; what stands in its arguments is read next."""
@@ -125,4 +122,4 @@ class _Reader:
         return None
 
     def _asks(self, test: ast.expr) -> bool:
-        return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(ast.walk(test)))
+        return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(all_nodes(test)))

@@ -138,16 +138,11 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
                 scope.bind(name, target)
         case ast.NamedExpr(target=ast.Name(id=name)):
             scope.holder().bind(name)
-        case (
-            ast.Name(id=str(name))
-            | ast.FunctionDef(name=str(name))
-            | ast.AsyncFunctionDef(name=str(name))
-            | ast.ClassDef(name=str(name))
-            | ast.ExceptHandler(name=str(name))
-            | ast.MatchAs(name=str(name))
-            | ast.MatchStar(name=str(name))
-            | ast.MatchMapping(rest=str(name))
-        ):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            scope.bind(name)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            scope.bind(name)
+        case ast.Name(id=str(name)) | ast.MatchMapping(rest=str(name)):
             scope.bind(name)
         case ast.Global(names=names):
             scope.declare(names, None)

@@ -175,12 +175,9 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=made):
                 kind = ast.unparse(annotation)
-                if "ClassVar" not in kind and "KW_ONLY" not in kind and not _is_false(keyword_of(made, "init")):
+                init = getattr(keyword_of(made, "init"), "value", None)
+                if "ClassVar" not in kind and "KW_ONLY" not in kind and init is not False:
                     yield name
-
-
-def _is_false(node: ast.expr | None) -> bool:
-    return getattr(node, "value", None) is False
 
 
 def added_by(decorators: list[ast.expr]) -> set[str] | None:

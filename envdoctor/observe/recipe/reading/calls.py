@@ -59,13 +59,10 @@ def _plain_training(tree: ast.Module, place: Callable[[int], str], beside: Besid
                 words = " ".join(one.name for one in node.names) if module else ""
             case ast.Call(func=func):
                 trains = trains or dotted(func).endswith(("Trainer", ".backward"))
-            case (
-                ast.Name(id=str(said))
-                | ast.Attribute(attr=str(said))
-                | ast.keyword(arg=str(said))
-                | ast.Constant(value=str(said))
-            ):
-                words = said
+            case ast.Name(id=words) | ast.Attribute(attr=words):
+                pass
+            case ast.keyword(arg=str(words)) | ast.Constant(value=str(words)):
+                pass
         if _NOT_PLAIN.search(words):
             return []
     tops = {name.partition(".")[0]: line for name, line in modules.items() if name}

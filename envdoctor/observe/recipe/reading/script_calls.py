@@ -27,7 +27,7 @@ _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
-_FIELDS = ("field", "Field", "HfArg")
+_LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 
 
 class Calls(Run):
@@ -74,19 +74,14 @@ class Calls(Run):
                 return self._parser(node)
             case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
                 return first
-            case (_, "safe_load" | "full_load", _) | (
-                "yaml.load" | "json.load" | "json.loads" | "OmegaConf.load",
-                _,
-                _,
-            ):
+            case _ if last in ("safe_load", "full_load") or name in _LOADING:
                 return self._document(first, node.lineno)
             case "len", _, [str() | list(), *_]:
                 return len(first)
             case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:
                 return self._enter(first, [], of_parameters(first, self.words, self._default))
-        match node.func:
-            case ast.Attribute(value=owner):
-                return self._method(node, self.value(owner, scope), given, named, scope)
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, self.value(node.func.value, scope), given, named, scope)
         return OPEN
 
     @staticmethod
@@ -176,9 +171,8 @@ class Calls(Run):
     def _command(self, function: Any) -> dict[str, Any]:
         """The arguments of a function that hydra, click or typer make a command."""
         for one in function.decorator_list:
-            match one:
-                case ast.Call(func=func) if dotted(func) == "hydra.main" and function.args.args:
-                    return {function.args.args[0].arg: self._hydra(one)}
+            if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
+                return {function.args.args[0].arg: self._hydra(one)}
         return command_options(function, self.words, self._default)
 
     def _hydra(self, node: ast.Call) -> Any:
@@ -250,16 +244,9 @@ class Calls(Run):
 
     def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
         """The default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
-        match node:
-            case ast.Call(func=func, args=args, keywords=keywords) if dotted(func).rpartition(".")[2] in _FIELDS:
-                for keyword in keywords:
-                    match keyword:
-                        case (
-                            ast.keyword(arg="default", value=default)
-                            | ast.keyword(arg="default_factory", value=ast.Lambda(body=default))
-                        ):
-                            return self.value(default, scope)
-                return self.value(args[0], scope) if args else OPEN
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
+            made = getattr(keyword_of(node, "default_factory"), "body", None)
+            node = keyword_of(node, "default") or made or next(iter(node.args), None)
         return self.value(node, scope) if node is not None else OPEN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from envdoctor.revision.code.parts import reaching_names
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Site
-from envdoctor.revision.code.parts.syntax import all_nodes, assigned, children, exact, short
+from envdoctor.revision.code.parts.syntax import assigned, exact, short
 from envdoctor.revision.code.parts.version_gates import VersionNames
-from envdoctor.source.definitions import FunctionNode, dotted, text_of
+from envdoctor.source.definitions import FunctionNode, all_nodes, children, dotted, text_of
 
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
 _ATTENTION_CLASS = re.compile(r"[A-Z]\w*?(?:attention|attn|sdpa)", re.IGNORECASE)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 
 from envdoctor.revision.code.parts.records import Import
-from envdoctor.revision.code.parts.syntax import all_nodes
-from envdoctor.source.definitions import elements, names_in
+from envdoctor.source.definitions import all_nodes, elements, names_in
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _PERHAPS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, *_LOOPS, ast.Match, ast.ExceptHandler, ast.match_case)

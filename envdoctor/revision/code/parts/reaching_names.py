@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from envdoctor.source.definitions import last_name
+from envdoctor.source.definitions import last_name, text_of
 
 NETWORK = "network-call"
 EXEC = "exec-call"
@@ -114,10 +114,8 @@ def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
     """Whether a mode opens for writing; one that is not written down may."""
     if mode is None:
         return False
-    match mode:
-        case ast.Constant(value=str(text)):
-            # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
-            return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
-        case ast.Constant():
-            return False
+    if isinstance(mode, ast.Constant):
+        # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
+        text = text_of(mode) or ""
+        return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
     return not is_method

@@ -124,26 +124,6 @@ def _spelled(node: ast.AST) -> tuple[str, bool]:
     return text.encode("utf-8", "replace").decode("utf-8"), whole
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below, in the order of the text."""
-    # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
-    found: list[ast.AST] = []
-    for value in vars(node).values():
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif type(value) is list:
-            found += [entry for entry in value if isinstance(entry, ast.AST)]
-    return found
-
-
-def all_nodes(tree: ast.AST) -> list[ast.AST]:
-    """The tree's nodes, parents first."""
-    found = [tree]
-    for node in found:
-        found += children(node)
-    return found
-
-
 def assigned(statement: ast.AST) -> tuple[list[str], ast.expr | None]:
     """The plain names a statement assigns to, and the value; no names when any of its targets is something else."""
     match statement:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
 from envdoctor.revision.code.parts.imports import imports_of_tree
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
-from envdoctor.revision.code.parts.syntax import all_nodes, assigned, digest, exact, joined, short
-from envdoctor.source.definitions import FunctionNode, dotted, parameters_of
+from envdoctor.revision.code.parts.syntax import assigned, digest, exact, joined, short
+from envdoctor.source.definitions import FunctionNode, all_nodes, dotted, parameters_of
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, uses_of
 

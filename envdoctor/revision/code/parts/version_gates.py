@@ -6,8 +6,7 @@ import ast
 import re
 
 from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
-from envdoctor.revision.code.parts.syntax import all_nodes, children
-from envdoctor.source.definitions import dotted, names_in
+from envdoctor.source.definitions import all_nodes, children, dotted, names_in
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
