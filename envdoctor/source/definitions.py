@@ -114,7 +114,8 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
         match statement:
             case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
                 words = [word.rstrip("=") for word in parameter_words(args)]
-                words[len(args.posonlyargs) : 0] = ["/"] if args.posonlyargs else []
+                if args.posonlyargs:
+                    words.insert(len(args.posonlyargs), "/")
                 yield f"{scope}{name}({', '.join(words)})"
             case ast.ClassDef(name=name, body=body):
                 waiting += [(f"{scope}{name}.", inner) for inner in body]

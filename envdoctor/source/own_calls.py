@@ -57,7 +57,7 @@ class _Reader:
                 continue
             self._visit(node, sure)
 
-    def _block(self, body: Sequence[ast.stmt], sure: bool) -> None:
+    def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
         """Statements in their order, up to those that run only where something is there, or is not."""
         parts: list[tuple[ast.AST, bool]] = []
         for statement in body:
@@ -68,13 +68,10 @@ class _Reader:
 
     def _visit(self, node: ast.AST, sure: bool) -> None:
         match node:
-            case ast.If(test=test, body=body, orelse=orelse):
+            case ast.If(test=test) | ast.IfExp(test=test):
                 self._waiting.append((test, sure))
-                for block in () if self._asks(test) else (body, orelse):
-                    self._block(block, False)
-            case ast.IfExp(test=test, body=one, orelse=other):
-                self._waiting.append((test, sure))
-                self._waiting += [] if self._asks(test) else [(one, False), (other, False)]
+                for part in () if self._asks(test) else (node.body, node.orelse):
+                    self._block(part if isinstance(part, list) else [part], False)
             case ast.BoolOp(values=values):
                 if not any(map(self._asks, values)):
                     self._waiting += [(value, sure and not place) for place, value in enumerate(values)]

@@ -212,10 +212,7 @@ class Script(Calls):
 
     def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
         value = self.value(test, scope)
-        try:
-            return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
-        except TypeError:
-            return None
+        return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
 
     def _bind(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
         match target:

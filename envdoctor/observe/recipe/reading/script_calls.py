@@ -66,8 +66,10 @@ class Calls(Run):
                     return OPEN
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
                 return given[1] if len(given) > 1 else None if given else OPEN
-            case "getattr", _, [_, str(), *_]:
-                return self._attribute(node.args[0], given)
+            case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
+                return f"torch.{key}"
+            case "getattr", _, [Object(), str(key), *rest]:
+                return first[key].value if key in first else rest[0] if rest else OPEN
             case _, "ArgumentParser", _:
                 return Parser()
             case _ if last in _PARSERS:
@@ -96,13 +98,6 @@ class Calls(Run):
         found = self._beside.document(path) if isinstance(path, str) else None
         return items_of(found, line) if found is not None else OPEN
 
-    def _attribute(self, base: ast.expr, given: Sequence[Any]) -> Any:
-        if dotted(base) == "torch":
-            return f"torch.{given[1]}"
-        if isinstance(given[0], Object):
-            return given[0][given[1]].value if given[1] in given[0] else given[2] if len(given) > 2 else OPEN
-        return OPEN
-
     def _method(
         self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
@@ -113,9 +108,8 @@ class Calls(Run):
             case Parser(), "set_defaults", _:
                 base.defaults.update(_values_of(named))
             case Parser(), "parse_args" | "parse_known_args", _:
-                space = self._new(
-                    Object({key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)})
-                )
+                parsed = {key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)}
+                space = self._new(Object(parsed))
                 return space if name == "parse_args" else [space, OPEN]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
