@@ -105,14 +105,13 @@ def _if_else(node: ast.IfExp, frame: Frame, following: Following) -> Any:
 def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Following) -> Any:
     values: list[Any] = []
     for one in node.elts:
-        match one:
-            case ast.Starred(value=several):
-                inner = evaluate(several, frame, following)
-                if not isinstance(inner, (tuple, list)):
-                    return UNKNOWN
-                values += inner
-            case _:
-                values.append(evaluate(one, frame, following))
+        if isinstance(one, ast.Starred):
+            inner = evaluate(one.value, frame, following)
+            if not isinstance(inner, (tuple, list)):
+                return UNKNOWN
+            values += inner
+        else:
+            values.append(evaluate(one, frame, following))
     if not is_small(values):
         return UNKNOWN
     try:
@@ -127,10 +126,9 @@ def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: F
     found = [evaluate(node.elt, row, following) for row in rows or ()]
     if rows is None or not is_small(found):
         return UNKNOWN
-    match node:
-        case ast.SetComp():
-            return set(found) if is_known(found) else UNKNOWN
-    return found
+    if not isinstance(node, ast.SetComp):
+        return found
+    return set(found) if is_known(found) else UNKNOWN
 
 
 def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following) -> list[Frame] | None:
@@ -139,13 +137,13 @@ def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following
     for loop in loops:
         before, rows = rows, []
         for row in before:
-            match loop.target, evaluate(loop.iter, row, following):
-                case ast.Name(id=name), (list() | tuple() | dict()) as values if len(values) <= MOST_ROUNDS:
-                    pass
-                case _:
-                    return None
+            values = evaluate(loop.iter, row, following)
+            if not isinstance(values, (list, tuple, dict)) or not isinstance(loop.target, ast.Name):
+                return None
+            if len(values) > MOST_ROUNDS:
+                return None
             for value in values:
-                one = Frame(frame.module, {**row.names, name: value}, frame.around)
+                one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
                 tests = [truth(evaluate(test, one, following)) for test in loop.ifs]
                 if None in tests or len(rows) > MOST:
                     return None
@@ -231,14 +229,13 @@ def _starred(node: ast.Starred, frame: Frame, following: Following) -> Any:
 
 def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
     method = node.func
-    match method:
-        case ast.Attribute(value=value, attr=name):
-            holder = evaluate(value, frame, following)
-            if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
-                arguments, keywords = _arguments(node, frame, following)
-                if name in CHANGING and isinstance(holder, (dict, set, list)):
-                    return changed(holder, method, arguments, frame, following)
-                return UNKNOWN if keywords else own_method(holder, name, arguments)
+    if isinstance(method, ast.Attribute):
+        holder = evaluate(method.value, frame, following)
+        if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
+            arguments, keywords = _arguments(node, frame, following)
+            if method.attr in CHANGING and isinstance(holder, (dict, set, list)):
+                return changed(holder, method, arguments, frame, following)
+            return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
     function = evaluate(method, frame, following)
     arguments, keywords = _arguments(node, frame, following)
     match function:

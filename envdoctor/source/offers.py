@@ -64,8 +64,7 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
         reason = "it has a __getattr__ of its own"
     elif b"sys.modules" in source and _REPLACED.search(source) and not is_lazy:
         reason = "it replaces itself while it is imported"
-    texts = texts_in(ast.walk(tree)) if b"sys.meta_path" in source else None
-    finder = None if texts is None else tuple(text for text in texts if len(text) < 200)
+    finder = tuple(one for one in texts_in(ast.walk(tree)) if len(one) < 200) if b"sys.meta_path" in source else None
     maker = reading.maker() if is_lazy else ""
     reading.leave_behind()
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
@@ -168,11 +167,11 @@ class _Reading:
         if self._in_its_place is None:
             return
         told = (word.value for word in self._in_its_place.keywords if word.arg == "extra_objects")
-        match next(told, ast.Dict([], [])):
-            case ast.Dict(keys=keys):
-                kept = set(texts_in(keys))
-                left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
-                self.names = left
+        extra = next(told, ast.Dict([], []))
+        if isinstance(extra, ast.Dict):
+            kept = set(texts_in(extra.keys))
+            left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
+            self.names = left
 
     def _statement(self, statement: ast.stmt) -> None:
         match statement:

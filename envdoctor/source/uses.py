@@ -238,19 +238,20 @@ class _Reader:
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method):
                 base = place.bases[0] if len(place.bases) == 1 else None
-                own = base is None or method == "__init__"
-                return base if base is None or own else Target(base.module, f"{base.name}.{method}")
+                if base is None or method == "__init__":
+                    return base
+                return Target(base.module, f"{base.name}.{method}")
             case ast.Name(id=name) if place.scope.is_one_definition(name) and name in self._classes:
                 return self._classes[name].made_by
         root, names = chain(func)
-        target = next(map(place.scope.find, names_in([root])), None)
+        target = place.scope.find(root.id) if isinstance(root, ast.Name) else None
         if target is None or len(names) > _LONGEST_CHAIN:
             return None
         return Target(target.module, ".".join(filter(None, [target.name, *names])))
 
     def _class(self, node: ast.expr) -> _Class | None:
         """The class of the file that a name stands for."""
-        return next((self._classes[name] for name in names_in([node]) if name in self._classes), None)
+        return self._classes.get(node.id) if isinstance(node, ast.Name) else None
 
     def _provide_by_call(self, node: ast.Call, place: _Place) -> None:
         """``setattr(np, "float", float)`` and ``sys.modules.setdefault("torch._six", ...)``."""

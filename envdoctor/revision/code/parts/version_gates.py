@@ -6,7 +6,7 @@ import ast
 import re
 
 from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
-from envdoctor.source.definitions import all_nodes, children, dotted, names_in
+from envdoctor.source.definitions import all_nodes, children, dotted
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
@@ -39,7 +39,8 @@ class VersionNames:
                     self.parts[name] = part
             case ((ast.Tuple(elts=items) | ast.List(elts=items)), _) if self._mentions_list(value):
                 for element, part in zip(items, _INDEXES.values(), strict=False):
-                    self.parts |= dict.fromkeys(names_in([element]), part)
+                    if isinstance(element, ast.Name):
+                        self.parts[element.id] = part
 
     def gate(self, node: ast.AST, has_major: bool) -> str | None:
         """The kind of gate that the node is; ``has_major``: the first number was asked for around it."""
@@ -69,10 +70,8 @@ class VersionNames:
         while waiting:
             inner = waiting.pop()
             match inner:
-                case ast.Subscript(value=base, slice=ast.Constant(value=index)) if self._is_list(base):
-                    found |= _INDEXES.get(index, _WHOLE)
-                case ast.Subscript(value=base) if self._is_list(base):
-                    found |= _WHOLE
+                case ast.Subscript(value=base, slice=index) if self._is_list(base):
+                    found |= _INDEXES.get(getattr(index, "value", None), _WHOLE)
                 case ast.Attribute(value=base, attr=name) if name in _FIELDS and self._is_version(base):
                     found |= _FIELDS[name]
                 case ast.Name(id=name) if name in self.parts:
