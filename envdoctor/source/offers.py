@@ -152,7 +152,8 @@ class _Reading:
         below = None
         for call in self._calls:
             if last_name(call.func) == _DEFINED_BELOW:
-                known, below = True, next(filter(None, map(_last_text, call.args[:1])), "")
+                # ``models`` of ``Path(__file__).parent / "models"``.
+                known, below = True, text_of(getattr(next(iter(call.args), None), "right", None)) or ""
         if below is None:
             self.stars += self._for_types_stars
         return table, below, known or bool(self._for_types)
@@ -272,14 +273,6 @@ class _Reading:
                     self._bind(inner)
             case ast.Starred(value=inner):
                 self._bind(inner)
-
-
-def _last_text(argument: ast.expr) -> str:
-    """``models`` of ``Path(__file__).parent / "models"``."""
-    match argument:
-        case ast.BinOp(right=ast.Constant(value=value)):
-            return str(value)
-    return ""
 
 
 def _strings(value: ast.expr) -> list[str] | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, parameters_of
+from envdoctor.source.definitions import FunctionNode, children, parameters_of
 
 #: The kind of scope that a node opens.
 _OPENS: Mapping[type, str] = {
@@ -85,8 +85,7 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
     waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
     while waiting:
         node, scope = waiting.pop()
-        kind = _OPENS.get(type(node))
-        inside = scope
+        kind, inside = _OPENS.get(type(node)), scope
         if kind is not None:
             inside = scopes[id(node)] = Scope(kind, scope)
         _bind(node, scope, inside, own)
@@ -96,21 +95,17 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
 
 def inner_parts(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """The children of a node, each with whether it lies in the scope that the node opens."""
-    outside: Iterable[ast.AST] = ()
-    inside: Iterable[ast.AST] = ()
+    parts: tuple[Sequence[ast.AST], Sequence[ast.AST]]
     match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            outside, inside = function_parts(node), node.body
-        case ast.Lambda():
-            outside, inside = function_parts(node), [node.body]
-        case ast.ClassDef():
-            outside, inside = class_parts(node), node.body
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            inside = ast.iter_child_nodes(node)
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            parts = function_parts(node), body
+        case ast.Lambda(body=value):
+            parts = function_parts(node), [value]
+        case ast.ClassDef(body=body):
+            parts = class_parts(node), body
         case _:
-            outside = ast.iter_child_nodes(node)
-    yield from ((child, False) for child in outside)
-    yield from ((child, True) for child in inside)
+            parts = ((), children(node)) if _OPENS.get(type(node)) else (children(node), ())
+    return ((child, within) for within in (False, True) for child in parts[within])
 
 
 def class_parts(node: ast.ClassDef) -> list[ast.expr]:

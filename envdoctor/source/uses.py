@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from envdoctor.source.definitions import TryStar, chain, functions_in, names_in, text_of
+from envdoctor.source.definitions import TryStar, chain, dotted, functions_in, names_in, text_of
 from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.overriding import own_parameters
 from envdoctor.source.scopes import Scope, Target, class_parts, function_parts, inner_parts, is_foreign, scopes_of
@@ -146,7 +146,8 @@ class _Reader:
                 self._push_block(node.body, place._replace(guard=place.guard.joined(caught(node))))
             case ast.If(test=test, body=body, orelse=orelse):
                 inside = _optional(place) if asks_what_is_there(test) else place
-                inside = inside._replace(branch=place.branch or not _asks_if_main(test))
+                is_run = isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+                inside = inside._replace(branch=place.branch or not is_run)
                 self._push_block(body, inside)
                 self._push_block(orelse, inside)
                 self._push([test], place)
@@ -177,9 +178,8 @@ class _Reader:
         parts: list[tuple[ast.AST, _Place]] = []
         for statement in body:
             parts.append((statement, place))
-            match statement:
-                case ast.If(test=test, body=block) if leaves(block) and asks_what_is_there(test):
-                    place = _optional(place)
+            if isinstance(statement, ast.If) and leaves(statement.body) and asks_what_is_there(statement.test):
+                place = _optional(place)
         self._waiting += reversed(parts)
 
     def _import(self, node: ast.Import | ast.ImportFrom, place: _Place) -> None:
@@ -324,14 +324,6 @@ def _fields(node: ast.ClassDef) -> frozenset[str]:
 def _makes_itself(node: ast.ClassDef) -> bool:
     made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
     return bool(made) or bool(node.keywords)  # a metaclass may do anything
-
-
-def _asks_if_main(test: ast.expr) -> bool:
-    """``if __name__ == "__main__"``: a script is run."""
-    match test:
-        case ast.Compare(left=ast.Name(id="__name__")):
-            return True
-    return False
 
 
 def _optional(place: _Place) -> _Place:

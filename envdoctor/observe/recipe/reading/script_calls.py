@@ -21,7 +21,7 @@ from envdoctor.observe.recipe.reading.script_run import (
     mapping_of,
     told,
 )
-from envdoctor.source.definitions import FunctionNode, elements, functions_in, keyword_of, last_name
+from envdoctor.source.definitions import elements, functions_in, keyword_of, last_name
 
 _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
@@ -117,7 +117,7 @@ class Calls(Run):
                 file = first if given else named["json_file"].value if "json_file" in named else OPEN
                 return self._dataclasses(base, scope, file if "file" in name else None)
             case Object(kind=ast.ClassDef() as kind), _, _:
-                method = _method_of(kind, name)
+                method = next((one for one in functions_in(kind.body) if one.name == name), None)
                 return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
             case dict(), "get", [str(), *_]:
                 return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
@@ -211,7 +211,7 @@ class Calls(Run):
     ) -> Object:
         found: Object = self._new(Object(self._fields(kind, scope)))
         found.kind = kind
-        start = _method_of(kind, "__init__")
+        start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
         if start is not None:
             self._enter(start, [found, *given], _values_of(named))
         else:
@@ -276,9 +276,4 @@ class Calls(Run):
 
 
 def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
-    """Named arguments without their lines."""
     return {name: item.value for name, item in named.items()}
-
-
-def _method_of(kind: ast.ClassDef, name: str) -> FunctionNode | None:
-    return next((one for one in functions_in(kind.body) if one.name == name), None)

@@ -143,8 +143,7 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         plain = [name for name in texts if not name.startswith("-")]
         keywords = {keyword.arg: value(keyword.value) for keyword in one.keywords if keyword.arg}
         flag = keywords.get("is_flag") is True or any("/" in name for name in names)
-        asked = keyword_of(one, "type")
-        kind = ast.unparse(asked) if asked is not None else ""
+        kind = next((ast.unparse(keyword.value) for keyword in one.keywords if keyword.arg == "type"), "")
         dashed = tuple(name for name in texts if name.startswith("-"))
         longest = next((name for name in dashed if name.startswith("--")), (dashed or tuple(plain) or ("",))[0])
         dest = plain[0] if plain else longest.lstrip("-").replace("-", "_")
