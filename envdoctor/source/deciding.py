@@ -32,13 +32,13 @@ def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
 
 
 def _attribute(node: ast.Attribute, frame: Frame, following: Following) -> Any:
-    base = evaluate(node.value, frame, following)
-    if isinstance(base, Module):
-        return following.attribute(base.module, node.attr, frame.module, node.lineno)
-    if isinstance(base, Made):
-        return Made(f"{base.dotted}.{node.attr}")
-    if isinstance(base, Version):
-        return _of_version(base.version, node.attr)
+    match evaluate(node.value, frame, following):
+        case Module(module=module):
+            return following.attribute(module, node.attr, frame.module, node.lineno)
+        case Made(dotted=dotted):
+            return Made(f"{dotted}.{node.attr}")
+        case Version(version=version):
+            return _of_version(version, node.attr)
     return UNKNOWN
 
 
@@ -69,12 +69,12 @@ def _bool_op(node: ast.BoolOp, frame: Frame, following: Following) -> Any:
 
 
 def _unary(node: ast.UnaryOp, frame: Frame, following: Following) -> Any:
-    value = evaluate(node.operand, frame, following)
-    if isinstance(node.op, ast.Not):
-        known = truth(value)
-        return UNKNOWN if known is None else not known
-    if isinstance(node.op, ast.USub) and isinstance(value, (int, float)):
-        return -value
+    match node.op, evaluate(node.operand, frame, following):
+        case ast.Not(), value:
+            known = truth(value)
+            return UNKNOWN if known is None else not known
+        case ast.USub(), (int() | float()) as value:
+            return -value
     return UNKNOWN
 
 
@@ -114,12 +114,8 @@ def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Fol
             values.append(evaluate(one, frame, following))
     if not is_small(values):
         return UNKNOWN
-    if isinstance(node, ast.Tuple):
-        return tuple(values)
-    if isinstance(node, ast.List):
-        return values
     try:
-        return set(values)
+        return _SEQUENCES[type(node)](values)
     except TypeError:
         return UNKNOWN
 
@@ -170,24 +166,24 @@ def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
 
 def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
     base = evaluate(node.value, frame, following)
-    if isinstance(node.slice, ast.Slice):
-        bounds = [
-            None if one is None else evaluate(one, frame, following) for one in (node.slice.lower, node.slice.upper)
-        ]
-        if isinstance(base, (str, tuple, list)) and node.slice.step is None and all(map(_whole, bounds)):
-            return base[slice(*bounds)]
-        return UNKNOWN
+    match node.slice:
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            bounds = [None if one is None else evaluate(one, frame, following) for one in (lower, upper)]
+            if isinstance(base, (str, tuple, list)) and step is None and all(map(_whole, bounds)):
+                return base[slice(*bounds)]
+            return UNKNOWN
     key = evaluate(node.slice, frame, following)
-    if isinstance(base, Made) and base.dotted == "sys.modules" and isinstance(key, str):
-        return Module(key)
-    if isinstance(base, Made) and base.dotted == "importlib.metadata.packages_distributions()" and isinstance(key, str):
-        return distributions(key, following) or UNKNOWN
-    if not isinstance(base, (dict, tuple, list, str)) or not is_known(key):
-        return UNKNOWN
-    try:
-        return base[key]
-    except (KeyError, IndexError, TypeError):
-        return UNKNOWN
+    match base, key:
+        case Made(dotted="sys.modules"), str():
+            return Module(key)
+        case Made(dotted="importlib.metadata.packages_distributions()"), str():
+            return distributions(key, following) or UNKNOWN
+        case ((dict() | tuple() | list() | str()), _) if is_known(key):
+            try:
+                return base[key]
+            except (KeyError, IndexError, TypeError):
+                return UNKNOWN
+    return UNKNOWN
 
 
 def _whole(bound: Any) -> bool:
@@ -210,12 +206,13 @@ def _binary(node: ast.BinOp, frame: Frame, following: Following) -> Any:
     left, right = evaluate(node.left, frame, following), evaluate(node.right, frame, following)
     if not is_known(left) or not is_known(right) or type(left) is not type(right):
         return UNKNOWN
-    if isinstance(node.op, ast.Add) and isinstance(left, (str, tuple, list)) and len(left) + len(right) <= MOST:
-        return left + right
-    if isinstance(node.op, ast.Add) and isinstance(left, int):
-        return left + right
-    if isinstance(node.op, ast.Sub) and isinstance(left, int):
-        return left - right
+    match node.op, left:
+        case ast.Add(), str() | tuple() | list() if len(left) + len(right) <= MOST:
+            return left + right
+        case ast.Add(), int():
+            return left + right
+        case ast.Sub(), int():
+            return left - right
     return UNKNOWN
 
 
@@ -236,17 +233,18 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
         holder = evaluate(method.value, frame, following)
         if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
             arguments, keywords = _arguments(node, frame, following)
-            if method.attr in CHANGING and not isinstance(holder, (str, tuple, frozenset)):
+            if method.attr in CHANGING and isinstance(holder, (dict, set, list)):
                 return changed(holder, method, arguments, frame, following)
             return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
     function = evaluate(method, frame, following)
     arguments, keywords = _arguments(node, frame, following)
-    if isinstance(function, Function):
-        return following.call(function, arguments, keywords, node)
-    if isinstance(function, Class):
-        return following.made(function, keywords, frame.module, node.lineno)
-    if isinstance(function, Made):
-        return library(function.dotted, arguments, keywords, frame, following)
+    match function:
+        case Function():
+            return following.call(function, arguments, keywords, node)
+        case Class():
+            return following.made(function, keywords, frame.module, node.lineno)
+        case Made(dotted=dotted):
+            return library(dotted, arguments, keywords, frame, following)
     return UNKNOWN
 
 
@@ -257,6 +255,7 @@ def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list
     return values, named
 
 
+_SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}
 _KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {
     ast.Name: _name,
     ast.Attribute: _attribute,

@@ -1,9 +1,13 @@
-"""What a Python file defines and reads, by its syntax tree: functions, attributes, modules beside it."""
+"""What nodes of a syntax tree say; what a Python file defines and reads: functions, attributes, modules beside it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+#: Of Python 3.11.
+TryStar: type[ast.Try] = getattr(ast, "TryStar", ast.Try)
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -19,6 +23,83 @@ def last_name(node: ast.AST | None) -> str:
     return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below, in the order of the text."""
+    # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif type(value) is list:
+            found += [entry for entry in value if isinstance(entry, ast.AST)]
+    return found
+
+
+def all_nodes(tree: ast.AST) -> list[ast.AST]:
+    """The tree's nodes, parents first."""
+    found = [tree]
+    for node in found:
+        found += children(node)
+    return found
+
+
+def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
+    """Return what ``torch.nn.Linear`` begins with, and the names behind it."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return node, names[::-1]
+
+
+def dotted(node: ast.AST) -> str:
+    """``torch.nn.Linear``; ``.view`` for a method of anything but a name; empty for other expressions."""
+    root, names = chain(node)
+    return ".".join([getattr(root, "id", ""), *names])
+
+
+def names_in(nodes: Iterable[ast.AST | None]) -> Iterator[str]:
+    """Yield the plain names among nodes."""
+    return (node.id for node in nodes if isinstance(node, ast.Name))
+
+
+def text_of(node: ast.AST | None) -> str | None:
+    """Return the text of a literal; None for anything else."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+    return None
+
+
+def texts_in(nodes: Iterable[ast.AST | None]) -> Iterator[str]:
+    """Yield the literal texts among nodes."""
+    return (text for text in map(text_of, nodes) if text is not None)
+
+
+def functions_in(nodes: Iterable[ast.AST]) -> Iterator[FunctionNode]:
+    """Yield the functions among nodes."""
+    return (node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
+    """Return every parameter, with those behind ``*`` and ``**`` at the end."""
+    stars = filter(None, (arguments.vararg, arguments.kwarg))
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *stars]
+
+
+def keyword_of(call: ast.AST | None, name: str) -> ast.expr | None:
+    """Return what a call gives to a keyword; None for no call."""
+    return next((one.value for one in getattr(call, "keywords", ()) if one.arg == name), None)
+
+
+def elements(node: ast.expr | None) -> list[ast.expr | None]:
+    """Return the items of a tuple or list, else the node itself: what ``except (A, B)`` and ``except A`` catch."""
+    match node:
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return [*items]
+    return [node]
+
+
 def is_generator(function: ast.FunctionDef) -> bool:
     """Whether a function, or one inside it, yields."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
@@ -30,43 +111,47 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
     waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
     while waiting:
         scope, statement = waiting.pop()
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield f"{scope}{statement.name}({_parameters(statement.args)})"
-        elif isinstance(statement, ast.ClassDef):
-            waiting += [(f"{scope}{statement.name}.", inner) for inner in statement.body]
-        elif isinstance(statement, (ast.If, ast.Try, ast.With)):
-            waiting += [(scope, item) for block in blocks(statement) for item in block]
+        match statement:
+            case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
+                words = [word.rstrip("=") for word in parameter_words(args)]
+                if args.posonlyargs:
+                    words.insert(len(args.posonlyargs), "/")
+                yield f"{scope}{name}({', '.join(words)})"
+            case ast.ClassDef(name=name, body=body):
+                waiting += [(f"{scope}{name}.", inner) for inner in body]
+            case ast.If() | ast.Try() | ast.With():
+                waiting += [(scope, item) for block in blocks(statement) for item in block]
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:
     """Every attribute that is read, without what it is read from."""
-    waiting: list[object] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield node.attr
-        # A node's attributes are its children, lists of them, names and positions; ast.walk takes twice the time.
-        for child in vars(node).values() if isinstance(node, ast.AST) else ():
-            waiting += child if isinstance(child, list) else [child]
+    for node in all_nodes(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                yield name
 
 
 def siblings_of(tree: ast.Module) -> Iterator[str]:
     """Modules beside the file that it imports relatively, wherever it does."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            yield from [node.module.partition(".")[0]] if node.module else [alias.name for alias in node.names]
+        match node:
+            case ast.ImportFrom(module=None, level=1, names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), level=1):
+                yield module.partition(".")[0]
 
 
-def _parameters(arguments: ast.arguments) -> str:
-    parts = [argument.arg for argument in arguments.posonlyargs]
-    if parts:
-        parts.append("/")
-    parts += [argument.arg for argument in arguments.args]
-    if arguments.vararg:
-        parts.append("*" + arguments.vararg.arg)
+def parameter_words(arguments: ast.arguments) -> Iterator[str]:
+    """Yield parameters as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    for number, one in enumerate(positional):
+        yield one.arg if number < required else f"{one.arg}="
+    if arguments.vararg is not None:
+        yield f"*{arguments.vararg.arg}"
     elif arguments.kwonlyargs:
-        parts.append("*")
-    parts += [argument.arg for argument in arguments.kwonlyargs]
-    if arguments.kwarg:
-        parts.append("**" + arguments.kwarg.arg)
-    return ", ".join(parts)
+        yield "*"
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield one.arg if default is None else f"{one.arg}="
+    if arguments.kwarg is not None:
+        yield f"**{arguments.kwarg.arg}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envdoctor.source.definitions import last_name
+from envdoctor.source.definitions import all_nodes, elements, last_name
 
 #: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
 _ASKS = re.compile(
@@ -46,8 +46,7 @@ def caught(node: ast.Try) -> Guard:
     guard = NOTHING
     for handler in node.handlers:
         if not _ends_script(handler.body):
-            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-            guard = guard.joined(_of_errors([last_name(kind) for kind in kinds]))
+            guard = guard.joined(_of_errors([last_name(kind) for kind in elements(handler.type)]))
     return guard
 
 
@@ -55,15 +54,15 @@ def suppressed(node: ast.With | ast.AsyncWith) -> Guard:
     """What ``with contextlib.suppress(ImportError)`` catches."""
     guard = NOTHING
     for item in node.items:
-        call = item.context_expr
-        if isinstance(call, ast.Call) and last_name(call.func) == "suppress":
-            guard = guard.joined(_of_errors([last_name(kind) for kind in call.args]))
+        match item.context_expr:
+            case ast.Call(func=func, args=kinds) if last_name(func) == "suppress":
+                guard = guard.joined(_of_errors([last_name(kind) for kind in kinds]))
     return guard
 
 
 def asks_what_is_there(test: ast.expr) -> bool:
     """Whether a condition asks for a version, for what is installed, or for an attribute."""
-    return any(name and _ASKS.search(name) for name in map(last_name, ast.walk(test)))
+    return any(name and _ASKS.search(name) for name in map(last_name, all_nodes(test)))
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:
@@ -81,7 +80,9 @@ def _of_errors(names: Sequence[str]) -> Guard:
 
 
 def _ends_script(body: Sequence[ast.stmt]) -> bool:
-    last = body[-1] if body else None
-    if isinstance(last, ast.Raise):
-        return True
-    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and last_name(last.value.func) in _LEAVING
+    match body:
+        case [*_, ast.Raise()]:
+            return True
+        case [*_, ast.Expr(value=ast.Call(func=func))]:
+            return last_name(func) in _LEAVING
+    return False

@@ -6,9 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from envdoctor.source.definitions import FunctionNode, names_in
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.lineage import Lineage, Lineages, Member, Method
+from envdoctor.source.lineage import Lineage, Lineages, Member
 from envdoctor.source.overriding import can_be_called
 from envdoctor.source.own_calls import calls_in
 from envdoctor.source.places import Places
@@ -111,11 +112,11 @@ def _receiver(lineage: Lineage, at: int, name: str, keyword: str) -> Member | No
     return None
 
 
-def _hands_on(method: Method, name: str, keyword: str) -> bool:
+def _hands_on(method: FunctionNode, name: str, keyword: str) -> bool:
     """Whether a method does nothing with further keywords but to hand all of them to ``super()``, once."""
     rest = method.args.kwarg
     if rest is None or keyword in {one.arg for one in (*method.args.args, *method.args.kwonlyargs)}:
         return False
-    if sum(isinstance(node, ast.Name) and node.id == rest.arg for node in ast.walk(method)) != 1:
+    if list(names_in(ast.walk(method))).count(rest.arg) != 1:
         return False
     return any(call.owner == "super" and call.name == name and call.rest == rest.arg for call in calls_in(method))

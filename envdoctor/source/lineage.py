@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from envdoctor.source.definitions import FunctionNode, names_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import statements
 from envdoctor.source.overriding import own_parameters
@@ -23,8 +24,6 @@ _CALLED = re.compile(rb"\b([A-Za-z_]\w*)\(")
 _ASSIGNED = re.compile(rb"\.(\w+)\s*=[^=]")
 #: Methods by which every object of a class comes that is made, or trained.
 _RUN = ("__init__", "train")
-
-Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Source(NamedTuple):
@@ -45,17 +44,18 @@ class Member:
         self.module, self.node, self.bases = module, node, bases
         self.place, self.top = f"{module}:{node.name}", module.partition(".")[0]
         self._source = source
-        self.methods: dict[str, Method | None] = {}
+        self.methods: dict[str, FunctionNode | None] = {}
         direct = set(map(id, node.body))
         for statement in statements(node.body):
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                sure = id(statement) in direct and statement.name not in self.methods
-                self.methods[statement.name] = statement if sure else None
-            elif isinstance(statement, ast.Assign):
-                self.methods |= {one.id: None for one in statement.targets if isinstance(one, ast.Name)}
+            match statement:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    sure = id(statement) in direct and name not in self.methods
+                    self.methods[name] = statement if sure else None
+                case ast.Assign(targets=targets):
+                    self.methods |= dict.fromkeys(names_in(targets))
         starts = [*map(_start, node.body[1:]), end]
         self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
-        self._bodies: dict[str, Method | None] = {}
+        self._bodies: dict[str, FunctionNode | None] = {}
         self._calls: dict[str, tuple[Call, ...]] = {}
         self._mentions: dict[str, dict[str, None]] = {}
 
@@ -64,18 +64,19 @@ class Member:
         node = self.methods.get(name)
         return b"".join(self._source.lines[node.lineno - 1 : self._ends[node.lineno] - 1]) if node is not None else b""
 
-    def body(self, name: str) -> Method | None:
+    def body(self, name: str) -> FunctionNode | None:
         """A method with its body; None for what cannot be read."""
         if name not in self._bodies:
             node, self._bodies[name] = self.methods.get(name), None
             try:
                 above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
-                block = ast.parse(above + self.text(name)).body[0]
+                block = ast.parse(above + self.text(name)).body
             except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
-                block = None
-            if node is not None and isinstance(block, ast.If) and isinstance(block.body[0], type(node)):
-                block.body[0].decorator_list = node.decorator_list
-                self._bodies[name] = block.body[0]
+                block = []
+            match block:
+                case [ast.If(body=[ast.FunctionDef() | ast.AsyncFunctionDef() as method, *_]), *_] if node is not None:
+                    method.decorator_list = node.decorator_list
+                    self._bodies[name] = method
         return self._bodies[name]
 
     def calls(self, name: str) -> tuple[Call, ...]:
@@ -100,8 +101,8 @@ class Member:
         """The names that a method gives to anything itself."""
         body = self.body(name)
         nodes = list(ast.walk(body)) if body is not None else []
-        stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-        return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+        stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
+        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Those of a method as :func:`~envdoctor.source.overriding.own_parameters` tells them; None also where the
@@ -210,7 +211,7 @@ class Lineages:
         node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
         if node is None or added_by(node.decorator_list) != set():
             return None
-        used = {one.id for base in node.bases for one in ast.walk(base) if isinstance(one, ast.Name)}
+        used = {one for base in node.bases for one in names_in(ast.walk(base))}
         if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
             return None
         end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
@@ -232,14 +233,15 @@ def _bound(tree: ast.Module) -> Iterator[str]:
     counts once."""
     modules: dict[str, None] = {}
     for statement in statements(tree.body):
-        if isinstance(statement, ast.Import):
-            modules |= {one.asname or one.name.partition(".")[0]: None for one in statement.names}
-        elif isinstance(statement, ast.ImportFrom):
-            yield from (one.asname or one.name for one in statement.names)
-        elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield statement.name
-        elif isinstance(statement, ast.Assign):
-            yield from (one.id for one in statement.targets if isinstance(one, ast.Name))
+        match statement:
+            case ast.Import(names=names):
+                modules |= {one.asname or one.name.partition(".")[0]: None for one in names}
+            case ast.ImportFrom(names=names):
+                yield from (one.asname or one.name for one in names)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from names_in(targets)
     yield from modules
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 
+from envdoctor.source.definitions import texts_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
 from envdoctor.source.world import World
@@ -205,10 +206,7 @@ def _exports(source: bytes) -> list[str]:
         value = ast.parse(source[start : end + 1].strip() or b"0").body[0]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    listed = getattr(value, "value", None)
-    if not isinstance(listed, (ast.List, ast.Tuple)):
-        return []
-    return [one.value for one in listed.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return [*texts_in(getattr(getattr(value, "value", None), "elts", ()))]
 
 
 def _may_fit(pattern: str, module: str) -> bool:

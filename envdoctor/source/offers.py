@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.source.definitions import blocks, last_name
+from envdoctor.source.definitions import blocks, last_name, text_of, texts_in
 
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
@@ -64,7 +64,7 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
         reason = "it has a __getattr__ of its own"
     elif b"sys.modules" in source and _REPLACED.search(source) and not is_lazy:
         reason = "it replaces itself while it is imported"
-    finder = tuple(_texts(tree)) if b"sys.meta_path" in source else None
+    finder = tuple(one for one in texts_in(ast.walk(tree)) if len(one) < 200) if b"sys.meta_path" in source else None
     maker = reading.maker() if is_lazy else ""
     reading.leave_behind()
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
@@ -74,10 +74,12 @@ def _executes(tree: ast.Module) -> bool:
     """Whether a module calls exec() outside of its functions, where that makes names of its own."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:  # it grows
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exec":
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(node)
+        match node:
+            case ast.Call(func=ast.Name(id="exec")):
+                return True
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                continue
+        waiting += ast.iter_child_nodes(node)
     return False
 
 
@@ -150,7 +152,8 @@ class _Reading:
         below = None
         for call in self._calls:
             if last_name(call.func) == _DEFINED_BELOW:
-                known, below = True, next(filter(None, map(_last_text, call.args[:1])), "")
+                # ``models`` of ``Path(__file__).parent / "models"``.
+                known, below = True, text_of(getattr(next(iter(call.args), None), "right", None)) or ""
         if below is None:
             self.stars += self._for_types_stars
         return table, below, known or bool(self._for_types)
@@ -167,35 +170,39 @@ class _Reading:
         told = (word.value for word in self._in_its_place.keywords if word.arg == "extra_objects")
         extra = next(told, ast.Dict([], []))
         if isinstance(extra, ast.Dict):
-            kept = {getattr(key, "value", None) for key in extra.keys}
+            kept = set(texts_in(extra.keys))
             left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
             self.names = left
 
     def _statement(self, statement: ast.stmt) -> None:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.names[statement.name] = "def"
-        elif isinstance(statement, ast.ClassDef):
-            self.names[statement.name] = "class"
-        elif isinstance(statement, ast.Import):
-            for alias in statement.names:
-                top = alias.name if alias.asname else alias.name.partition(".")[0]
-                self.names[alias.asname or top] = f"module {top}"
-        elif isinstance(statement, ast.ImportFrom):
-            self._import_from(statement, self.names, self.stars)
-        elif isinstance(statement, ast.If) and is_type_checking(statement.test):
-            for inner in statements(statement.body):
-                if isinstance(inner, ast.ImportFrom):
-                    self._import_from(inner, self._for_types, self._for_types_stars)
-            self.block(statement.orelse)
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            self._assign(statement)
-        else:
-            self._other(statement)
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.names[name] = "def"
+            case ast.ClassDef(name=name):
+                self.names[name] = "class"
+            case ast.Assign(targets=targets, value=value):
+                self._assign(targets, value)
+            case ast.AnnAssign(target=target, value=value):
+                self._assign([target], value)
+            case ast.AugAssign(target=target, value=value):
+                self._assign([target], value, more=True)
+            case ast.Import(names=names):
+                for alias in names:
+                    top = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self.names[alias.asname or top] = f"module {top}"
+            case ast.ImportFrom():
+                self._import_from(statement, self.names, self.stars)
+            case ast.If(test=test, body=body, orelse=orelse) if is_type_checking(test):
+                for inner in statements(body):
+                    if isinstance(inner, ast.ImportFrom):
+                        self._import_from(inner, self._for_types, self._for_types_stars)
+                self.block(orelse)
+            case ast.Expr(value=value):
+                self._call(value)
+            case _:
+                self._other(statement)
 
     def _other(self, statement: ast.stmt) -> None:
-        if isinstance(statement, ast.Expr):
-            self._call(statement.value)
-            return
         for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
             self._bind(getattr(target, "optional_vars", target))
         for block in blocks(statement):
@@ -209,28 +216,24 @@ class _Reading:
             else:
                 names[alias.asname or alias.name] = f"{module}:{alias.name}"
 
-    def _assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        value = statement.value
+    def _assign(self, targets: list[ast.expr], value: ast.expr | None, *, more: bool = False) -> None:
         for target in targets:
-            if value is not None or isinstance(statement, ast.AnnAssign):
-                self._bind(target)
+            self._bind(target)
         if value is None:
             return
         if isinstance(value, ast.Call):
-            self._calls.append(value)
-            self._calls += [inner for inner in value.args if isinstance(inner, ast.Call)]
-        first = targets[0]
-        if isinstance(first, ast.Name) and first.id == "__all__":
-            self._exported(value, isinstance(statement, ast.AugAssign))
-        elif isinstance(first, ast.Name) and isinstance(value, ast.Dict):
-            entries = _submodules(value)
-            if entries is not None:
-                self._tables[first.id] = entries
-        elif isinstance(first, ast.Subscript) and isinstance(first.value, ast.Name):
-            self._add(first, value)
-        elif isinstance(first, ast.Subscript) and isinstance(value, ast.Call) and last_name(value.func) in _LAZY_CALLS:
-            self._in_its_place = value
+            self._calls += [value, *(inner for inner in value.args if isinstance(inner, ast.Call))]
+        match targets[0]:
+            case ast.Name(id="__all__"):
+                self._exported(value, more)
+            case ast.Name(id=name):
+                entries = _submodules(value)
+                if entries is not None:
+                    self._tables[name] = entries
+            case ast.Subscript(value=ast.Name()) as place:
+                self._add(place, value)
+            case ast.Subscript() if isinstance(value, ast.Call) and last_name(value.func) in _LAZY_CALLS:
+                self._in_its_place = value
 
     def _exported(self, value: ast.expr, more: bool) -> None:
         names = _strings(value)
@@ -241,76 +244,58 @@ class _Reading:
 
     def _call(self, value: ast.expr) -> None:
         """``_import_structure["x"].append("Y")`` and ``.extend([...])``."""
-        if not isinstance(value, ast.Call):
-            return
-        self._calls.append(value)
-        call = value.func
-        if (
-            isinstance(call, ast.Attribute)
-            and call.attr in ("append", "extend")
-            and isinstance(call.value, ast.Subscript)
-        ):
-            self._add(call.value, *value.args)
-        elif isinstance(call, ast.Attribute) and call.attr == "update" and isinstance(call.value, ast.Name):
-            for argument in value.args:
-                entries = _submodules(argument) if isinstance(argument, ast.Dict) else None
-                for key, names in (entries or {}).items():
-                    self._tables.setdefault(call.value.id, {})[key] = names
+        if isinstance(value, ast.Call):
+            self._calls.append(value)
+        match value:
+            case ast.Call(func=ast.Attribute(value=ast.Subscript() as place, attr="append" | "extend"), args=args):
+                self._add(place, *args)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=args):
+                for argument in args:
+                    for key, names in (_submodules(argument) or {}).items():
+                        self._tables.setdefault(name, {})[key] = names
 
     def _add(self, place: ast.Subscript, *values: ast.expr) -> None:
-        key = place.slice
-        if not isinstance(place.value, ast.Name) or not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-            return
-        table = self._tables.setdefault(place.value.id, {})
-        for value in values:
-            names = (
-                [value.value] if isinstance(value, ast.Constant) and isinstance(value.value, str) else _strings(value)
-            )
-            if names:
-                table[key.value] = "\n".join(filter(None, [table.get(key.value, ""), *names]))
+        match place:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))):
+                table = self._tables.setdefault(name, {})
+                for value in values:
+                    text = text_of(value)
+                    names = _strings(value) if text is None else [text]
+                    if names:
+                        table[key] = "\n".join(filter(None, [table.get(key, ""), *names]))
 
     def _bind(self, target: ast.AST | None) -> None:
-        if isinstance(target, ast.Name):
-            self.names.setdefault(target.id, "value")
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            for inner in target.elts:
+        match target:
+            case ast.Name(id=name):
+                self.names.setdefault(name, "value")
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                for inner in items:
+                    self._bind(inner)
+            case ast.Starred(value=inner):
                 self._bind(inner)
-        elif isinstance(target, ast.Starred):
-            self._bind(target.value)
-
-
-def _last_text(argument: ast.expr) -> str:
-    """``models`` of ``Path(__file__).parent / "models"``."""
-    if isinstance(argument, ast.BinOp) and isinstance(argument.right, ast.Constant):
-        return str(argument.right.value)
-    return ""
 
 
 def _strings(value: ast.expr) -> list[str] | None:
     """The texts of a literal list, tuple or set, or a sum of them; None for anything else."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-        left, right = _strings(value.left), _strings(value.right)
-        return None if left is None or right is None else left + right
-    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
-        found = [one.value for one in value.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        return found if len(found) == len(value.elts) else None
+    match value:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            first, second = _strings(left), _strings(right)
+            return None if first is None or second is None else first + second
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            found = [*texts_in(items)]
+            return found if len(found) == len(items) else None
     return None
 
 
-def _submodules(value: ast.Dict) -> dict[str, str] | None:
-    """``{"submodule": ["Name", …]}`` with the names joined by line feeds; None for another kind of table."""
+def _submodules(value: ast.expr) -> dict[str, str] | None:
+    """``{"submodule": ["Name", …]}`` with the names joined by line feeds; None for anything else."""
+    if not isinstance(value, ast.Dict):
+        return None
     table: dict[str, str] = {}
     for key, names in zip(value.keys, value.values, strict=True):
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        submodule = text_of(key)
+        found = _strings(names) if submodule is not None else None
+        if submodule is None or found is None:
             return None
-        found = _strings(names)
-        if found is None:
-            return None
-        table[key.value] = "\n".join(found)
+        table[submodule] = "\n".join(found)
     return table
-
-
-def _texts(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-            yield node.value

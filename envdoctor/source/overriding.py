@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from envdoctor.source.definitions import FunctionNode, names_in, parameter_words
 from envdoctor.source.signatures import added_by
 
 
@@ -35,26 +35,10 @@ def spelled(method: str, call: str) -> str:
     return f"{method.rpartition('.')[2]}({', '.join(words)})"
 
 
-def own_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...] | None:
+def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
     """The parameters of a method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``; None for what
     is no method of its class's callers, or may take others than it says."""
     if (node.name.startswith("__") and node.name.endswith("__")) or added_by(node.decorator_list) != set():
         return None
-    words = list(_words(node.args))
-    is_static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)
-    return tuple(words if is_static else words[1:])
-
-
-def _words(arguments: ast.arguments) -> Iterator[str]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = len(positional) - len(arguments.defaults)
-    for number, one in enumerate(positional):
-        yield one.arg if number < required else f"{one.arg}="
-    if arguments.vararg is not None:
-        yield f"*{arguments.vararg.arg}"
-    elif arguments.kwonlyargs:
-        yield "*"
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield one.arg if default is None else f"{one.arg}="
-    if arguments.kwarg is not None:
-        yield f"**{arguments.kwarg.arg}"
+    words = list(parameter_words(node.args))
+    return tuple(words if "staticmethod" in names_in(node.decorator_list) else words[1:])

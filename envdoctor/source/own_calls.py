@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
 from envdoctor.source.guards import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.signatures import way_of
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_PERHAPS = (*_FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.match_case)
-#: ``TryStar`` is of Python 3.11.
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_PERHAPS = (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.match_case)
 
 
 class Call(NamedTuple):
@@ -32,7 +31,7 @@ class Call(NamedTuple):
     line: int
 
 
-def calls_in(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Call]:
+def calls_in(method: FunctionNode) -> Iterator[Call]:
     """The calls of one method; those left out whose failure it catches, or that it makes only where it first asks what
     is there: a version, a signature, an attribute."""
     arguments = [*method.args.posonlyargs, *method.args.args]
@@ -42,7 +41,7 @@ def calls_in(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Call]:
 class _Reader:
     """One walk over a method, without recursion."""
 
-    def __init__(self, bound: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def __init__(self, bound: str, method: FunctionNode) -> None:
         self._bound, self._method = bound, method
         self._waiting: list[tuple[ast.AST, bool]] = []
         #: Variables that hold what the method asked for.
@@ -58,7 +57,7 @@ class _Reader:
                 continue
             self._visit(node, sure)
 
-    def _block(self, body: Sequence[ast.stmt], sure: bool) -> None:
+    def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
         """Statements in their order, up to those that run only where something is there, or is not."""
         parts: list[tuple[ast.AST, bool]] = []
         for statement in body:
@@ -68,53 +67,56 @@ class _Reader:
         self._waiting += reversed(parts)
 
     def _visit(self, node: ast.AST, sure: bool) -> None:
-        if isinstance(node, (ast.If, ast.IfExp)):
-            self._waiting.append((node.test, sure))
-            if not self._asks(node.test):
-                for part in (node.body, node.orelse):
-                    self._block(part, False) if isinstance(part, list) else self._waiting.append((part, False))
-        elif isinstance(node, ast.BoolOp):
-            if not any(map(self._asks, node.values)):
-                self._waiting += [(value, sure and not place) for place, value in enumerate(node.values)]
-        elif isinstance(node, _TRIES):
-            self._block([] if caught(node).keywords else node.body, sure)
-            self._block(node.orelse + node.finalbody, sure)
-            for handler in node.handlers:
-                self._block(handler.body, False)
-        elif not isinstance(node, (ast.With, ast.AsyncWith)) or not suppressed(node).keywords:
-            inside = sure and not isinstance(node, _PERHAPS)
-            body = getattr(node, "body", None)
-            block = body if isinstance(body, list) else []
-            if isinstance(node, ast.Assign) and self._asks(node.value):
-                self._answers.update(target.id for target in node.targets if isinstance(target, ast.Name))
-            self._block(block, inside)
-            later = set(map(id, block))
-            self._waiting += [(one, inside) for one in ast.iter_child_nodes(node) if id(one) not in later]
+        match node:
+            case ast.If(test=test) | ast.IfExp(test=test):
+                self._waiting.append((test, sure))
+                for part in () if self._asks(test) else (node.body, node.orelse):
+                    self._block(part if isinstance(part, list) else [part], False)
+            case ast.BoolOp(values=values):
+                if not any(map(self._asks, values)):
+                    self._waiting += [(value, sure and not place) for place, value in enumerate(values)]
+            case ast.Try() | TryStar():
+                self._block([] if caught(node).keywords else node.body, sure)
+                self._block(node.orelse + node.finalbody, sure)
+                for handler in node.handlers:
+                    self._block(handler.body, False)
+            case ast.With() | ast.AsyncWith() if suppressed(node).keywords:
+                pass
+            case ast.Lambda(args=arguments, body=value):
+                self._waiting += [(arguments, False), (value, False)]
+            case _:
+                if isinstance(node, ast.Assign) and self._asks(node.value):
+                    self._answers.update(names_in(node.targets))
+                inside = sure and not isinstance(node, _PERHAPS)
+                block = getattr(node, "body", [])
+                self._block(block, inside)
+                later = set(map(id, block))
+                self._waiting += [(one, inside) for one in children(node) if id(one) not in later]
 
     def _call(self, node: ast.AST, sure: bool) -> Call | None:
         """A call, or a method that is handed on; what stands in its arguments is read next."""
-        called = node.func if isinstance(node, ast.Call) else node
-        owner = self._owner(called)
-        if owner is None or not isinstance(called, (ast.Name, ast.Attribute)) or (not owner and called is node):
-            return None
-        name = called.attr if isinstance(called, ast.Attribute) else called.id
-        if not isinstance(node, ast.Call):
-            return Call(owner, name, None, (), "", sure, called.lineno)
-        self._waiting += [(one, sure) for one in (*node.args, *(keyword.value for keyword in node.keywords))]
-        given = tuple(keyword.arg for keyword in node.keywords if keyword.arg is not None)
-        rest = [one.value.id for one in node.keywords if one.arg is None and isinstance(one.value, ast.Name)]
-        return Call(owner, name, way_of(node), given, next(iter(rest), ""), sure, called.lineno)
+        match node:
+            case ast.Call(func=called, args=args, keywords=keywords):
+                owner = self._owner(called)
+                if owner is None:
+                    return None
+                self._waiting += [(one, sure) for one in (*args, *(keyword.value for keyword in keywords))]
+                given = tuple(keyword.arg for keyword in keywords if keyword.arg is not None)
+                rest = next(names_in(keyword.value for keyword in keywords if keyword.arg is None), "")
+                return Call(owner, last_name(called), way_of(node), given, rest, sure, called.lineno)
+            case ast.Attribute(attr=name, lineno=line) if owner := self._owner(node):
+                return Call(owner, name, None, (), "", sure, line)
+        return None
 
     def _owner(self, called: ast.AST) -> str | None:
-        if isinstance(called, ast.Name):
-            return ""
-        owner = called.value if isinstance(called, ast.Attribute) and isinstance(called.ctx, ast.Load) else None
-        if isinstance(owner, ast.Name):
-            return "self" if owner.id == self._bound else None
-        if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
-            return None if owner.args else "super"
+        match called:
+            case ast.Name():
+                return ""
+            case ast.Attribute(value=ast.Name(id=self._bound), ctx=ast.Load()):
+                return "self"
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=[]), ctx=ast.Load()):
+                return "super"
         return None
 
     def _asks(self, test: ast.expr) -> bool:
-        names = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
-        return asks_what_is_there(test) or not self._answers.isdisjoint(names)
+        return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(all_nodes(test)))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_OPENS = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
+from envdoctor.source.definitions import FunctionNode, children, parameters_of
+
+#: The kind of scope that a node opens.
+_OPENS: Mapping[type, str] = {
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), "function"),
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "comprehension"),
+    ast.ClassDef: "class",
+}
 #: Never a distribution's.
 _STANDARD = sys.stdlib_module_names | {"__main__", "distutils", "imp", "asynchat", "asyncore", "smtpd"}
 
@@ -42,13 +47,12 @@ class Scope:
         if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
             meanings.append(target)
 
-    def declare(self, statement: ast.Global | ast.Nonlocal) -> None:
-        """Names that are bound further out."""
-        holder = self.parent or self
-        if isinstance(statement, ast.Global):
-            while holder.parent is not None:
-                holder = holder.parent
-        self._elsewhere.update(dict.fromkeys(statement.names, holder))
+    def declare(self, names: Collection[str], holder: Scope | None) -> None:
+        """Names that are bound further out: in ``holder``, or in the file."""
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        self._elsewhere.update(dict.fromkeys(names, holder or outermost))
 
     def holder(self) -> Scope:
         """The scope in which ``:=`` binds."""
@@ -81,11 +85,9 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
     waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
     while waiting:
         node, scope = waiting.pop()
-        inside = scope
-        if isinstance(node, _OPENS):
-            kind = "class" if isinstance(node, ast.ClassDef) else "function"
-            inside = Scope("comprehension" if isinstance(node, _COMPREHENSIONS) else kind, scope)
-            scopes[id(node)] = inside
+        kind, inside = _OPENS.get(type(node)), scope
+        if kind is not None:
+            inside = scopes[id(node)] = Scope(kind, scope)
         _bind(node, scope, inside, own)
         waiting += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
     return scopes
@@ -93,74 +95,72 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
 
 def inner_parts(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """The children of a node, each with whether it lies in the scope that the node opens."""
-    if isinstance(node, _FUNCTIONS):
-        yield from ((child, False) for child in function_parts(node))
-        body = node.body if isinstance(node.body, list) else [node.body]
-        yield from ((child, True) for child in body)
-    elif isinstance(node, ast.ClassDef):
-        outside = (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords))
-        yield from ((child, False) for child in outside)
-        yield from ((child, True) for child in node.body)
-    else:
-        within = isinstance(node, _COMPREHENSIONS)
-        yield from ((child, within) for child in ast.iter_child_nodes(node))
+    parts: tuple[Sequence[ast.AST], Sequence[ast.AST]]
+    match node:
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            parts = function_parts(node), body
+        case ast.Lambda(body=value):
+            parts = function_parts(node), [value]
+        case ast.ClassDef(body=body):
+            parts = class_parts(node), body
+        case _:
+            parts = ((), children(node)) if _OPENS.get(type(node)) else (children(node), ())
+    return ((child, within) for within in (False, True) for child in parts[within])
 
 
-def function_parts(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *, hints: bool = True) -> list[ast.AST]:
+def class_parts(node: ast.ClassDef) -> list[ast.expr]:
+    """What of a class is evaluated outside of it."""
+    return [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
+
+
+def function_parts(node: FunctionNode | ast.Lambda, *, hints: bool = True) -> list[ast.AST]:
     """What of a function is evaluated where it is defined; ``hints``: its annotations too."""
     arguments = node.args
     parts: list[ast.AST] = [*getattr(node, "decorator_list", ()), *arguments.defaults]
     parts += [default for default in arguments.kw_defaults if default is not None]
-    if hints and not isinstance(node, ast.Lambda):
-        named = [*_named(arguments), arguments.vararg, arguments.kwarg]
-        parts += [one.annotation for one in named if one is not None and one.annotation is not None]
-        parts += [node.returns] if node.returns is not None else []
+    if hints:
+        written = (*(one.annotation for one in parameters_of(arguments)), getattr(node, "returns", None))
+        parts += [one for one in written if one is not None]
     return parts
 
 
-def _named(arguments: ast.arguments) -> list[ast.arg]:
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-
-
 def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> None:
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        for name, target in _imported(node, own):
-            scope.bind(name, target)
-    elif isinstance(node, ast.Name):
-        if not isinstance(node.ctx, ast.Load):
-            scope.bind(node.id)
-    elif isinstance(node, ast.NamedExpr):
-        scope.holder().bind(node.target.id)
-    elif isinstance(node, _FUNCTIONS):
-        if not isinstance(node, ast.Lambda):
-            scope.bind(node.name)
-        for one in (*_named(node.args), node.args.vararg, node.args.kwarg):
-            if one is not None:
+    match node:
+        case ast.Name(ctx=ast.Load()):
+            return  # most nodes
+        case ast.Import() | ast.ImportFrom():
+            for name, target in _imported(node, own):
+                scope.bind(name, target)
+        case ast.NamedExpr(target=ast.Name(id=name)):
+            scope.holder().bind(name)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            scope.bind(name)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            scope.bind(name)
+        case ast.Name(id=str(name)) | ast.MatchMapping(rest=str(name)):
+            scope.bind(name)
+        case ast.Global(names=names):
+            scope.declare(names, None)
+        case ast.Nonlocal(names=names):
+            scope.declare(names, scope.parent)
+    match node:
+        case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments) | ast.Lambda(args=arguments):
+            for one in parameters_of(arguments):
                 inside.bind(one.arg)
-    elif isinstance(node, ast.ClassDef):
-        scope.bind(node.name)
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-        if node.name is not None:
-            scope.bind(node.name)
-    elif isinstance(node, ast.MatchMapping):
-        if node.rest is not None:
-            scope.bind(node.rest)
-    elif isinstance(node, (ast.Global, ast.Nonlocal)):
-        scope.declare(node)
 
 
 def _imported(node: ast.Import | ast.ImportFrom, own: Collection[str]) -> Iterator[tuple[str, Target | None]]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            foreign = is_foreign(top, own)
-            name, module = (alias.asname, alias.name) if alias.asname else (top, top)
-            yield name, Target(module) if foreign else None
-        return
-    foreign = not node.level and node.module is not None and is_foreign(node.module, own)
-    for alias in node.names:
-        if alias.name != "*":
-            yield alias.asname or alias.name, Target(str(node.module), alias.name) if foreign else None
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                top = alias.name.partition(".")[0]
+                name, module = (alias.asname, alias.name) if alias.asname else (top, top)
+                yield name, Target(module) if is_foreign(top, own) else None
+        case ast.ImportFrom(module=source, names=names, level=level):
+            foreign = not level and source is not None and is_foreign(source, own)
+            for alias in names:
+                if alias.name != "*":
+                    yield alias.asname or alias.name, Target(str(source), alias.name) if foreign else None
 
 
 def is_foreign(module: str, own: Collection[str]) -> bool:

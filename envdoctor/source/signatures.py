@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from envdoctor.source.definitions import blocks, last_name
+from envdoctor.source.definitions import FunctionNode, blocks, dotted, functions_in, keyword_of, last_name, text_of
 
 #: Decorators that leave the parameters as they are, by the last part of their names.
 _PLAIN = {
@@ -105,22 +105,20 @@ def way_of(call: ast.Call) -> str | None:
     return " ".join([str(len(call.args)), *sorted(given), *rest])
 
 
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
-def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+def _definitions(body: list[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDef]:
     """Functions and classes of a module or class, in whichever branch they stand."""
     for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            for inner in blocks(node):
-                yield from _definitions(inner)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node
+            case ast.If() | ast.Try() | ast.With():
+                for inner in blocks(node):
+                    yield from _definitions(inner)
 
 
-def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for method in _definitions(node.body):
-        if not isinstance(method, ast.ClassDef) and "overload" not in map(_last, method.decorator_list):
+def _methods(node: ast.ClassDef) -> Iterator[FunctionNode]:
+    for method in functions_in(_definitions(node.body)):
+        if "overload" not in map(_last, method.decorator_list):
             yield method
 
 
@@ -129,7 +127,7 @@ def _add(found: dict[str, tuple[str, ...] | None], name: str, items: set[str] | 
     found[name] = None if items is None or known is None else tuple(sorted({*known, *items}))
 
 
-def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool) -> set[str] | None:
+def _of_function(node: FunctionNode, *, bound: bool) -> set[str] | None:
     more = added_by(node.decorator_list)
     if more is None:
         return None
@@ -174,17 +172,12 @@ def _bases(node: ast.ClassDef) -> list[ast.expr]:
 def _fields(node: ast.ClassDef) -> Iterator[str]:
     """The annotated fields that a dataclass takes."""
     for statement in node.body:
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
-            continue
-        kind = ast.unparse(statement.annotation)
-        if "ClassVar" in kind or "KW_ONLY" in kind:
-            continue
-        made = statement.value if isinstance(statement.value, ast.Call) else None
-        if not any(
-            keyword.arg == "init" and isinstance(keyword.value, ast.Constant) and keyword.value.value is False
-            for keyword in (made.keywords if made is not None else ())
-        ):
-            yield statement.target.id
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=made):
+                kind = ast.unparse(annotation)
+                init = getattr(keyword_of(made, "init"), "value", None)
+                if "ClassVar" not in kind and "KW_ONLY" not in kind and init is not False:
+                    yield name
 
 
 def added_by(decorators: list[ast.expr]) -> set[str] | None:
@@ -193,69 +186,58 @@ def added_by(decorators: list[ast.expr]) -> set[str] | None:
     for decorator in decorators:
         name = _last(decorator)
         if name in _MORE_KEYWORDS and isinstance(decorator, ast.Call):
-            texts = [one.value for one in decorator.args[:1] if isinstance(one, ast.Constant)]
+            texts = [*map(text_of, decorator.args[:1])]
             texts += [one.arg for one in decorator.keywords if name == "deprecated_kwargs"]
-            more.update(text for text in texts if isinstance(text, str))
+            more.update(filter(None, texts))
         elif name == "strict":  # of huggingface_hub: a dataclass whose values are checked
-            given = decorator.keywords if isinstance(decorator, ast.Call) else []
-            more.update("**" for keyword in given if keyword.arg == "accept_kwargs")
+            more.update(["**"] if keyword_of(decorator, "accept_kwargs") is not None else [])
         elif name not in _PLAIN:
             return None
     return more
 
 
-def _is_property(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_property(method: FunctionNode) -> bool:
     return any(_last(one) in ("property", "cached_property", "setter") for one in method.decorator_list)
 
 
 def _last(node: ast.expr) -> str:
     """``dataclass`` of ``dataclasses.dataclass(frozen=True)``, ``Generic`` of ``Generic[T]``."""
-    if isinstance(node, ast.Call):
-        return _last(node.func)
-    if isinstance(node, ast.Subscript):
-        return _last(node.value)
+    match node:
+        case ast.Call(func=inner) | ast.Subscript(value=inner):
+            return _last(inner)
     return last_name(node)
 
 
 def _place(node: ast.expr, module: str, names: Names) -> str | None:
     """Where a base class comes from, ``module:Class``; None for an expression that does not say."""
-    if isinstance(node, ast.Subscript):
-        return _place(node.value, module, names)
-    path: list[str] = []
-    while isinstance(node, ast.Attribute):
-        path.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    origin = names.get(node.id, "")
+    match node:
+        case ast.Subscript(value=inner):
+            return _place(inner, module, names)
+    root, *path = dotted(node).split(".")
+    origin = names.get(root, "")
     if origin.startswith("module "):
-        parts = [*origin.removeprefix("module ").split("."), *path[::-1]]
+        parts = [*origin.removeprefix("module ").split("."), *path]
     elif ":" in origin:
-        parts = [*origin.replace(":", ".").split("."), *path[::-1]]
+        parts = [*origin.replace(":", ".").split("."), *path]
     elif origin == "class" and not path:
-        return f"{module}:{node.id}"
+        return f"{module}:{root}"
     else:
         return None
     return ".".join(parts[:-1]) + ":" + parts[-1] if len(parts) > 1 else None
 
 
-def _inspected(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+def _inspected(method: FunctionNode) -> Iterator[str]:
     """Methods whose parameters are looked at before they are called: ``inspect.signature(self.name)``."""
     for node in ast.walk(method):
-        if isinstance(node, ast.Call) and _last(node) == "signature" and node.args:
-            asked = node.args[0]
-            if isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name) and asked.value.id == "self":
-                yield asked.attr
+        match node:
+            case ast.Call(func=func, args=[ast.Attribute(value=ast.Name(id="self"), attr=name), *_]):
+                if _last(func) == "signature":
+                    yield name
 
 
-def _own_calls(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
+def _own_calls(method: FunctionNode) -> Iterator[tuple[str, str]]:
     """``self.name(…)`` in a method: the name, and with how many positional arguments and which keywords."""
     for node in ast.walk(method):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        owner = node.func.value
-        if not isinstance(owner, ast.Name) or owner.id != "self":
-            continue
-        way = way_of(node)
-        if way is not None:
-            yield node.func.attr, way
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if way := way_of(node):
+                yield name, way

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from envdoctor.source.deciding import evaluate
-from envdoctor.source.definitions import last_name
+from envdoctor.source.definitions import elements, last_name, names_in
 from envdoctor.source.names import Names
 from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.values import MOST_ROUNDS, Frame, joined, truth
@@ -225,14 +225,15 @@ class Statements(Following):
         raise failed
 
     def _raise(self, statement: ast.Raise, frame: Frame, pending: list[Any]) -> None:
-        error = statement.exc
-        if error is None:
-            raise Failed("", None)
-        name = last_name(error.func if isinstance(error, ast.Call) else error)
-        text = ""
-        if isinstance(error, ast.Call) and error.args:
-            found = self.unsure(evaluate, error.args[0], frame, self)
-            text = found[:300] if isinstance(found, str) else ""
+        said: Any = ""
+        match statement.exc:
+            case None:
+                raise Failed("", None)
+            case ast.Call(func=error, args=[first, *_]):
+                said = self.unsure(evaluate, first, frame, self)
+            case ast.Call(func=error) | error:
+                pass
+        name, text = last_name(error), said[:300] if isinstance(said, str) else ""
         self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
 
     def _return(self, statement: ast.Return, frame: Frame, pending: list[Any]) -> None:
@@ -274,9 +275,8 @@ class Statements(Following):
         self._either([case.body for case in statement.cases] + [[]], frame, pending)
 
     def _delete(self, statement: ast.Delete, frame: Frame, pending: list[Any]) -> None:
-        for target in statement.targets:
-            if isinstance(target, ast.Name):
-                frame.names.pop(target.id, None)
+        for name in names_in(statement.targets):
+            frame.names.pop(name, None)
 
     def _break(self, statement: ast.Break, frame: Frame, pending: list[Any]) -> None:
         raise Break
@@ -327,26 +327,24 @@ class Statements(Following):
 def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
     if handler.type is None or not kind:
         return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = set(map(last_name, types))
+    names = set(map(last_name, elements(handler.type)))
     return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
 
 
 def bind(target: ast.expr, value: Any, frame: Frame) -> None:
     """Give the names of an assignment's target their value."""
-    if isinstance(target, ast.Name):
-        frame.names[target.id] = value
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        values = value if isinstance(value, (tuple, list)) and len(value) == len(target.elts) else None
-        for index, inner in enumerate(target.elts):
-            bind(inner, UNKNOWN if values is None else values[index], frame)
-    elif isinstance(target, ast.Starred):
-        bind(target.value, UNKNOWN, frame)
-    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-        held = frame.get(target.value.id)
-        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
-        if isinstance(held, dict):
-            if isinstance(key, (str, int)):
-                held[key] = value
-            else:
-                frame.names[target.value.id] = UNKNOWN
+    match target:
+        case ast.Name(id=name):
+            frame.names[name] = value
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            known = isinstance(value, (tuple, list)) and len(value) == len(items)
+            for index, inner in enumerate(items):
+                bind(inner, value[index] if known else UNKNOWN, frame)
+        case ast.Starred(value=inner):
+            bind(inner, UNKNOWN, frame)
+        case ast.Subscript(value=ast.Name(id=name), slice=key):
+            match frame.get(name), key:
+                case dict(held), ast.Constant(value=str() | int() as place):
+                    held[place] = value
+                case dict(), _:
+                    frame.names[name] = UNKNOWN

@@ -10,13 +10,11 @@ import ast
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from envdoctor.source.definitions import TryStar, chain, dotted, functions_in, names_in, text_of
 from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.overriding import own_parameters
-from envdoctor.source.scopes import Scope, Target, function_parts, inner_parts, is_foreign, scopes_of
+from envdoctor.source.scopes import Scope, Target, class_parts, function_parts, inner_parts, is_foreign, scopes_of
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-#: ``TryStar`` is of Python 3.11.
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 #: Names behind a module that are looked at; what follows belongs to a class or an object.
 _LONGEST_CHAIN = 4
 _MOST = 20_000
@@ -118,39 +116,57 @@ class _Reader:
         return self._found
 
     def _visit(self, node: ast.AST, place: _Place) -> None:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(node, place)
-        elif isinstance(node, (ast.Attribute, ast.Name)):
-            self._read_chain(node, place)
-        elif isinstance(node, ast.Call):
-            self._call(node, place)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            self._provide([node.slice], _is_modules(node.value))
-            self._push_children(node, place)
-        elif isinstance(node, ast.ClassDef):
-            self._define_class(node, place)
-        elif isinstance(node, (*_DEFINITIONS, ast.Lambda)):
-            self._define_function(node, place)
-        elif isinstance(node, _TRIES):
-            body = place._replace(guard=place.guard.joined(caught(node)))
-            self._push_block(node.finalbody, place)
-            self._push_block(node.orelse, place)
-            for handler in node.handlers:
-                self._push_block(handler.body, place._replace(guard=place.guard._replace(optional=True)))
-                self._push([handler.type] if handler.type is not None else [], place)
-            self._push_block(node.body, body)
-        elif isinstance(node, (ast.If, ast.IfExp)):
-            self._condition(node, place)
-        elif isinstance(node, ast.BoolOp):
-            self._alternatives(node, place)
-        elif isinstance(node, ast.AnnAssign) and (place.deferred or not self._hints):
-            self._push([part for part in (node.target, node.value) if part is not None], place)
-        else:
-            guard = suppressed(node) if isinstance(node, (ast.With, ast.AsyncWith)) else NOTHING
-            self._push_children(node, place._replace(guard=place.guard.joined(guard)))
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self._import(node, place)
+            case ast.Attribute() | ast.Name():
+                self._read_chain(node, place)
+            case ast.Call():
+                self._call(node, place)
+            case ast.Subscript(value=ast.Attribute(attr="modules"), slice=key, ctx=ast.Store()):
+                self._provide(key)
+                self._push_children(node, place)
+            case ast.ClassDef():
+                self._define_class(node, place)
+            case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+                self._push(function_parts(node, hints=self._hints), place)
+                if node.decorator_list or node.name.startswith("test"):
+                    self._mention(node.name, place)  # a command, a fixture, a test: somebody else calls it
+                inside = place._replace(scope=self._scopes[id(node)], deferred=True, outer=place.outer or node.name)
+                self._push_block(body, inside)
+            case ast.Lambda(body=value):
+                self._push(function_parts(node, hints=self._hints), place)
+                self._push([value], place._replace(scope=self._scopes[id(node)], deferred=True))
+            case ast.Try() | TryStar():
+                self._push_block(node.finalbody, place)
+                self._push_block(node.orelse, place)
+                for handler in node.handlers:
+                    self._push_block(handler.body, _optional(place))
+                    self._push([handler.type], place)
+                self._push_block(node.body, place._replace(guard=place.guard.joined(caught(node))))
+            case ast.If(test=test, body=body, orelse=orelse):
+                inside = _optional(place) if asks_what_is_there(test) else place
+                is_run = isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
+                inside = inside._replace(branch=place.branch or not is_run)
+                self._push_block(body, inside)
+                self._push_block(orelse, inside)
+                self._push([test], place)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                self._push([one, other], _optional(place) if asks_what_is_there(test) else place)
+                self._push([test], place)
+            case ast.BoolOp(values=values):
+                for value in values:
+                    self._push([value], place)
+                    place = _optional(place) if asks_what_is_there(value) else place
+            case ast.AnnAssign(target=target, value=assigned) if place.deferred or not self._hints:
+                self._push([target, assigned], place)
+            case ast.With() | ast.AsyncWith():
+                self._push_children(node, place._replace(guard=place.guard.joined(suppressed(node))))
+            case _:
+                self._push_children(node, place)
 
-    def _push(self, nodes: Sequence[ast.AST], place: _Place) -> None:
-        self._waiting += [(node, place) for node in reversed(nodes)]
+    def _push(self, nodes: Sequence[ast.AST | None], place: _Place) -> None:
+        self._waiting += [(node, place) for node in reversed(nodes) if node is not None]
 
     def _push_children(self, node: ast.AST, place: _Place) -> None:
         scope = self._scopes.get(id(node), place.scope)
@@ -163,25 +179,8 @@ class _Reader:
         for statement in body:
             parts.append((statement, place))
             if isinstance(statement, ast.If) and leaves(statement.body) and asks_what_is_there(statement.test):
-                place = place._replace(guard=place.guard._replace(optional=True))
+                place = _optional(place)
         self._waiting += reversed(parts)
-
-    def _condition(self, node: ast.If | ast.IfExp, place: _Place) -> None:
-        asked = asks_what_is_there(node.test)
-        inside = place._replace(guard=place.guard._replace(optional=True)) if asked else place
-        if isinstance(node, ast.If):
-            inside = inside._replace(branch=place.branch or not _asks_if_main(node.test))
-            self._push_block(node.body, inside)
-            self._push_block(node.orelse, inside)
-        else:
-            self._push([node.body, node.orelse], inside)
-        self._push([node.test], place)
-
-    def _alternatives(self, node: ast.BoolOp, place: _Place) -> None:
-        for value in node.values:
-            self._push([value], place)
-            if asks_what_is_there(value):
-                place = place._replace(guard=place.guard._replace(optional=True))
 
     def _import(self, node: ast.Import | ast.ImportFrom, place: _Place) -> None:
         if isinstance(node, ast.Import):
@@ -202,29 +201,19 @@ class _Reader:
         return Target(module) if is_foreign(module, self._own) else None
 
     def _read_chain(self, node: ast.Attribute | ast.Name, place: _Place) -> None:
-        chain = self._chain(node, place)
-        if chain is None:
+        root, read = chain(node)
+        for name in read:
+            self._mention(name, place)
+        if not isinstance(root, ast.Name):
+            self._push([root], place)
             return
-        target, read = chain
+        self._mention(root.id, place)
+        target = place.scope.find(root.id)
         if not isinstance(node.ctx, ast.Load):
             if target is not None and read:
                 self._found.provided.add(f"{target.dotted}.{'.'.join(read)}")
             read = read[:-1]
         self._attribute(target, read, node, place)
-
-    def _chain(self, node: ast.expr, place: _Place) -> tuple[Target | None, list[str]] | None:
-        """The import that ``np.random.rand`` begins with, and the names behind it; of what begins with anything else
-        that is visited next, and there is no chain."""
-        names: list[str] = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            self._mention(node.attr, place)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            self._push([node], place)
-            return None
-        self._mention(node.id, place)
-        return place.scope.find(node.id), names[::-1]
 
     def _attribute(self, target: Target | None, read: list[str], node: ast.AST, place: _Place) -> None:
         shown = read[:_LONGEST_CHAIN]
@@ -238,89 +227,73 @@ class _Reader:
         self._push([node.func], place)
         self._provide_by_call(node, place)
         if called is not None and called.name:
-            own = (
-                self._classes[node.func.id].fields
-                if isinstance(node.func, ast.Name) and node.func.id in self._classes
-                else ()
-            )
+            known = self._class(node.func)
+            own = known.fields if known is not None else ()
             for keyword in node.keywords:
                 if keyword.arg is not None and keyword.arg not in own:
                     self._use("keyword", called, keyword, place, keyword=keyword.arg)
 
     def _called(self, func: ast.expr, place: _Place) -> Target | None:
         """What is called: something imported, or a method of the one imported base class through ``super()``."""
-        names: list[str] = []
-        while isinstance(func, ast.Attribute):
-            names.append(func.attr)
-            func = func.value
-        if isinstance(func, ast.Call) and isinstance(func.func, ast.Name) and func.func.id == "super":
-            if len(names) != 1 or len(place.bases) != 1:
-                return None
-            base = place.bases[0]
-            return base if names[0] == "__init__" else Target(base.module, f"{base.name}.{names[0]}")
-        if (
-            isinstance(func, ast.Name)
-            and not names
-            and place.scope.is_one_definition(func.id)
-            and func.id in self._classes
-        ):
-            return self._classes[func.id].made_by
-        target = place.scope.find(func.id) if isinstance(func, ast.Name) else None
+        match func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method):
+                base = place.bases[0] if len(place.bases) == 1 else None
+                if base is None or method == "__init__":
+                    return base
+                return Target(base.module, f"{base.name}.{method}")
+            case ast.Name(id=name) if place.scope.is_one_definition(name) and name in self._classes:
+                return self._classes[name].made_by
+        root, names = chain(func)
+        target = place.scope.find(root.id) if isinstance(root, ast.Name) else None
         if target is None or len(names) > _LONGEST_CHAIN:
             return None
-        parts = [*([target.name] if target.name else []), *names[::-1]]
-        return Target(target.module, ".".join(parts))
+        return Target(target.module, ".".join(filter(None, [target.name, *names])))
+
+    def _class(self, node: ast.expr) -> _Class | None:
+        """The class of the file that a name stands for."""
+        return self._classes.get(node.id) if isinstance(node, ast.Name) else None
 
     def _provide_by_call(self, node: ast.Call, place: _Place) -> None:
         """``setattr(np, "float", float)`` and ``sys.modules.setdefault("torch._six", ...)``."""
-        if isinstance(node.func, ast.Attribute):
-            self._provide(node.args, node.func.attr in _FAKING and _is_modules(node.func.value))
-        elif isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1:
-            target = place.scope.find(node.args[0].id) if isinstance(node.args[0], ast.Name) else None
-            if target is not None:
-                self._provide(node.args[1:], True, f"{target.dotted}.")
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="modules"), attr=name), args=[key, *_]):
+                if name in _FAKING:
+                    self._provide(key)
+            case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=name), key, *_]):
+                target = place.scope.find(name)
+                if target is not None:
+                    self._provide(key, f"{target.dotted}.")
 
-    def _provide(self, named: Sequence[ast.expr], really: bool, prefix: str = "") -> None:
-        """The first of some expressions, when it is a text, names what the script provides itself."""
-        first = named[0] if named else None
-        if really and isinstance(first, ast.Constant) and isinstance(first.value, str):
-            self._found.provided.add(prefix + first.value)
+    def _provide(self, named: ast.expr, prefix: str = "") -> None:
+        """An expression, when it is a text, names what the script provides itself."""
+        name = text_of(named)
+        if name is not None:
+            self._found.provided.add(prefix + name)
 
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
-        outside = [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
-        self._push(outside, place)
+        self._push(class_parts(node), place)
         bases = tuple(target for base in node.bases for target in self._bases(base, place))
         self._classes[node.name] = _Class(bases, _fields(node), _makes_itself(node))
         if node.decorator_list:
             self._mention(node.name, place)  # whoever decorates a class may make one
         # What ``super()`` finds in a class of this file is not the imported class's.
-        direct = (
-            bases if not any(isinstance(base, ast.Name) and base.id in self._classes for base in node.bases) else ()
-        )
+        direct = bases if not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)
         self._push_block(node.body, inside)
         for base in bases:
-            for statement in node.body:
-                if isinstance(statement, _DEFINITIONS) and (parameters := own_parameters(statement)) is not None:
-                    method = Target(base.module, f"{base.name}.{statement.name}")
-                    self._use("override", method, statement, inside._replace(deferred=True), parameters=parameters)
+            for function in functions_in(node.body):
+                parameters = own_parameters(function)
+                if parameters is not None:
+                    method = Target(base.module, f"{base.name}.{function.name}")
+                    self._use("override", method, function, inside._replace(deferred=True), parameters=parameters)
 
     def _bases(self, base: ast.expr, place: _Place) -> tuple[Target, ...]:
         """The imported classes that a base is or, for a class of this file, that it derives from."""
-        called = self._called(base, place) if not (isinstance(base, ast.Name) and base.id in self._classes) else None
-        if called is not None and called.name:
-            return (called,)
-        return self._classes[base.id].bases if isinstance(base, ast.Name) and base.id in self._classes else ()
-
-    def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: _Place) -> None:
-        self._push(function_parts(node, hints=self._hints), place)
-        inside = place._replace(scope=self._scopes[id(node)], deferred=True)
-        if isinstance(node, ast.Lambda):
-            self._push([node.body], inside)
-            return
-        if node.decorator_list or node.name.startswith("test"):
-            self._mention(node.name, place)  # a command, a fixture, a test: somebody else calls it
-        self._push_block(node.body, inside._replace(outer=place.outer or node.name))
+        known = self._class(base)
+        if known is not None:
+            return known.bases
+        called = self._called(base, place)
+        return (called,) if called is not None and called.name else ()
 
     def _mention(self, name: str, place: _Place) -> None:
         self._found.mentioned.add((name, place.outer))
@@ -345,19 +318,14 @@ class _Reader:
 
 def _fields(node: ast.ClassDef) -> frozenset[str]:
     """What a dataclass, or a class like one, may take besides."""
-    annotated = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
-    return frozenset(target.id for target in annotated if isinstance(target, ast.Name))
+    return frozenset(names_in(one.target for one in node.body if isinstance(one, ast.AnnAssign)))
 
 
 def _makes_itself(node: ast.ClassDef) -> bool:
-    made = {one.name for one in node.body if isinstance(one, _DEFINITIONS)} & {"__init__", "__new__"}
+    made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
     return bool(made) or bool(node.keywords)  # a metaclass may do anything
 
 
-def _asks_if_main(test: ast.expr) -> bool:
-    """``if __name__ == "__main__"``: a script is run."""
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
-
-
-def _is_modules(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "modules"
+def _optional(place: _Place) -> _Place:
+    """The place in code that may not run at all."""
+    return place._replace(guard=place.guard._replace(optional=True))

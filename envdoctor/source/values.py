@@ -16,6 +16,10 @@ MOST = 20_000
 #: Of a loop over more values, no round is followed.
 MOST_ROUNDS = 500
 _COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda left, right: left in right),
+    ast.NotIn: ("not in", lambda left, right: left not in right),
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
     ast.Lt: ("<", operator.lt),
@@ -69,36 +73,27 @@ def truth(value: Any) -> bool | None:
 
 def compared(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
     """What a comparison of two values gives."""
-    if isinstance(sign, (ast.Is, ast.IsNot)):
-        if left is UNKNOWN or right is UNKNOWN or isinstance(left, Made) or isinstance(right, Made):
-            return UNKNOWN
-        return (left is right) is isinstance(sign, ast.Is)
-    if isinstance(sign, (ast.In, ast.NotIn)):
-        if not isinstance(right, (str, tuple, list, set, frozenset, dict)) or left is UNKNOWN:
-            return UNKNOWN
-        if not isinstance(right, str) and any(one is UNKNOWN for one in right):
-            return UNKNOWN
-        try:
-            return (left in right) is isinstance(sign, ast.In)
-        except TypeError:
-            return UNKNOWN
-    if isinstance(left, Version) or isinstance(right, Version):
-        return _versions(left, sign, right, following)
-    if not is_known(left) or not is_known(right):
-        return UNKNOWN
+    spelled, compare = _COMPARE[type(sign)]
+    match spelled, left, right:
+        case "is" | "is not", _, _:
+            known = not any(one is UNKNOWN or isinstance(one, Made) for one in (left, right))
+        case "in" | "not in", _, str():
+            known = left is not UNKNOWN
+        case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
+            known = left is not UNKNOWN and not any(one is UNKNOWN for one in right)
+        case "in" | "not in", _, _:
+            known = False
+        case _, Version(version=version), Version(version=other):
+            following.compare(version, other)
+            try:
+                return satisfies(version, spelled + other.partition("+")[0])
+            except NotASpecifier:
+                return UNKNOWN
+        case _:
+            known = is_known(left) and is_known(right)
     try:
-        return _COMPARE[type(sign)][1](left, right)
-    except (TypeError, KeyError):
-        return UNKNOWN
-
-
-def _versions(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
-    if not isinstance(left, Version) or not isinstance(right, Version):
-        return UNKNOWN
-    following.compare(left.version, right.version)
-    try:
-        return satisfies(left.version, _COMPARE[type(sign)][0] + right.version.partition("+")[0])
-    except (NotASpecifier, KeyError):
+        return compare(left, right) if known else UNKNOWN
+    except TypeError:
         return UNKNOWN
 
 

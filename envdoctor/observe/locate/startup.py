@@ -75,14 +75,13 @@ class _Reader:
 
     def changes(self, statement: Any) -> Iterator[Change]:
         ast = self._ast
-        if isinstance(statement, (ast.Import, ast.Pass)) and all(
-            name.name != "sys" or name.asname in (None, "sys") for name in getattr(statement, "names", ())
-        ):
-            return
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target, text = statement.targets[0], self._text(statement.value)
-            if isinstance(target, ast.Name) and text is not None:
-                self._texts[target.id] = text
+        match statement:
+            case ast.Pass():
+                return
+            case ast.Import(names=names) if all(one.name != "sys" or one.asname in (None, "sys") for one in names):
+                return
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (text := self._text(value)) is not None:
+                self._texts[name] = text
                 return
         found = self._of_path(statement)
         if found is None:
@@ -97,38 +96,38 @@ class _Reader:
             self.lost = True
 
     def _text(self, node: Any) -> str | None:
-        if isinstance(node, self._ast.Constant) and isinstance(node.value, str):
-            return node.value
-        return self._texts.get(node.id) if isinstance(node, self._ast.Name) else None
+        match node:
+            case self._ast.Constant(value=str(text)):
+                return text
+            case self._ast.Name(id=name):
+                return self._texts.get(name)
+        return None
 
     def _of_path(self, statement: Any) -> list[Change] | None:
         """The folders that a statement adds; None where it does something else."""
         ast = self._ast
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and not statement.value.keywords:
-            return self._called(ast.unparse(statement.value.func), statement.value.args)
-        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-            return self._listed(statement.value, None) if ast.unparse(statement.target) == "sys.path" else None
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            return None
-        target, value = ast.unparse(statement.targets[0]), statement.value
-        if target in ("sys.path[0:0]", "sys.path[:0]"):
-            return self._listed(value, 0)
-        if target in ("sys.path", "sys.path[:]") and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-            if ast.unparse(value.right) == "sys.path":
-                return self._listed(value.left, 0)
-            if ast.unparse(value.left) == "sys.path":
-                return self._listed(value.right, None)
+        match statement:
+            case ast.Expr(value=ast.Call(func=func, args=[*_, last] as arguments, keywords=[])):
+                text = self._text(last)
+                return None if text is None else self._called(ast.unparse(func), arguments, text)
+            case ast.AugAssign(target=target, op=ast.Add(), value=value) if ast.unparse(target) == "sys.path":
+                return self._listed(value, None)
+            case ast.Assign(targets=[target], value=value):
+                match ast.unparse(target), value:
+                    case "sys.path[0:0]" | "sys.path[:0]", _:
+                        return self._listed(value, 0)
+                    case "sys.path" | "sys.path[:]", ast.BinOp(left=left, op=ast.Add(), right=right):
+                        if ast.unparse(right) == "sys.path":
+                            return self._listed(left, 0)
+                        return self._listed(right, None) if ast.unparse(left) == "sys.path" else None
         return None
 
-    def _called(self, function: str, arguments: list[Any]) -> list[Change] | None:
-        place = arguments[0].value if arguments and isinstance(arguments[0], self._ast.Constant) else None
-        text = self._text(arguments[-1]) if arguments else None
-        if text is None:
-            return None
-        if function == "sys.path.insert" and len(arguments) == 2 and type(place) is int and place >= 0:
-            return [Change(text, place)]
-        if function in ("sys.path.append", "site.addsitedir") and len(arguments) == 1:
-            return [Change(text, None, function == "site.addsitedir")]
+    def _called(self, function: str, arguments: list[Any], text: str) -> list[Change] | None:
+        match function, arguments:
+            case "sys.path.insert", [self._ast.Constant(value=int(place)), _] if type(place) is int and place >= 0:
+                return [Change(text, place)]
+            case "sys.path.append" | "site.addsitedir", [_]:
+                return [Change(text, None, function == "site.addsitedir")]
         return None
 
     def _listed(self, node: Any, index: int | None) -> list[Change] | None:

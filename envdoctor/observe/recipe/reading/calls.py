@@ -10,7 +10,7 @@ from typing import Any
 
 from envdoctor.observe.recipe.reading.script import Script
 from envdoctor.observe.recipe.reading.script_files import Beside
-from envdoctor.observe.recipe.reading.script_run import dotted
+from envdoctor.source.definitions import dotted
 from envdoctor.source.notebook import parse_code
 
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
@@ -49,19 +49,20 @@ def _plain_training(tree: ast.Module, place: Callable[[int], str], beside: Besid
     nodes = list(ast.walk(tree))
     for node in nodes:  # it grows
         words = ""
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            level, module = getattr(node, "level", 0), getattr(node, "module", None)
-            for name in [module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]:
-                found = beside.module(name, level, beside.folder) if name else None
-                nodes += ast.walk(found[0]) if found is not None and name not in modules else ()
-                modules.setdefault("" if found is not None else "." * level + name, node.lineno)
-            words = " ".join(one.name for one in node.names) if module else ""
-        elif isinstance(node, ast.Call):
-            called = dotted(node.func) or f".{getattr(node.func, 'attr', '')}"
-            trains = trains or called.endswith(("Trainer", ".backward"))
-        elif isinstance(node, (ast.Name, ast.Attribute, ast.keyword, ast.Constant)):
-            said = next((getattr(node, name) for name in ("id", "attr", "arg", "value") if hasattr(node, name)), "")
-            words = said if isinstance(said, str) else ""
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                level, module = getattr(node, "level", 0), getattr(node, "module", None)
+                for name in [one.name for one in node.names] if isinstance(node, ast.Import) else [module or ""]:
+                    found = beside.module(name, level, beside.folder) if name else None
+                    nodes += ast.walk(found[0]) if found is not None and name not in modules else ()
+                    modules.setdefault("" if found is not None else "." * level + name, node.lineno)
+                words = " ".join(one.name for one in node.names) if module else ""
+            case ast.Call(func=func):
+                trains = trains or dotted(func).endswith(("Trainer", ".backward"))
+            case ast.Name(id=words) | ast.Attribute(attr=words):
+                pass
+            case ast.keyword(arg=str(words)) | ast.Constant(value=str(words)):
+                pass
         if _NOT_PLAIN.search(words):
             return []
     tops = {name.partition(".")[0]: line for name, line in modules.items() if name}

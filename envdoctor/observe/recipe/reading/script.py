@@ -14,7 +14,6 @@ from typing import Any
 from envdoctor.observe.recipe.reading.script_calls import Calls
 from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.observe.recipe.reading.script_run import (
-    FUNCTION,
     OPEN,
     Item,
     Object,
@@ -26,6 +25,7 @@ from envdoctor.observe.recipe.reading.script_run import (
     same,
     told,
 )
+from envdoctor.source.definitions import functions_in
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -79,65 +79,68 @@ class Script(Calls):
             self._statement(statement, scope)
 
     def _statement(self, node: ast.stmt, scope: dict[str, Any]) -> None:
-        if isinstance(node, FUNCTION):
-            scope[node.name] = node
-            self._functions.append((node, None))
-            if scope is not self._globals:
-                self._closures[node] = scope
-        elif isinstance(node, ast.ClassDef):
-            scope[node.name] = node
-            self._functions += [(method, node) for method in node.body if isinstance(method, FUNCTION)]
-        elif isinstance(node, ast.Assign):
-            value = self.value(node.value, scope)
-            for target in node.targets:
-                self._bind(target, value, scope)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                self._bind(node.target, self.value(node.value, scope), scope)
-        elif isinstance(node, ast.AugAssign):
-            self.value(node.value, scope)
-            self._bind(node.target, OPEN, scope)
-        elif isinstance(node, ast.If):
-            self._either(self._truth(node.test, scope), node.body, node.orelse, scope)
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            self.value(node.iter, scope)
-            self._bind(node.target, OPEN, scope)
-            self._block([*node.body, *node.orelse], scope)
-        elif isinstance(node, ast.While):
-            self.value(node.test, scope)
-            self._block([*node.body, *node.orelse], scope)
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                value = self.value(item.context_expr, scope)
-                if item.optional_vars is not None:
-                    self._bind(item.optional_vars, value, scope)
-            self._block(node.body, scope)
-        elif isinstance(node, ast.Try):
-            self._block(node.body, scope)
-            for handler in node.handlers:
-                self._either(None, handler.body, [], scope)
-            self._block([*node.orelse, *node.finalbody], scope)
-        elif isinstance(node, ast.Return):
-            raise Returned(self.value(node.value, scope) if node.value is not None else None)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(node, scope)
-        elif isinstance(node, ast.Match):
-            self.value(node.subject, scope)
-            for case in node.cases:
-                self._either(None, case.body, [], scope)
-        else:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.expr):
-                    self.value(child, scope)
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                scope[name] = node
+                self._functions.append((node, None))
+                if scope is not self._globals:
+                    self._closures[node] = scope
+            case ast.ClassDef(name=name, body=body):
+                scope[name] = node
+                self._functions += [(method, node) for method in functions_in(body)]
+            case ast.Assign(targets=targets, value=assigned):
+                value = self.value(assigned, scope)
+                for target in targets:
+                    self._bind(target, value, scope)
+            case ast.AnnAssign(target=target, value=given):
+                if given is not None:
+                    self._bind(target, self.value(given, scope), scope)
+            case ast.AugAssign(target=target, value=assigned):
+                self.value(assigned, scope)
+                self._bind(target, OPEN, scope)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._either(self._truth(test, scope), body, orelse, scope)
+            case ast.For() | ast.AsyncFor():
+                self.value(node.iter, scope)
+                self._bind(node.target, OPEN, scope)
+                self._block([*node.body, *node.orelse], scope)
+            case ast.While(test=test, body=body, orelse=orelse):
+                self.value(test, scope)
+                self._block([*body, *orelse], scope)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    value = self.value(item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self._bind(item.optional_vars, value, scope)
+                self._block(body, scope)
+            case ast.Try():
+                self._block(node.body, scope)
+                for handler in node.handlers:
+                    self._either(None, handler.body, [], scope)
+                self._block([*node.orelse, *node.finalbody], scope)
+            case ast.Return(value=given):
+                raise Returned(self.value(given, scope) if given is not None else None)
+            case ast.Import(names=names):
+                for one in names:
+                    module = self._module(one.name, 0, node.lineno)
+                    if module is not None and ("." not in one.name or one.asname):
+                        scope[one.asname or one.name] = module
+            case ast.ImportFrom():
+                self._import_from(node, scope)
+            case ast.Match(subject=subject, cases=cases):
+                self.value(subject, scope)
+                for case in cases:
+                    self._either(None, case.body, [], scope)
+            case _:
+                self._inner(node, scope)
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: dict[str, Any]) -> None:
+    def _inner(self, node: ast.AST, scope: dict[str, Any]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.value(child, scope)
+
+    def _import_from(self, node: ast.ImportFrom, scope: dict[str, Any]) -> None:
         """Bind what comes out of modules in the script's own folders."""
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                module = self._module(one.name, 0, node.lineno)
-                if module is not None and ("." not in one.name or one.asname):
-                    scope[one.asname or one.name] = module
-            return
         module = self._module(node.module, node.level, node.lineno) if node.module else None
         for one in node.names:
             inner = module.get(one.name) if module is not None else None
@@ -209,31 +212,29 @@ class Script(Calls):
 
     def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
         value = self.value(test, scope)
-        try:
-            return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
-        except TypeError:
-            return None
+        return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
 
     def _bind(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
-        if isinstance(target, ast.Name):
-            scope[target.id] = value
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            known = isinstance(value, list) and len(value) == len(target.elts)
-            for number, one in enumerate(target.elts):
-                self._bind(one, value[number] if known else OPEN, scope)
-        elif isinstance(target, ast.Attribute):
-            base = self.value(target.value, scope)
-            if isinstance(base, Object):
-                self._put(base, target.attr, value, target.lineno)
-            elif name := dotted(target.value):
-                # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
-                settings: list[Any] = []
-                add_setting(settings, target.attr, value, target.lineno)
-                self.tell(name, settings)
-        elif isinstance(target, ast.Subscript):
-            base, key = self.value(target.value, scope), self.value(target.slice, scope)
-            if isinstance(base, dict) and isinstance(key, str):
-                self._put(base, key, value, target.lineno)
+        match target:
+            case ast.Name(id=name):
+                scope[name] = value
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                known = isinstance(value, list) and len(value) == len(items)
+                for number, one in enumerate(items):
+                    self._bind(one, value[number] if known else OPEN, scope)
+            case ast.Attribute(value=owner, attr=key, lineno=line):
+                base = self.value(owner, scope)
+                if isinstance(base, Object):
+                    self._put(base, key, value, line)
+                elif name := dotted(owner):
+                    # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
+                    settings: list[Any] = []
+                    add_setting(settings, key, value, line)
+                    self.tell(name, settings)
+            case ast.Subscript(value=owner, slice=place, lineno=line):
+                match self.value(owner, scope), self.value(place, scope):
+                    case dict() as base, str(key):
+                        self._put(base, key, value, line)
 
     # expressions
 
@@ -243,13 +244,10 @@ class Script(Calls):
         method = getattr(self, f"_of_{type(node).__name__}", None)
         if method is not None:
             return method(node, scope)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.comprehension):
-                self.value(child.iter, scope)
-                self._bind(child.target, OPEN, scope)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self.value(child, scope)
+        for loop in getattr(node, "generators", ()):
+            self.value(loop.iter, scope)
+            self._bind(loop.target, OPEN, scope)
+        self._inner(node, scope)
         return OPEN
 
     def _of_Constant(self, node: ast.Constant, scope: dict[str, Any]) -> Any:
@@ -269,25 +267,27 @@ class Script(Calls):
             return ["", *(OPEN if word is None else word for word in self.words)]
         if name.startswith("torch."):
             return name
-        base = self.value(node.value, scope)
-        if isinstance(base, Object) and node.attr in base:
-            return told(base[node.attr].value)
-        fields = self._fields(base, scope) if isinstance(base, ast.ClassDef) else {}
-        return fields[node.attr].value if node.attr in fields else OPEN
+        match self.value(node.value, scope):
+            case Object() as base if node.attr in base:
+                return told(base[node.attr].value)
+            case ast.ClassDef() as kind:
+                return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
+        return OPEN
 
     def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
-        base, key = self.value(node.value, scope), self.value(node.slice, scope)
-        if isinstance(base, dict) and isinstance(key, str):
-            return told(base[key].value) if key in base else OPEN
-        at = isinstance(base, list) and isinstance(key, int) and -len(base) <= key < len(base)
-        return base[key] if at else OPEN
+        match self.value(node.value, scope), self.value(node.slice, scope):
+            case dict() as base, str(key) if key in base:
+                return told(base[key].value)
+            case list() as items, int(at) if -len(items) <= at < len(items):
+                return items[at]
+        return OPEN
 
     def _of_Dict(self, node: ast.Dict, scope: dict[str, Any]) -> Any:
         found: dict[str, Item] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.value(item, scope)
             if key is None:
-                found.update(value if isinstance(value, dict) else {})
+                found.update(mapping_of(value))
             elif isinstance(name := self.value(key, scope), str):
                 found[name] = Item(value, item.lineno)
         return self._new(found)
@@ -321,21 +321,23 @@ class Script(Calls):
         if isinstance(node.op, ast.Not):
             truth = self._truth(node.operand, scope)
             return OPEN if truth is None else not truth
-        value = self.value(node.operand, scope)
-        number = isinstance(value, (int, float))
-        return -value if number and isinstance(node.op, ast.USub) else value if number else OPEN
+        match node.op, self.value(node.operand, scope):
+            case ast.USub(), (int() | float()) as value:
+                return -value
+            case _, (int() | float()) as value:
+                return value
+        return OPEN
 
     def _of_BinOp(self, node: ast.BinOp, scope: dict[str, Any]) -> Any:
-        one, other = self.value(node.left, scope), self.value(node.right, scope)
-        numbers = isinstance(one, (int, float)) and isinstance(other, (int, float))
-        texts = isinstance(one, str) and isinstance(other, str) and isinstance(node.op, ast.Add)
-        if not (numbers or texts) or type(node.op) not in _OPERATORS:
-            return OPEN
-        try:
-            value = _OPERATORS[type(node.op)](one, other)
-        except (ArithmeticError, ValueError):
-            return OPEN
-        return value if not isinstance(value, str) or len(value) < 4096 else OPEN
+        match node.op, self.value(node.left, scope), self.value(node.right, scope):
+            case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
+                return one + other
+            case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
+                try:
+                    return _OPERATORS[type(kind)](one, other)
+                except (ArithmeticError, ValueError):
+                    return OPEN
+        return OPEN
 
     def _of_Compare(self, node: ast.Compare, scope: dict[str, Any]) -> Any:
         values = [self.value(part, scope) for part in (node.left, *node.comparators)]

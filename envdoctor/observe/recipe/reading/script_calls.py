@@ -10,7 +10,6 @@ from typing import Any
 from envdoctor.observe.recipe.reading.document import scalar
 from envdoctor.observe.recipe.reading.script_options import DataParser, Parser, command_options, of_parameters
 from envdoctor.observe.recipe.reading.script_run import (
-    FUNCTION,
     OPEN,
     Item,
     Object,
@@ -22,11 +21,13 @@ from envdoctor.observe.recipe.reading.script_run import (
     mapping_of,
     told,
 )
+from envdoctor.source.definitions import elements, functions_in, keyword_of, last_name
 
 _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+_LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 
 
 class Calls(Run):
@@ -37,43 +38,50 @@ class Calls(Run):
     ) -> Any:
         last = name.rpartition(".")[2]
         called = self.value(node.func, scope) if name else OPEN
-        if isinstance(called, FUNCTION):
-            return self._enter(called, given, self._command(called) or {key: one.value for key, one in named.items()})
-        if isinstance(called, ast.ClassDef):
-            found = self._instance(called, given, named, scope)
-            library = self._library(called, scope)
-            if library.endswith(_PARSERS):
+        match called:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._enter(called, given, self._command(called) or _values_of(named))
+            case ast.ClassDef():
+                found = self._instance(called, given, named, scope)
+                library = self._library(called, scope)
+                if library.endswith(_PARSERS):
+                    return self._parser(node)
+                if library:
+                    settings: list[Any] = []
+                    add_setting(settings, "", found if found else dict(named), node.lineno)
+                    self.tell(library, settings)
+                return found
+        first = given[0] if given else OPEN
+        match name, last, given:
+            case "dict", _, _:
+                return self._new({**mapping_of(first), **named})
+            case _, "vars" | "asdict", [dict(), *_]:
+                return dict(first)
+            case _, "deepcopy", [dict(), *_]:
+                return first
+            case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
+                try:
+                    return _TYPES[name](first)
+                except ValueError:
+                    return OPEN
+            case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
+                return given[1] if len(given) > 1 else None if given else OPEN
+            case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
+                return f"torch.{key}"
+            case "getattr", _, [Object(), str(key), *rest]:
+                return first[key].value if key in first else rest[0] if rest else OPEN
+            case _, "ArgumentParser", _:
+                return Parser()
+            case _ if last in _PARSERS:
                 return self._parser(node)
-            if library:
-                settings: list[Any] = []
-                add_setting(settings, "", found if found else dict(named), node.lineno)
-                self.tell(library, settings)
-            return found
-        if name == "dict":
-            return self._new({**mapping_of(given[0] if given else {}), **named})
-        if last in ("vars", "asdict", "deepcopy") and given and isinstance(given[0], dict):
-            return dict(given[0]) if last != "deepcopy" else given[0]
-        if name in _TYPES and len(given) == 1 and isinstance(given[0], (str, int, float)):
-            try:
-                return _TYPES[name](given[0])
-            except ValueError:
-                return OPEN
-        if name in ("os.environ.get", "os.getenv", "environ.get", "getenv"):
-            return given[1] if len(given) > 1 else None if given else OPEN
-        if name == "getattr" and len(given) > 1 and isinstance(given[1], str):
-            return self._attribute(node.args[0], given, scope)
-        if last == "ArgumentParser":
-            return Parser()
-        if last in _PARSERS:
-            return self._parser(node)
-        if name == "open" or last in ("abspath", "expanduser", "Path"):
-            return given[0] if given else OPEN
-        if last in ("safe_load", "full_load") or name in ("yaml.load", "json.load", "json.loads", "OmegaConf.load"):
-            return self._document(given[0] if given else OPEN, node.lineno)
-        if name == "len" and given and isinstance(given[0], (str, list)):
-            return len(given[0])
-        if last in ("Fire", "run") and given and isinstance(given[0], FUNCTION):
-            return self._enter(given[0], [], of_parameters(given[0], self.words, self._default))
+            case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
+                return first
+            case _ if last in ("safe_load", "full_load") or name in _LOADING:
+                return self._document(first, node.lineno)
+            case "len", _, [str() | list(), *_]:
+                return len(first)
+            case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:
+                return self._enter(first, [], of_parameters(first, self.words, self._default))
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), given, named, scope)
         return OPEN
@@ -81,9 +89,8 @@ class Calls(Run):
     @staticmethod
     def _parser(node: ast.Call) -> Any:
         """The parser that is made of classes of arguments."""
-        named = [one.value for one in node.keywords if one.arg == "dataclass_types"]
-        kinds = next(iter((*node.args, *named)), None)
-        listed = list(kinds.elts) if isinstance(kinds, (ast.Tuple, ast.List)) else [kinds] if kinds is not None else []
+        kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
+        listed = [one for one in elements(kinds) if one is not None]
         return DataParser(listed) if listed else OPEN
 
     def _document(self, path: Any, line: int) -> Any:
@@ -91,46 +98,39 @@ class Calls(Run):
         found = self._beside.document(path) if isinstance(path, str) else None
         return items_of(found, line) if found is not None else OPEN
 
-    def _attribute(self, base: ast.expr, given: Sequence[Any], scope: dict[str, Any]) -> Any:
-        if dotted(base) == "torch":
-            return f"torch.{given[1]}"
-        if isinstance(given[0], Object):
-            return given[0][given[1]].value if given[1] in given[0] else given[2] if len(given) > 2 else OPEN
-        return OPEN
-
     def _method(
         self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if isinstance(base, Parser):
-            if name == "add_argument":
+        name, first = last_name(node.func), given[0] if given else OPEN
+        match base, name, given:
+            case Parser(), "add_argument", _:
                 base.add(given, named, node)
-            elif name == "set_defaults":
-                base.defaults.update({key: one.value for key, one in named.items()})
-            elif name in ("parse_args", "parse_known_args"):
-                space = self._new(
-                    Object({key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)})
-                )
+            case Parser(), "set_defaults", _:
+                base.defaults.update(_values_of(named))
+            case Parser(), "parse_args" | "parse_known_args", _:
+                parsed = {key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)}
+                space = self._new(Object(parsed))
                 return space if name == "parse_args" else [space, OPEN]
-            return base if name.startswith("add_") and name.endswith("group") else OPEN
-        if isinstance(base, DataParser):
-            file = given[0] if given else named["json_file"].value if "json_file" in named else OPEN
-            return self._dataclasses(base, scope, file if "file" in name else None) if name[:5] == "parse" else OPEN
-        if isinstance(base, Object) and base.kind is not None:
-            method = next((one for one in base.kind.body if isinstance(one, FUNCTION) and one.name == name), None)
-            return self._enter(method, [base, *given], {k: v.value for k, v in named.items()}) if method else OPEN
-        if isinstance(base, dict) and name == "get" and given and isinstance(given[0], str):
-            return told(base[given[0]].value) if given[0] in base else given[1] if len(given) > 1 else None
-        if isinstance(base, dict) and name == "update":
-            for key, item in {**mapping_of(given[0] if given else {}), **named}.items():
-                self._put(base, key, item.value, item.line)
-        if isinstance(base, str) and name in ("startswith", "endswith") and given and isinstance(given[0], str):
-            return getattr(base, name)(given[0])
-        if isinstance(base, str) and name == "read":
-            return base  # a file is its name
-        if isinstance(base, str) and name in ("lower", "upper", "strip") and not given:
-            return getattr(base, name)()
-        return base if isinstance(base, dict) and name in ("copy", "items") else OPEN
+            case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
+                return base
+            case DataParser(), _, _ if name[:5] == "parse":
+                file = first if given else named["json_file"].value if "json_file" in named else OPEN
+                return self._dataclasses(base, scope, file if "file" in name else None)
+            case Object(kind=ast.ClassDef() as kind), _, _:
+                method = next((one for one in functions_in(kind.body) if one.name == name), None)
+                return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
+            case dict(), "get", [str(), *_]:
+                return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
+            case dict(), "update", _:
+                for key, item in {**mapping_of(first), **named}.items():
+                    self._put(base, key, item.value, item.line)
+            case (dict(), "copy" | "items", _) | (str(), "read", _):
+                return base  # a file is its name
+            case str(), "startswith" | "endswith", [str(), *_]:
+                return getattr(base, name)(first)
+            case str(), "lower" | "upper" | "strip", []:
+                return getattr(base, name)()
+        return OPEN
 
     def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Follow a function of the script with these arguments; what it returns."""
@@ -211,9 +211,9 @@ class Calls(Run):
     ) -> Object:
         found: Object = self._new(Object(self._fields(kind, scope)))
         found.kind = kind
-        start = next((one for one in kind.body if isinstance(one, FUNCTION) and one.name == "__init__"), None)
+        start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
         if start is not None:
-            self._enter(start, [found, *given], {key: one.value for key, one in named.items()})
+            self._enter(start, [found, *given], _values_of(named))
         else:
             found.update({**dict(zip(found, (Item(one, kind.lineno) for one in given), strict=False)), **named})
         return found
@@ -231,21 +231,16 @@ class Calls(Run):
                 found.update(self._fields(below, scope))
         for node in kind.body:
             self._step()
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = Item(self._field(node.value, scope), node.lineno)
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                found[node.targets[0].id] = Item(self._field(node.value, scope), node.lineno)
+            match node:
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
+                    found[name] = Item(self._field(node.value, scope), node.lineno)
         return found
 
     def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
         """The default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
-            for keyword in node.keywords:
-                if keyword.arg == "default":
-                    return self.value(keyword.value, scope)
-                if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
-                    return self.value(keyword.value.body, scope)
-            return self.value(node.args[0], scope) if node.args else OPEN
+            made = getattr(keyword_of(node, "default_factory"), "body", None)
+            node = keyword_of(node, "default") or made or next(iter(node.args), None)
         return self.value(node, scope) if node is not None else OPEN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
@@ -278,3 +273,7 @@ class Calls(Run):
                 self.tell(library, settings or [["#0", None, 1, 0]])
             values.append(found)
         return values
+
+
+def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
+    return {name: item.value for name, item in named.items()}

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envdoctor.source.definitions import keyword_of, texts_in
+
 _OPTION = re.compile(r"--?[A-Za-z]")
 _TRUE = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -119,9 +121,8 @@ def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any])
             if alone and alone[0] is not None:
                 found[one.arg] = _scalar(str(alone.pop(0)))
         elif isinstance(default, ast.Call) and ast.unparse(default.func).endswith(("Option", "Argument")):
-            asked = next((k.value for k in default.keywords if k.arg == "default"), None)
-            first = asked if asked is not None else default.args[0] if default.args else None
-            if first is not None and not (isinstance(first, ast.Constant) and first.value is Ellipsis):
+            first = keyword_of(default, "default") or next(iter(default.args), None)
+            if first is not None and getattr(first, "value", None) is not Ellipsis:
                 found[one.arg] = value(first)
     return found
 
@@ -137,11 +138,11 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         return of_parameters(function, words, value)
     parser = Parser()
     for one in options:
-        names = [argument.value for argument in one.args if isinstance(argument, ast.Constant)]
-        texts = [name.partition("/")[0] for name in names if isinstance(name, str)]
+        names = [*texts_in(one.args)]
+        texts = [name.partition("/")[0] for name in names]
         plain = [name for name in texts if not name.startswith("-")]
         keywords = {keyword.arg: value(keyword.value) for keyword in one.keywords if keyword.arg}
-        flag = keywords.get("is_flag") is True or any("/" in str(name) for name in names)
+        flag = keywords.get("is_flag") is True or any("/" in name for name in names)
         kind = next((ast.unparse(keyword.value) for keyword in one.keywords if keyword.arg == "type"), "")
         dashed = tuple(name for name in texts if name.startswith("-"))
         longest = next((name for name in dashed if name.startswith("--")), (dashed or tuple(plain) or ("",))[0])

@@ -44,9 +44,6 @@ class Object(dict[str, Item]):
     kind: ast.ClassDef | None = None
 
 
-FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
 class Returned(Exception):
     """A function returns a value."""
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from envdoctor.revision.code.parts import reaching_names
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Site
-from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted, exact, short, target_names
+from envdoctor.revision.code.parts.syntax import assigned, exact, short
 from envdoctor.revision.code.parts.version_gates import VersionNames
+from envdoctor.source.definitions import FunctionNode, all_nodes, children, dotted, text_of
 
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
 _ATTENTION_CLASS = re.compile(r"[A-Z]\w*?(?:attention|attn|sdpa)", re.IGNORECASE)
@@ -21,8 +22,6 @@ _ATTENTION_KERNEL = re.compile(r"^_?(flash_attn|flash_attention|scaled_dot_produ
 _QUESTIONS = "isinstance issubclass hasattr getattr callable len str repr type format print bool int id dir vars"
 _QUIET_CALLS = frozenset(_QUESTIONS.split())
 _LOGGERS = frozenset({"logger", "logging", "warnings", "log", "_logger", "LOGGER"})
-_TELLING = (ast.Call, ast.Attribute, ast.Name, ast.ImportFrom)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Aliases:
@@ -33,20 +32,20 @@ class Aliases:
 
     def __init__(self, nodes: list[ast.AST]) -> None:
         self.targets: dict[str, set[str]] = {}
-        assigned: list[tuple[str, str]] = []
+        copies: list[tuple[str, str]] = []
         for node in nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    root = alias.name.partition(".")[0]
-                    self._bind(alias.asname or root, alias.name if alias.asname else root)
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                for alias in node.names:
-                    self._bind(alias.asname or alias.name, f"{node.module}.{alias.name}")
-            elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
-                value = dotted(node.value)
-                if value and not value.startswith("."):
-                    assigned += [(name, value) for name in target_names(node)]
-        for name, value in assigned:
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        root = alias.name.partition(".")[0]
+                        self._bind(alias.asname or root, alias.name if alias.asname else root)
+                case ast.ImportFrom(module=module, names=names, level=0):
+                    for alias in names:
+                        self._bind(alias.asname or alias.name, f"{module}.{alias.name}")
+                case ast.Assign(value=ast.Name() | ast.Attribute() as original):
+                    value = dotted(original)
+                    copies += [(name, value) for name in assigned(node)[0] if not value.startswith(".")]
+        for name, value in copies:
             if value.partition(".")[0] in self.targets:
                 for resolved in self.resolve(value):
                     self._bind(name, resolved)
@@ -71,79 +70,72 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST]) -> list[Site]:
     waiting: list[tuple[ast.AST, str, bool, bool]] = [(tree, "", True, False)]
     while waiting:
         node, scope, at_load, has_major = waiting.pop()
-        inner, later = scope, not at_load
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            inner = f"{scope}.{node.name}" if scope else node.name
-            body_later = later or not isinstance(node, ast.ClassDef)
-            waiting += [(child, inner, not body_later, has_major) for child in reversed(node.body)]
-            waiting += [(child, inner, at_load, has_major) for child in _around_body(node)]
-            continue
-        if isinstance(node, ast.Lambda):
-            waiting.append((node.body, scope, False, has_major))
-            waiting.append((node.args, scope, at_load, has_major))
-            continue
-        if isinstance(node, ast.stmt) and not later:
-            inner = ".".join(part for part in (scope, next(target_names(node), "")) if part)
-        if isinstance(node, (ast.BoolOp, ast.If, ast.IfExp)):
-            has_major = has_major or versions.asks_major(node)
+        inner = scope
+        match node:
+            case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
+                inner = f"{scope}.{name}" if scope else name
+                around = [*node.decorator_list, node.args, *filter(None, [node.returns])]
+                waiting += [(child, inner, False, has_major) for child in reversed(body)]
+                waiting += [(child, inner, at_load, has_major) for child in around]
+                continue
+            case ast.ClassDef(name=name, body=body):
+                inner = f"{scope}.{name}" if scope else name
+                around = [*node.decorator_list, *node.bases, *node.keywords]
+                waiting += [(child, inner, at_load, has_major) for child in (*reversed(body), *around)]
+                continue
+            case ast.Lambda(args=arguments, body=value):
+                waiting += [(value, scope, False, has_major), (arguments, scope, at_load, has_major)]
+                continue
+            case ast.BoolOp() | ast.If() | ast.IfExp():
+                has_major = has_major or versions.asks_major(node)
+            case ast.Assign() | ast.AnnAssign() if at_load:
+                inner = ".".join(filter(None, (scope, *assigned(node)[0][:1])))
         gate = versions.gate(node, has_major)
         if gate:
             found.append(Site(gate, inner or MODULE_LEVEL, short(node), short(node), at_load))
-        kind, goes_on = _kind_of(node, aliases) if isinstance(node, _TELLING) else (None, children(node))
+        kind, goes_on = _kind_of(node, aliases)
         if kind:
             found.append(Site(kind, inner or MODULE_LEVEL, _key(kind, node), short(node), at_load))
         waiting += [(child, inner, at_load, has_major) for child in reversed(goes_on)]
     return found
 
 
-def _around_body(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.AST]:
-    """Decorators, bases, defaults and annotations: they run where the definition stands."""
-    around: list[ast.AST] = list(node.decorator_list)
-    if isinstance(node, ast.ClassDef):
-        return [*around, *node.bases, *node.keywords]
-    around += [node.args] if node.returns is None else [node.args, node.returns]
-    return around
-
-
 def _kind_of(node: ast.AST, aliases: Aliases) -> tuple[str | None, list[ast.AST]]:
     """What the node can do, and which of its children are still to be looked at."""
-    if isinstance(node, ast.Call):
-        name = dotted(node.func)
-        arguments: list[ast.AST] = [*node.args, *node.keywords]
-        kind = _first(reaching_names.call_kind(resolved, node) for resolved in aliases.resolve(name))
-        kind = kind or _getattr(node, aliases)
-        if name and not name.startswith("."):
-            return kind, arguments
-        return kind, [node.func.value if isinstance(node.func, ast.Attribute) else node.func, *arguments]
-    if isinstance(node, (ast.Attribute, ast.Name)):
-        name = dotted(node)
-        if name.startswith("."):
-            return reaching_names.name_kind(name), children(node)
-        # Without a call, `compile` and `code` are ordinary names for variables, `eval` and imported ones are not.
-        known = name.partition(".")[0] in aliases.targets or name in ("eval", "exec", "__import__", "__builtins__")
-        stored = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-        return (_first(map(reaching_names.name_kind, aliases.resolve(name))) if known and not stored else None), []
-    if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-        return reaching_names.name_kind(f"{node.module}.*") if not node.level else None, []
+    match node:
+        case ast.Call(func=func, args=args, keywords=keywords):
+            name = dotted(func)
+            kind = _first(reaching_names.call_kind(resolved, node) for resolved in aliases.resolve(name))
+            before = [] if name and not name.startswith(".") else [getattr(func, "value", func) if name else func]
+            return kind or _getattr(node, aliases), [*before, *args, *keywords]
+        case ast.Name(ctx=ast.Store() | ast.Del()):
+            return None, []
+        case ast.Attribute() | ast.Name():
+            name = dotted(node)
+            if name.startswith("."):
+                return reaching_names.name_kind(name), children(node)
+            # Without a call, `compile` and `code` are ordinary names for variables, `eval` and imported ones are not.
+            known = name.partition(".")[0] in aliases.targets or name in ("eval", "exec", "__import__", "__builtins__")
+            return (_first(map(reaching_names.name_kind, aliases.resolve(name))) if known else None), []
+        case ast.ImportFrom(module=module, names=names, level=level) if any(alias.name == "*" for alias in names):
+            return None if level else reaching_names.name_kind(f"{module}.*"), []
     return None, children(node)
 
 
 def _getattr(node: ast.Call, aliases: Aliases) -> str | None:
     """``getattr(os, "system")`` is ``os.system``; with a computed name it can be anything of a dangerous module."""
-    if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and node.args):
-        return None
-    module = dotted(node.args[0])
+    match node:
+        case ast.Call(func=ast.Name(id="getattr" | "vars"), args=[owner, *keys]):
+            module = dotted(owner)
+        case _:
+            return None
     if module.partition(".")[0] not in aliases.targets and module != "__builtins__":
         return None
-    key = node.args[1] if len(node.args) > 1 else None
-    for resolved in aliases.resolve(module):
-        if isinstance(key, ast.Constant):
-            kind = reaching_names.name_kind(f"{resolved}.{key.value!s}")
-        else:
-            kind = reaching_names.EXEC if resolved in ("os", "builtins", "subprocess", "ctypes", "sys") else None
-        if kind:
-            return kind
-    return None
+    match keys:
+        case [ast.Constant(value=key), *_]:
+            return _first(reaching_names.name_kind(f"{resolved}.{key!s}") for resolved in aliases.resolve(module))
+    dangerous = {"os", "builtins", "subprocess", "ctypes", "sys"}
+    return None if dangerous.isdisjoint(aliases.resolve(module)) else reaching_names.EXEC
 
 
 def _first(kinds: Iterable[str | None]) -> str | None:
@@ -167,20 +159,21 @@ def attention_choices(nodes: list[ast.AST]) -> list[str]:
     found: set[str] = set()
     for node in nodes:
         asked: list[ast.expr] = []
-        if isinstance(node, ast.Call):
-            name = dotted(node.func)
-            last = name.rpartition(".")[2]
-            if _ATTENTION_KERNEL.match(last):
-                found.add(last)
-            elif last[:1].isupper() and _ATTENTION_CLASS.match(last) and not _NO_ATTENTION_CLASS.search(last):
-                found.add(name)
-            asked = node.args[1:2] if name == "getattr" else []
-        elif isinstance(node, ast.Subscript):
-            asked = [node.slice] if isinstance(node.ctx, ast.Load) else []
-        elif isinstance(node, ast.Compare):
-            asked = [node.left, *node.comparators]
-        elif isinstance(node, ast.Assign):
-            asked = node.targets
+        match node:
+            case ast.Call(func=func, args=args):
+                name = dotted(func)
+                last = name.rpartition(".")[2]
+                if _ATTENTION_KERNEL.match(last):
+                    found.add(last)
+                elif last[:1].isupper() and _ATTENTION_CLASS.match(last) and not _NO_ATTENTION_CLASS.search(last):
+                    found.add(name)
+                asked = args[1:2] if name == "getattr" else []
+            case ast.Subscript(slice=key, ctx=ast.Load()):
+                asked = [key]
+            case ast.Compare(left=left, comparators=others):
+                asked = [left, *others]
+            case ast.Assign(targets=targets):
+                asked = targets
         if any(map(_is_attention_key, asked)):
             found.add(short(node))
     return sorted(found)
@@ -188,11 +181,10 @@ def attention_choices(nodes: list[ast.AST]) -> list[str]:
 
 def _is_attention_key(node: ast.expr) -> bool:
     """``config._attn_implementation``, the name alone, or the word in quotes."""
-    name = node.value if isinstance(node, ast.Constant) else dotted(node).rpartition(".")[2]
-    return isinstance(name, str) and bool(_ATTENTION_KEY.match(name))
+    return _ATTENTION_KEY.match(text_of(node) or dotted(node).rpartition(".")[2]) is not None
 
 
-def is_idle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def is_idle(function: FunctionNode) -> bool:
     """Whether calling the function can change nothing and says nothing: no assignment but to local names, and no call
     but of questions, loggers and what is raised. One that always raises is not idle: it fails loudly.
     """
@@ -201,19 +193,19 @@ def is_idle(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Raise):
-            continue
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            return False
-        if isinstance(node, (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await)):
-            return False
-        if isinstance(node, ast.Call) and not _is_quiet(node):
-            return False
+        match node:
+            case ast.Raise():
+                continue
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                return False
+            case ast.Global() | ast.Nonlocal() | ast.Yield() | ast.YieldFrom() | ast.Await():
+                return False
+            case ast.Call(func=func) if not _is_quiet(dotted(func)):
+                return False
         waiting += children(node)
     return True
 
 
-def _is_quiet(call: ast.Call) -> bool:
-    name = dotted(call.func)
+def _is_quiet(name: str) -> bool:
     root = name.partition(".")[0]
     return name in _QUIET_CALLS or root in _LOGGERS or name.endswith(("Error", "Exception", "Warning"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from envdoctor.revision.code.parts.records import Import
-from envdoctor.revision.code.parts.syntax import all_nodes
+from envdoctor.source.definitions import all_nodes, elements, names_in
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_PERHAPS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, *_LOOPS, ast.Match, ast.ExceptHandler, ast.match_case)
 _FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
@@ -22,16 +23,17 @@ def imports_of_tree(tree: ast.Module) -> list[Import]:
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, required, demanded = waiting.pop()
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            # `from . import modeling` names a file, `from .modeling import Model` a name in one.
-            base = "." * node.level + (node.module or "")
-            names = [f"{base}.{alias.name}" if node.module else base + alias.name for alias in node.names]
-        else:
-            demanded = demanded and not isinstance(node, ast.Try) and not _asks_for_package(node)
-            waiting += [(statement, runs, demanded) for statement, runs in _statements(node, required)]
-            continue
+        names: list[str] = []
+        match node:
+            case ast.Import(names=taken):
+                names = [alias.name for alias in taken]
+            case ast.ImportFrom(module=None, names=taken, level=level):  # `from . import modeling` names a file
+                names = ["." * level + alias.name for alias in taken]
+            case ast.ImportFrom(module=module, names=taken, level=level):
+                names = [f"{'.' * level}{module}.{alias.name}" for alias in taken]
+            case _:
+                demanded = demanded and not _asks_for_package(node)
+                waiting += [(statement, runs, demanded) for statement, runs in _statements(node, required)]
         for name in names:
             before = found.get(name, (False, False))
             found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
@@ -39,33 +41,26 @@ def imports_of_tree(tree: ast.Module) -> list[Import]:
 
 
 def _asks_for_package(node: ast.AST) -> bool:
-    """``if is_flash_attn_2_available():``, also as a part of the condition."""
-    if not isinstance(node, ast.If):
-        return False
-    calls = (inner for inner in all_nodes(node.test) if isinstance(inner, ast.Call))
-    return any(isinstance(call.func, ast.Name) and call.func.id.endswith("available") for call in calls)
+    """``try``, or ``if is_flash_attn_2_available():``, also as a part of the condition."""
+    match node:
+        case ast.Try():
+            return True
+        case ast.If(test=test):
+            called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
+            return any(name.endswith("available") for name in called)
+    return False
 
 
 def _statements(node: ast.AST, required: bool) -> list[tuple[ast.AST, bool]]:
     """Statements inside the node, and whether they run whenever the node is reached."""
     parts = {field: getattr(node, field, ()) for field in ("body", "orelse", "finalbody", "handlers", "cases")}
-    always = required and not isinstance(node, (*_FUNCTIONS, ast.If, ast.For, ast.AsyncFor, ast.While, ast.Match))
-    inner: list[tuple[ast.AST, bool]] = []
-    for field, statements in parts.items():
-        if not isinstance(statements, list):
-            continue  # of a lambda or a conditional expression
-        runs = always
-        if isinstance(node, ast.Try):
-            runs = always and (field == "finalbody" or (field == "body" and not _survives_import_error(node)))
-        elif isinstance(node, (ast.ExceptHandler, ast.match_case)):
-            runs = False
-        inner += [(statement, runs) for statement in statements]
-    return inner
+    always = set() if isinstance(node, _PERHAPS) else {*parts}
+    match node:
+        case ast.Try(handlers=handlers):
+            always = {"finalbody"} if _survives_import_error(handlers) else {"body", "finalbody"}
+    return [(inner, required and field in always) for field, statements in parts.items() for inner in statements]
 
 
-def _survives_import_error(node: ast.Try) -> bool:
-    for handler in node.handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        if any(kind is None or getattr(kind, "id", "") in _FAILED_IMPORT for kind in kinds):
-            return True
-    return False
+def _survives_import_error(handlers: list[ast.ExceptHandler]) -> bool:
+    kinds = [kind for handler in handlers for kind in elements(handler.type)]
+    return None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))

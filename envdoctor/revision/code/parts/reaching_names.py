@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from envdoctor.source.definitions import last_name, text_of
+
 NETWORK = "network-call"
 EXEC = "exec-call"
 FILE_WRITE = "file-write"
@@ -96,11 +98,10 @@ def call_kind(name: str, call: ast.Call) -> str | None:
 
 def _is_safe_load(name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> bool:
     if name == "torch.load":
-        value = keywords.get("weights_only")
-        return isinstance(value, ast.Constant) and value.value is True
+        return getattr(keywords.get("weights_only"), "value", None) is True
     if name in ("yaml.load", "yaml.load_all"):
         loader = keywords.get("Loader", call.args[1] if len(call.args) > 1 else None)
-        return getattr(loader, "attr", getattr(loader, "id", "")) in _SAFE_LOADERS
+        return last_name(loader) in _SAFE_LOADERS
     return False
 
 
@@ -115,6 +116,6 @@ def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
         return False
     if isinstance(mode, ast.Constant):
         # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
-        text = mode.value if isinstance(mode.value, str) else ""
+        text = text_of(mode) or ""
         return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
     return not is_method

@@ -2,9 +2,11 @@
 
 import ast
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha1
 from typing import NamedTuple
+
+from envdoctor.source.definitions import dotted, names_in
 
 _CREATORS = """
     empty empty_like ones ones_like zeros zeros_like full full_like rand rand_like randn randn_like eye
@@ -86,22 +88,15 @@ def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 def _is_nothing(entry: object) -> bool:
-    return isinstance(entry, ast.Pass) or (isinstance(entry, ast.Expr) and isinstance(entry.value, ast.Constant))
+    match entry:
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return True
+    return False
 
 
 def joined(tokens: Iterable[str]) -> str:
     """One digest of several texts."""
     return sha1(json.dumps(list(tokens)).encode(), usedforsecurity=False).hexdigest()
-
-
-def dotted(node: ast.AST) -> str:
-    """``torch.nn.Linear``; ``.view`` for a method of anything but a name; empty for other expressions."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    parts.append(node.id if isinstance(node, ast.Name) else "")
-    return ".".join(reversed(parts))
 
 
 def short(node: ast.AST) -> str:
@@ -129,33 +124,12 @@ def _spelled(node: ast.AST) -> tuple[str, bool]:
     return text.encode("utf-8", "replace").decode("utf-8"), whole
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below, in the order of the text."""
-    # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
-    found: list[ast.AST] = []
-    for value in vars(node).values():
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif type(value) is list:
-            found += [entry for entry in value if isinstance(entry, ast.AST)]
-    return found
-
-
-def all_nodes(tree: ast.AST) -> list[ast.AST]:
-    """The tree's nodes, parents first."""
-    found = [tree]
-    for node in found:
-        found += children(node)
-    return found
-
-
-def target_names(statement: ast.stmt) -> Iterator[str]:
-    """The plain names a statement assigns to; nothing when any of its targets is something else."""
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets = [statement.target]
-    else:
-        return
-    if all(isinstance(target, ast.Name) for target in targets):
-        yield from (target.id for target in targets if isinstance(target, ast.Name))
+def assigned(statement: ast.AST) -> tuple[list[str], ast.expr | None]:
+    """The plain names a statement assigns to, and the value; no names when any of its targets is something else."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            names = [*names_in(targets)]
+            return (names if len(names) == len(targets) else []), value
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return [name], value
+    return [], None

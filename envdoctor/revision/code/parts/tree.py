@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
 from envdoctor.revision.code.parts.imports import imports_of_tree
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
-from envdoctor.revision.code.parts.syntax import all_nodes, digest, dotted, exact, joined, short, target_names
+from envdoctor.revision.code.parts.syntax import assigned, digest, exact, joined, short
+from envdoctor.source.definitions import FunctionNode, all_nodes, dotted, parameters_of
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, uses_of
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CONTAINERS = (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While)
 _ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
 _MAX_CALLS = 2000
@@ -30,14 +30,15 @@ def read_code(content: bytes) -> FileCode:
     definitions: list[Definition] = []
     statements: list[Statement] = []
     for scope, statement in _in_order(tree):
-        if isinstance(statement, _FUNCTIONS):
-            definitions.append(_function(scope, statement))
-        elif isinstance(statement, ast.ClassDef):
-            definitions.append(_class(scope, statement))
-        elif any(True for _ in target_names(statement)):
-            definitions += _values(scope, statement)
-        else:
-            statements.append(_statement(scope, statement))
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                definitions.append(_function(scope, statement))
+            case ast.ClassDef():
+                definitions.append(_class(scope, statement))
+            case _:
+                values = [*_values(scope, statement)]
+                definitions += values
+                statements += [] if values else [_statement(scope, statement)]
     definitions = _with_members(definitions, statements)
     imports = imports_of_tree(tree)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
@@ -74,23 +75,21 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in reversed(tree.body)]
     while waiting:
         scope, statement = waiting.pop()
-        if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
-            continue
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue
+        match statement:
+            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                continue
+            case ast.ClassDef(name=name, body=body):
+                waiting += [(f"{scope}{name}.", child) for child in reversed(body)]
+            case _ if isinstance(statement, _CONTAINERS):
+                bodies = [*statement.body, *getattr(statement, "orelse", ())]
+                for handler in getattr(statement, "handlers", ()):
+                    bodies += handler.body
+                bodies += getattr(statement, "finalbody", ())
+                waiting += [(scope, child) for child in reversed(bodies)]
         yield scope, statement
-        if isinstance(statement, ast.ClassDef):
-            inner = f"{scope}{statement.name}."
-            waiting += [(inner, child) for child in reversed(statement.body)]
-        elif isinstance(statement, _CONTAINERS):
-            bodies = [*statement.body, *getattr(statement, "orelse", ())]
-            for handler in getattr(statement, "handlers", ()):
-                bodies += handler.body
-            bodies += getattr(statement, "finalbody", ())
-            waiting += [(scope, child) for child in reversed(bodies)]
 
 
-def _function(scope: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Definition:
+def _function(scope: str, node: FunctionNode) -> Definition:
     decorators = tuple(exact(decorator) for decorator in node.decorator_list)
     accessors = [f"{node.name}.{kind}" for kind in ("setter", "deleter", "getter")]
     setter = next((text.rpartition(".")[2] for text in decorators if text in accessors), "")
@@ -113,10 +112,8 @@ def _function(scope: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Defin
     )
 
 
-def _annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr | None]:
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    arguments += [argument for argument in (node.args.vararg, node.args.kwarg) if argument is not None]
-    return [*(argument.annotation for argument in arguments), node.returns]
+def _annotations(node: FunctionNode) -> list[ast.expr | None]:
+    return [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
 
 
 def _call(node: ast.Call) -> Call:
@@ -163,28 +160,28 @@ def _class(scope: str, node: ast.ClassDef) -> Definition:
 
 
 def _values(scope: str, statement: ast.stmt) -> Iterator[Definition]:
-    value = statement.value  # type: ignore[attr-defined]
-    result = digest([value])
-    for name in target_names(statement):
-        yield Definition(f"{scope}{name}", "value", short(value), result.meaning, "", "", result.weight)
+    names, value = assigned(statement)
+    if names and value is not None:
+        text, result = short(value), digest([value])
+        for name in names:
+            yield Definition(f"{scope}{name}", "value", text, result.meaning, "", "", result.weight)
 
 
 def _statement(scope: str, statement: ast.stmt) -> Statement:
     """One that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
     head: list[ast.AST] = [statement]
     text = ""
-    if isinstance(statement, (ast.If, ast.While)):
-        head = [statement.test]
-        text = "if " if isinstance(statement, ast.If) else "while "
-    elif isinstance(statement, ast.Try):
-        head = [handler.type for handler in statement.handlers if handler.type is not None]
-        text = "try, except "
-    elif isinstance(statement, (ast.With, ast.AsyncWith)):
-        head = [*statement.items]
-        text = "with "
-    elif isinstance(statement, (ast.For, ast.AsyncFor)):
-        head = [statement.target, statement.iter]
-        text = "for "
+    match statement:
+        case ast.If(test=test):
+            head, text = [test], "if "
+        case ast.While(test=test):
+            head, text = [test], "while "
+        case ast.Try(handlers=handlers):
+            head, text = [handler.type for handler in handlers if handler.type is not None], "try, except "
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            head, text = [*items], "with "
+        case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
+            head, text = [target, values], "for "
     meaning = digest(head).meaning
     return Statement(
         scope.rstrip(".") or MODULE_LEVEL,

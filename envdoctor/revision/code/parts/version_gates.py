@@ -6,13 +6,13 @@ import ast
 import re
 
 from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
-from envdoctor.revision.code.parts.syntax import all_nodes, children, dotted
+from envdoctor.source.definitions import all_nodes, children, dotted
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
 _MAJOR, _MINOR, _WHOLE = 1, 2, 4
 _FIELDS = {"major": _MAJOR, "minor": _MINOR}
-_INDEXES = {0: _MAJOR, 1: _MINOR}
+_INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
 
 
 class VersionNames:
@@ -28,41 +28,40 @@ class VersionNames:
                     self._learn(target, node.value)
 
     def _learn(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Name):
-            if self._is_list(value):
-                self.lists.add(target.id)
-            elif not isinstance(value, (ast.Compare, ast.BoolOp, ast.IfExp)) and not _is_question(value):
+        match target, value:
+            case ast.Name(id=name), _ if self._is_list(value):
+                self.lists.add(name)
+            case ast.Name(), ast.Compare() | ast.BoolOp() | ast.IfExp():
+                pass
+            case ast.Name(id=name), _ if not _is_question(value):
                 part = self._part(value)
                 if part:
-                    self.parts[target.id] = part
-        elif isinstance(target, (ast.Tuple, ast.List)) and self._mentions_list(value):
-            for index, element in enumerate(target.elts):
-                if isinstance(element, ast.Name) and index in _INDEXES:
-                    self.parts[element.id] = _INDEXES[index]
+                    self.parts[name] = part
+            case ((ast.Tuple(elts=items) | ast.List(elts=items)), _) if self._mentions_list(value):
+                for element, part in zip(items, _INDEXES.values(), strict=False):
+                    if isinstance(element, ast.Name):
+                        self.parts[element.id] = part
 
     def gate(self, node: ast.AST, has_major: bool) -> str | None:
         """The kind of gate that the node is; ``has_major``: the first number was asked for around it."""
-        if isinstance(node, ast.Call) and _is_question(node):
-            return VERSION_GATE
-        if not isinstance(node, ast.Compare):
-            return None
-        parts = 0
-        for side in (node.left, *node.comparators):
-            parts |= self._part(side)
+        parts = self._compared(node)
         if parts == _MINOR and not has_major:
             return MINOR_ONLY
-        return VERSION_GATE if parts else None
+        return VERSION_GATE if parts or _is_question(node) else None
+
+    def _compared(self, node: ast.AST) -> int:
+        """Which parts of a version a comparison looks at."""
+        parts = 0
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                for side in (left, *others):
+                    parts |= self._part(side)
+        return parts
 
     def asks_major(self, node: ast.BoolOp | ast.If | ast.IfExp) -> bool:
         """Whether a condition compares the first number or the whole version."""
         tests = node.values if isinstance(node, ast.BoolOp) else [node.test]
-        for test in tests:
-            for inner in all_nodes(test):
-                if isinstance(inner, ast.Compare):
-                    for side in (inner.left, *inner.comparators):
-                        if self._part(side) & ~_MINOR:
-                            return True
-        return False
+        return any(self._compared(inner) & ~_MINOR for test in tests for inner in all_nodes(test))
 
     def _part(self, node: ast.expr) -> int:
         """Which parts of a version an expression is made of."""
@@ -70,45 +69,44 @@ class VersionNames:
         waiting: list[ast.AST] = [node]
         while waiting:
             inner = waiting.pop()
-            if isinstance(inner, ast.Subscript) and self._is_list(inner.value):
-                index = inner.slice
-                known = isinstance(index, ast.Constant) and index.value in _INDEXES
-                found |= _INDEXES[index.value] if known else _WHOLE  # type: ignore[attr-defined]
-            elif isinstance(inner, ast.Attribute) and inner.attr in _FIELDS and self._is_version(inner.value):
-                found |= _FIELDS[inner.attr]
-            elif isinstance(inner, ast.Name) and inner.id in self.parts:
-                found |= self.parts[inner.id]
-            elif isinstance(inner, (ast.Attribute, ast.Call, ast.Name)) and self._is_version(inner):
-                found |= _WHOLE
-            else:
-                waiting += children(inner)
+            match inner:
+                case ast.Subscript(value=base, slice=index) if self._is_list(base):
+                    found |= _INDEXES.get(getattr(index, "value", None), _WHOLE)
+                case ast.Attribute(value=base, attr=name) if name in _FIELDS and self._is_version(base):
+                    found |= _FIELDS[name]
+                case ast.Name(id=name) if name in self.parts:
+                    found |= self.parts[name]
+                case _ if self._is_version(inner):
+                    found |= _WHOLE
+                case _:
+                    waiting += children(inner)
         return found
 
     def _is_version(self, node: ast.AST) -> bool:
         """``transformers.__version__``, ``version.parse(…)``, or a name that was assigned one of them."""
-        if isinstance(node, ast.Call):
-            name = dotted(node.func)
-            last = name.rpartition(".")[2]
-            return last in _PARSERS and ("ersion" in name or any(self._is_version(part) for part in node.args))
-        if isinstance(node, ast.Attribute):
-            return node.attr in ("__version__", "base_version") and not dotted(node).startswith("sys.")
-        return isinstance(node, ast.Name) and (node.id == "__version__" or self.parts.get(node.id) == _WHOLE)
+        match node:
+            case ast.Call(func=func, args=args):
+                name = dotted(func)
+                return name.rpartition(".")[2] in _PARSERS and ("ersion" in name or any(map(self._is_version, args)))
+            case ast.Attribute(attr="__version__" | "base_version"):
+                return not dotted(node).startswith("sys.")
+            case ast.Name(id=name):
+                return name == "__version__" or self.parts.get(name) == _WHOLE
+        return False
 
     def _is_list(self, node: ast.AST) -> bool:
         """``v.split(".")``, ``version.parse(v).release``, ``list(map(int, …))`` of one, or a name for one."""
-        if isinstance(node, ast.Attribute):
-            return node.attr == "release" and self._is_version(node.value)
-        if isinstance(node, ast.Name):
-            return node.id in self.lists
-        if isinstance(node, ast.Subscript):
-            return isinstance(node.slice, ast.Slice) and self._is_list(node.value)
-        if not isinstance(node, ast.Call):
-            return False
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "split":
-            is_dot = bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == "."
-            return is_dot and self._mentions_version(node.func.value)
-        if isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple", "map"):
-            return any(self._is_list(part) for part in node.args)
+        match node:
+            case ast.Attribute(value=base, attr="release"):
+                return self._is_version(base)
+            case ast.Name(id=name):
+                return name in self.lists
+            case ast.Subscript(value=base, slice=ast.Slice()):
+                return self._is_list(base)
+            case ast.Call(func=ast.Attribute(value=base, attr="split"), args=[ast.Constant(value="."), *_]):
+                return self._mentions_version(base)
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "map"), args=args):
+                return any(map(self._is_list, args))
         return False
 
     def _mentions_list(self, node: ast.AST) -> bool:
@@ -119,8 +117,6 @@ class VersionNames:
 
 
 def _says_version(node: ast.AST) -> bool:
-    if not isinstance(node, (ast.Name, ast.Attribute)):
-        return False
     name = dotted(node).lower()
     # No release of Python is waiting for a check that looks at its second number alone.
     return "version" in name.rpartition(".")[2] and "python" not in name and not name.startswith("sys.")
@@ -128,4 +124,7 @@ def _says_version(node: ast.AST) -> bool:
 
 def _is_question(node: ast.AST) -> bool:
     """``is_transformers_version(">=", "4.42")`` and the like."""
-    return isinstance(node, ast.Call) and bool(_QUESTION.match(dotted(node.func).rpartition(".")[2]))
+    match node:
+        case ast.Call(func=func):
+            return _QUESTION.match(dotted(func).rpartition(".")[2]) is not None
+    return False
