@@ -312,6 +312,8 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
     for item in fact.value if isinstance(fact.value, Records) else ():
         name = item.get("name")
         known = gpu_named(name, matrix) if isinstance(name, str) else None
+        if name == "":
+            raise UsageProblem(Message("{}: a name is empty", typed))
         if isinstance(name, str) and known is None and "cc" not in item:
             if kind := other_accelerator(name):
                 text = "{} {}: only GPUs of NVIDIA are known by their names; give --set machine.accelerators={}"

@@ -4,8 +4,6 @@ An option is a row. click shows it, completes it and says what is wrong with it;
 whose import costs a sixth of a short run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -68,7 +66,7 @@ class Option(NamedTuple):
 class Options:
     """Options of a command, in the order in which the help lists them."""
 
-    def __init__(self, *parts: Option | Options) -> None:
+    def __init__(self, *parts: "Option | Options") -> None:
         self.all: list[Option] = [one for part in parts for one in (part.all if isinstance(part, Options) else (part,))]
 
     def __call__(self, function: Function) -> Function:

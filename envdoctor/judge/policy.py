@@ -1,7 +1,5 @@
 """What the user decided: the gate, the rules switched off or lowered, and what is accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +20,7 @@ class Ignore(NamedTuple):
 
     id: str
     reason: str
-    until: date | None = None
+    until: "date | None" = None
     where: Mapping[str, str] = {}
     origin: str = ""
     path: str | None = None
@@ -52,7 +50,7 @@ class Policy(NamedTuple):
     fail_confidence: str = "reported"
     ignores: tuple[Ignore, ...] = ()
     severities: Mapping[str, str] = {}
-    today: date | None = None
+    today: "date | None" = None
     baseline: tuple[Known, ...] | None = None
 
 

@@ -120,6 +120,9 @@ def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
         (("check", "--require", "gpus"), "--require gpus: not a known fact"),
         (("check", "--set", "batch=2"), "--set batch=2: batch is not a known fact"),
         (("check", "--set", "a\x1b[31m\u202eb=2"), "is not a known fact"),
+        (("check", "--set", "gpu.name=A100,"), "'A100,' holds an empty value"),
+        (("check", "--set", "gpu.name=A\nB"), "or a line end"),
+        (("check", "--target-gpu", ","), "--target-gpu: a name is empty"),
     ],
 )
 def test_wrong_use_is_one_sentence(run, arguments, fragment):

@@ -94,9 +94,12 @@ def _cells(raw: str) -> list[str]:
     import csv
 
     try:
-        return next(csv.reader([raw], skipinitialspace=True), []) or [""]
-    except csv.Error as error:
-        raise AssignmentError(Message("{} cannot be split at its commas: {}", repr(raw[:60]), error)) from None
+        cells = next(csv.reader([raw], skipinitialspace=True), []) or [""]
+    except csv.Error:
+        cells = [""]
+    if (len(cells) > 1 and not all(cell.strip() for cell in cells)) or "\n" in raw or "\r" in raw:
+        raise AssignmentError(Message("{} holds an empty value between its commas, or a line end", repr(raw[:60])))
+    return cells
 
 
 def _hint(key: str, registry: Registry) -> Message:
