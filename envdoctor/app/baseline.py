@@ -13,7 +13,6 @@ from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.judge.policy import Known, baseline_state
 from envdoctor.report.report import Report
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
 
 SCHEMA = "envdoctor.baseline/1"
 _LARGEST = 16 << 20
@@ -25,14 +24,14 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
         document = json.loads(Files().whole(str(path), _LARGEST))
     except OSError as error:
         hint = "" if path.exists() else "; --write-baseline writes one"
-        raise UsageProblem(Message("{}: cannot be read: {}{}", path, because_of(error), hint)) from None
+        raise UsageProblem("{}: cannot be read: {}{}", path, because_of(error), hint) from None
     except (ValueError, RecursionError) as error:
-        raise UsageProblem(Message("{}: not JSON: {}", path, error)) from None
+        raise UsageProblem("{}: not JSON: {}", path, error) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageProblem(Message('{}: "schema": "{}" is expected; --write-baseline writes it', path, SCHEMA))
+        raise UsageProblem('{}: "schema": "{}" is expected; --write-baseline writes it', path, SCHEMA)
     entries = document.get("findings")
     if not isinstance(entries, list):
-        raise UsageProblem(Message("{}: findings: a list is expected", path))
+        raise UsageProblem("{}: findings: a list is expected", path)
     return tuple(_known(path, number, entry) for number, entry in enumerate(entries))
 
 
@@ -41,9 +40,7 @@ def _known(path: Path, number: int, entry: Any) -> Known:
     name, item, severity = found.get("id"), found.get("item", {}), found.get("severity")
     texts = isinstance(item, dict) and all(isinstance(value, str) for value in item.values())
     if not isinstance(name, str) or not texts or severity not in SEVERITIES:
-        raise UsageProblem(
-            Message("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
-        )
+        raise UsageProblem("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
     return Known(name, item, severity)
 
 
@@ -61,7 +58,7 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
     a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
     """
     if report.status != "complete":
-        raise JobError(Message("{}: not written: the run is incomplete, so that it does not know every finding", path))
+        raise JobError("{}: not written: the run is incomplete, so that it does not know every finding", path)
     if before is None:
         kept = [Known(one.id, one.item, one.severity) for one in report.findings if one.ignored is None]
     else:

@@ -261,7 +261,7 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
         hint = did_you_mean(
             name, [*known, *(key.partition(".")[0] for key in known)], Message("`envdoctor matrix facts` lists them")
         )
-        raise UsageProblem(Message("--require {}: not a known fact; {}", name, hint))
+        raise UsageProblem("--require {}: not a known fact; {}", name, hint)
     return is_there(judgement.facts, name)
 
 

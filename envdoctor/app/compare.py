@@ -29,7 +29,7 @@ def compare(
     """
     started = time.perf_counter()
     if len(set(files)) < 2:
-        raise UsageProblem(Message("at least two facts files are compared; `envdoctor facts --format json` writes one"))
+        raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
     matrix = matrix or load_matrix()
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]

@@ -10,7 +10,7 @@ from envdoctor.judge.policy import Ignore
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.knowledge.vocabulary import CONFIDENCES, SEVERITIES
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 
 
 class Configuration(NamedTuple):
@@ -55,11 +55,9 @@ def _content(path: Path) -> bytes:
         return Files().whole(str(path), 8 << 20)
     except OSError as error:
         raise UsageProblem(
-            Message(
-                "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without",
-                path,
-                because_of(error),
-            )
+            "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without",
+            path,
+            because_of(error),
         ) from None
 
 
@@ -71,16 +69,14 @@ def _trusted(path: Path, start: Path) -> Path:
         owners = {os.lstat(path).st_uid, os.stat(path).st_uid}
         strangers = owners - {0, os.geteuid(), os.stat(start).st_uid}
     except OSError as error:
-        raise UsageProblem(Message("{}: cannot be read: {}", path, because_of(error))) from None
+        raise UsageProblem("{}: cannot be read: {}", path, because_of(error)) from None
     if strangers:
         raise UsageProblem(
-            Message(
-                "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, "
-                "--no-config runs without",
-                path,
-                strangers.pop(),
-                path,
-            )
+            "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, "
+            "--no-config runs without",
+            path,
+            strangers.pop(),
+            path,
         )
     return path
 
@@ -96,9 +92,9 @@ def load_configuration(path: Path) -> Configuration:
         tool = document.get("tool", {})
         said = tool.get("envdoctor", {}) if isinstance(tool, dict) else None
     if not isinstance(said, dict):
-        raise UsageProblem(Message("{}: tool.envdoctor: a table is expected", path))
+        raise UsageProblem("{}: tool.envdoctor: a table is expected", path)
     for complaint in _complaints(said):
-        raise UsageProblem(Message("{}: {}", path, complaint))
+        raise UsageProblem("{}: {}", path, complaint)
     return Configuration(
         path=path,
         fail_on=said.get("fail-on"),

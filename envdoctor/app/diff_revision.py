@@ -122,9 +122,9 @@ def diff_revision(
 
 def _pinned_revision(request: Request, pin: Pin | None) -> str:
     if request.old:
-        raise UsageProblem(Message("--pin takes OLD from {}: leave OLD out", PINS))
+        raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
     if pin is None or not pin.revision:
-        raise UsageProblem(Message("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo))
+        raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
     return pin.revision
 
 

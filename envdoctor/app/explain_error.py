@@ -15,7 +15,6 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.documents import read_named
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
 from envdoctor.tracebacks.pasted import numbered
 from envdoctor.tracebacks.reading import read_error
 
@@ -42,7 +41,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises.
     """
     if not text.strip():
-        raise UsageProblem(Message("there is no text: give the message or the traceback, or - for standard input"))
+        raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     reading = read_error(text)
     first, lines = numbered(text)
     gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
@@ -68,8 +67,8 @@ def text_of_option(option: str, path: str) -> str:
     try:
         data = read_named(Path(path), path, _LARGEST)
     except (OSError, ValueError) as error:
-        raise JobError(Message("{} {}: cannot be read: {}", option, path, because_of(error))) from None
+        raise JobError("{} {}: cannot be read: {}", option, path, because_of(error)) from None
     if data is None:
         limit = _LARGEST // 1024 // 1024
-        raise JobError(Message("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit))
+        raise JobError("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit)
     return data.decode("utf-8", "replace")

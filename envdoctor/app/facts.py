@@ -156,7 +156,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
     chosen = [name for name in SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
         options = ", ".join(SOURCES[name].option for name in chosen)
-        raise UsageProblem(Message("{}: give one of them, an environment has one source", options))
+        raise UsageProblem("{}: give one of them, an environment has one source", options)
     name = chosen[0] if chosen else "default"
     day: Any = "" if sources.as_of is None else _day(sources, matrix)
     if sources.resolve:
@@ -168,9 +168,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     """What asks uv for the pins of a list."""
     if sources.lock is None or sources.as_of is not None:
-        raise UsageProblem(
-            Message("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
-        )
+        raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
     from envdoctor.install.resolver import NoResolver, Wanted, resolve
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
@@ -181,7 +179,7 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
                 Wanted(lines, str(markers["python_version"]), system, machine), sources.environ, sources.folder()
             )
         except NoResolver as error:
-            failed = ObservationError(Message("--resolve: {}", error))
+            failed = ObservationError("--resolve: {}", error)
             failed.usage = False
             raise failed from None
 
@@ -193,7 +191,7 @@ def _day(sources: Sources, matrix: Matrix) -> str:
     day = str(sources.as_of)
     first, last = matrix.ledger.days()
     if sources.lock is None:
-        raise UsageProblem(Message("--as-of says when the list of --lock is installed: give --lock FILE"))
+        raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
     try:
         from datetime import date
 
@@ -201,9 +199,9 @@ def _day(sources: Sources, matrix: Matrix) -> str:
     except ValueError:
         known = False
     if not known:
-        raise UsageProblem(Message("--as-of {}: a day is expected, as 2024-05-01", day[:40]))
+        raise UsageProblem("--as-of {}: a day is expected, as 2024-05-01", day[:40])
     if day < first:
-        raise UsageProblem(Message("--as-of {}: the ledger of releases begins on {}", day, first))
+        raise UsageProblem("--as-of {}: the ledger of releases begins on {}", day, first)
     return day if day < last else ""
 
 
@@ -313,14 +311,14 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
         name = item.get("name")
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if name == "":
-            raise UsageProblem(Message("{}: a name is empty", typed))
+            raise UsageProblem("{}: a name is empty", typed)
         if isinstance(name, str) and known is None and "cc" not in item:
             if kind := other_accelerator(name):
                 text = "{} {}: only GPUs of NVIDIA are known by their names; give --set machine.accelerators={}"
                 raise UsageProblem(Message(text, typed, name, kind))
             cc = Message("give its compute capability too, e.g. --set gpu.cc=8.9")
             hint = did_you_mean(name, known_gpus(matrix), cc)
-            raise UsageProblem(Message("{} {}: no GPU of that name is known; {}", typed, name, hint))
+            raise UsageProblem("{} {}: no GPU of that name is known; {}", typed, name, hint)
         items.append({**item, "name": known.name} if known is not None else item)
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 
@@ -350,20 +348,16 @@ def _assignments(name: str, text: str) -> list[str]:
     if name == "python":
         match = re.match(_PYTHON, text)
         if match is None:
-            raise UsageProblem(
-                Message("--target-python {}: a release of Python is expected, such as 3.11 or 3.11.9", text)
-            )
+            raise UsageProblem("--target-python {}: a release of Python is expected, such as 3.11 or 3.11.9", text)
         minor = ".".join(text.split(".")[:2])
         whole = [f"python.version={text}"] if match[1] else []
         return [*whole, f"python.minor={minor}", "python.implementation=cpython"]
     match = re.match(_PLATFORM, text)
     if match is None:
         raise UsageProblem(
-            Message(
-                "--target-platform {}: system and processor are expected: linux-x86_64, linux-aarch64, "
-                "windows-x86_64, macos-arm64",
-                text,
-            )
+            "--target-platform {}: system and processor are expected: linux-x86_64, linux-aarch64, "
+            "windows-x86_64, macos-arm64",
+            text,
         )
     system, machine = _SYSTEMS.get(match[1].lower(), match[1].lower()), match[2].lower()
     machine = "x86_64" if machine == "amd64" else "aarch64" if machine == "arm64" and system == "linux" else machine

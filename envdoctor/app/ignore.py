@@ -31,7 +31,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
         if any((one.id, dict(one.where), one.path) == about for one in present.ignores):
-            raise UsageProblem(Message("{}: {} is accepted there already; edit the entry to change it", path, entry.id))
+            raise UsageProblem("{}: {} is accepted there already; edit the entry to change it", path, entry.id)
         data = Files().whole(str(path), LARGEST)
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:
@@ -44,7 +44,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     try:
         parse_toml(after.encode(), str(path))
     except TomlError as error:
-        raise UsageProblem(Message("{}: `{}` is written inline there; add the entry by hand", error, table)) from None
+        raise UsageProblem("{}: `{}` is written inline there; add the entry by hand", error, table) from None
     write_whole(path, after)
     return path
 
@@ -56,16 +56,16 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
     keys |= {f"{rule.each}.{column}" for column in spec.identity} if spec is not None else set()
     if key not in keys:
         hint = did_you_mean(key, keys, Message("they have {}", ", ".join(sorted(keys))))
-        raise UsageProblem(Message("--where {}: findings of {} do not have it; {}", key, rule.id, hint))
+        raise UsageProblem("--where {}: findings of {} do not have it; {}", key, rule.id, hint)
     column = matrix.registry.find(key)
     try:
         spelled = spell(parse_value(column, value)) if column is not None else value
     except FactTypeError as error:
-        raise UsageProblem(Message("--where {}={}: {}", key, value, error)) from None
+        raise UsageProblem("--where {}={}: {}", key, value, error) from None
     if column is not None and column.values and spelled not in column.values:
         known = Message("known are {}", ", ".join(column.values))
         raise UsageProblem(
-            Message("--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known))
+            "--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known)
         )
     return spelled
 

@@ -17,7 +17,7 @@ from envdoctor.memory.recipe import batch_of
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.source import resolve
 from envdoctor.sandbox.target import Place
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 
 
 def lengths_of(
@@ -51,9 +51,7 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
     if tokenizer is None:
         folder = facts.text("model.path")
         if folder is None:
-            raise UsageProblem(
-                Message("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
-            )
+            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
         return os.path.join(sources.folder(), folder)
     aliases = matrix.part("families", "organisations")
     try:
@@ -61,7 +59,7 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
     except ObservationError as error:
         raise UsageProblem(said_by(error)) from None
     if found.folder is None:
-        raise JobError(Message("--tokenizer {}: {}", tokenizer, found.missing))
+        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
     return found.folder
 
 

@@ -17,7 +17,6 @@ from envdoctor.knowledge.literals import Literals
 from envdoctor.knowledge.matrix import Matrix, add_file
 from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
 
 _NEW = """tests = [
   {{ match = {{ "pkg.torch" = "2.5.0" }} }},
@@ -65,9 +64,7 @@ def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator
     try:
         schemas = Schemas(matrix.home / "schema")
     except ImportError:
-        raise UsageProblem(
-            Message("the lint needs the library jsonschema: python -m pip install 'envdoctor[lint]'")
-        ) from None
+        raise UsageProblem("the lint needs the library jsonschema: python -m pip install 'envdoctor[lint]'") from None
     asked, documents = _asked(matrix, files) if files else (None, None)
     for broken in matrix.broken:
         for problem in broken.problems if asked is None or broken.id in asked else ():
@@ -92,7 +89,7 @@ def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]
     documents: list[Path] = []
     for path in (file.resolve() for file in files):
         if path.suffix != ".toml" or not path.is_file():
-            raise UsageProblem(Message("{}: a rule or a table (*.toml) is expected", path))
+            raise UsageProblem("{}: a rule or a table (*.toml) is expected", path)
         if path.parent in (home, home / "tables"):
             documents.append(matrix.home / path.relative_to(home))
             continue
@@ -150,12 +147,12 @@ def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path
     """Write a file to begin a rule with, and return its path. Raises :class:`UsageProblem` for an id that is taken."""
     taken = matrix.origins().get(rule_id) or (matrix.retired(rule_id) and "matrices/retired.toml")
     if taken:
-        raise UsageProblem(Message("the id {} is also that of {}: an id is never used again", rule_id, taken))
+        raise UsageProblem("the id {} is also that of {}: an id is never used again", rule_id, taken)
     path = folder / f"{rule_id}.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
             file.write(_NEW.format(today=today.isoformat()))
     except OSError as error:
-        raise UsageProblem(Message("{}: cannot be written: {}", path, because_of(error))) from None
+        raise UsageProblem("{}: cannot be written: {}", path, because_of(error)) from None
     return path

@@ -146,7 +146,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     if not isinstance(name, str):
         text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
         raise UsageProblem(text)
-    missing = MemoryProblem(Message("no config.json of {} is on this machine: give its folder, --model DIR", name))
+    missing = MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
     if not isinstance(folder, str):
         raise missing
     try:

@@ -14,7 +14,7 @@ from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 
 
 class Pinned(NamedTuple):
@@ -53,6 +53,6 @@ def pin(
         raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     entry, unread = pin_of(snapshot)
     if unread:
-        raise JobError(Message("{}: {} could not be read: {}", snapshot.label, unread[0].path, unread[0].reason))
+        raise JobError("{}: {} could not be read: {}", snapshot.label, unread[0].path, unread[0].reason)
     pins[entry.repo] = entry
     return Pinned(Path(path), pins_text(pins.values()), entry)

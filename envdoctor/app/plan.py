@@ -29,7 +29,7 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.clean import clean
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -276,9 +276,7 @@ def _stated(sources: Sources, matrix: Matrix) -> Sources:
     target |= sources.target
     for name, example in (("python", "3.11"), ("platform", "linux-x86_64")):
         if name not in target:
-            raise UsageProblem(
-                Message("--target-{} {} is needed: no environment was found that says it", name, example)
-            )
+            raise UsageProblem("--target-{} {} is needed: no environment was found that says it", name, example)
     given: list[Fact] = []
     if not sources.target:
         if (driver := here.text("driver.version")) is not None:

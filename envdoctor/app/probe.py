@@ -211,11 +211,11 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
 
 def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matrix: Matrix) -> Wishes:
     if FIRST not in probes:
-        raise JobError(Message("the probe {} is missing from this installation of envdoctor", FIRST))
+        raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
     try:
         chosen = choose(probes, request.only) if request.only else list(probes.values())
     except CatalogueError as error:
-        raise UsageProblem(Message("--only: {}", error)) from None
+        raise UsageProblem("--only: {}", error) from None
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
@@ -256,7 +256,7 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     try:
         file = open(request.record, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (its error differs from ours)
     except OSError as error:
-        raise JobError(Message("{}: cannot be written: {}", request.record, because_of(error))) from None
+        raise JobError("{}: cannot be written: {}", request.record, because_of(error)) from None
     with file:
         head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
@@ -274,11 +274,11 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
         recording = read_recording(request.replay)
         facts = facts_of_document(recording.facts, str(request.replay), matrix.registry)
     except (RecordingError, FactsFileError) as error:
-        raise UsageProblem(Message("--replay {}", error)) from None
+        raise UsageProblem("--replay {}", error) from None
     facts = with_assignments(facts, request.sources, matrix)
     head = recording.head
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     if not recording.outcomes:
-        raise UsageProblem(Message("--replay {}: nothing ran in this recording", request.replay))
+        raise UsageProblem("--replay {}: nothing ran in this recording", request.replay)
     results = _judged(session_of(recording.outcomes), facts, request, probes)
     return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

@@ -71,18 +71,16 @@ def launched(environ: Mapping[str, str]) -> Launched:
     found = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
     if found is None:
         names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
-        raise UsageProblem(
-            Message("--all-ranks: no launcher started this process (none of {}): use torchrun or srun", names)
-        )
+        raise UsageProblem("--all-ranks: no launcher started this process (none of {}): use torchrun or srun", names)
     rank_name, world_name, here_name, local_name = found
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
-        raise UsageProblem(Message("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world))
+        raise UsageProblem("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world)
     address = environ.get("MASTER_ADDR") or _first_host(environ.get("SLURM_STEP_NODELIST", ""))
     if not address and environ.get(here_name) == environ[world_name]:
         address = "127.0.0.1"
     if not address:
-        raise UsageProblem(Message("--all-ranks: MASTER_ADDR is not set: it names the machine of rank 0"))
+        raise UsageProblem("--all-ranks: MASTER_ADDR is not set: it names the machine of rank 0")
     return Launched(
         rank,
         world,
@@ -97,7 +95,7 @@ def launched(environ: Mapping[str, str]) -> Launched:
 def _number(environ: Mapping[str, str], name: str, below: int) -> int:
     text = environ[name]
     if not re.fullmatch("[0-9]{1,7}", text) or int(text) > below:
-        raise UsageProblem(Message("--all-ranks: {}={}: a number up to {} is expected", name, text, below))
+        raise UsageProblem("--all-ranks: {}={}: a number up to {} is expected", name, text, below)
     return int(text)
 
 
@@ -148,9 +146,7 @@ def _exchange(
 
     python = gathered.interpreter
     if python is None:
-        raise UsageProblem(
-            Message("--all-ranks asks the interpreter that is judged, and {} names none", gathered.target.path)
-        )
+        raise UsageProblem("--all-ranks asks the interpreter that is judged, and {} names none", gathered.target.path)
     own = to_compare(document(gathered.facts, matrix.registry), matrix.registry, without=_OF_ONE_RANK)
     job = {**here._asdict(), "seconds": seconds, **packed(own)}
     task = Task("ranks.py", job, needs=("torch",), seconds=seconds + START_SECONDS)
@@ -194,9 +190,7 @@ def records_of(answer: Answer, here: Launched) -> Sequence[Mapping[str, Any]]:
     """What the child handed over. Raises :class:`JobError` where it did not get there."""
     if answer.ending != "ok":
         why = answer.detail or answer.ending
-        raise JobError(
-            Message("rank {} of {} did not reach {}:{}: {}", here.rank, here.world, here.address, here.port, why)
-        )
+        raise JobError("rank {} of {} did not reach {}:{}: {}", here.rank, here.world, here.address, here.port, why)
     return answer.records
 
 

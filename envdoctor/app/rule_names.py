@@ -30,9 +30,9 @@ def rule_named(rule_id: str, matrix: Matrix) -> Named:
         successor = matrix.find(retired.now or "")
         if successor is not None:
             return Named(successor, rule_id)
-        raise UsageProblem(Message("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because))
+        raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
-    raise UsageProblem(Message("there is no rule {}; {}", rule_id, hint))
+    raise UsageProblem("there is no rule {}; {}", rule_id, hint)
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
@@ -52,7 +52,7 @@ def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[No
     for rule_id in policy.severities:
         if rule_id not in known and matrix.retired(rule_id) is None:
             hint = did_you_mean(rule_id, known, Message("`envdoctor matrix list` names them"))
-            raise UsageProblem(Message("rules: {}: there is no such rule; {}", rule_id, hint))
+            raise UsageProblem("rules: {}: there is no such rule; {}", rule_id, hint)
     renamed = policy._replace(
         baseline=policy.baseline and tuple(one._replace(id=_now(one.id, matrix)) for one in policy.baseline),
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},

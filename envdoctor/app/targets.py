@@ -28,7 +28,7 @@ def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
     given = {name: list(dict.fromkeys(values)) for name, values in typed.items() if values}
     targets: list[Target] = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
     if len(targets) > _MOST:
-        raise UsageProblem(Message("{} targets: at most {} are judged in one run", len(targets), _MOST))
+        raise UsageProblem("{} targets: at most {} are judged in one run", len(targets), _MOST)
     return targets
 
 

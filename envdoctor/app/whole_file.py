@@ -7,7 +7,6 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -30,7 +29,7 @@ def write_whole(path: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise JobError(Message("{}: cannot be written: {}", path, because_of(error))) from None
+        raise JobError("{}: cannot be written: {}", path, because_of(error)) from None
 
 
 def _write_into(path: Path, text: str) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from envdoctor.text.message import Message
-
 
 @click.command("ignore")
 @click.argument("rule_id", metavar="ID")
@@ -34,7 +32,7 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     from envdoctor.text.clean import clean
 
     if not reason.strip():
-        raise UsageProblem(Message("--reason is empty: say why the finding is accepted"))
+        raise UsageProblem("--reason is empty: say why the finding is accepted")
     matrix = load_matrix()
     named = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
     rule = rule_id if named is None else named.id
@@ -42,16 +40,16 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
-            raise UsageProblem(Message("--where {}: key=value is expected", text))
+            raise UsageProblem("--where {}: key=value is expected", text)
         pairs[key] = demand_match(named, key, value, matrix) if named is not None else value
     fixed = matrix.fixed_in(rule) if more["until_fixed"] else {}
     if fixed:
         named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        raise UsageProblem(Message("--until-fixed: {} is fixed in {} already", rule, named_fix))
+        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
     last: date | None = until.date() if until else None
     here = working_directory()
     if here is None:
-        raise UsageProblem(Message("the working directory has been deleted: there is no project to write into"))
+        raise UsageProblem("the working directory has been deleted: there is no project to write into")
     entry = Ignore(rule, reason, last, pairs, path=more["path"], until_fixed=more["until_fixed"])
     file = write_ignore(entry, start=here, config=more["config"])
     formerly = f" ({rule_id} is its former id)" if rule != rule_id else ""

@@ -133,7 +133,7 @@ def new(matrix: Path | None, name: str) -> int:
         )
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
         raise UsageProblem(
-            Message("{}: lower-case words joined by dashes are expected, x- first for a private rule", repr(rule_id))
+            "{}: lower-case words joined by dashes are expected, x- first for a private rule", repr(rule_id)
         )
     folder = matrix or loaded.home / "rules" / subject
     told = "" if folder.is_dir() else ", in a new folder"

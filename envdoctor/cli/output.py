@@ -8,7 +8,6 @@ from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
 
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
@@ -17,9 +16,7 @@ def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tup
     for value in values:
         name, equals, file = value.partition("=")
         if not equals or not file or name not in formats:
-            raise UsageProblem(
-                Message("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, ", ".join(formats))
-            )
+            raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, ", ".join(formats))
         outputs.append((name, Path(file)))
     return outputs
 
@@ -36,4 +33,4 @@ def write_stdout(text: str) -> None:
         # What is still buffered would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
-            raise JobError(Message("standard output cannot be written: {}", because_of(error))) from None
+            raise JobError("standard output cannot be written: {}", because_of(error)) from None

@@ -18,7 +18,6 @@ from envdoctor.cli.options import (
     set_option,
 )
 from envdoctor.cli.reporting import Run, report_options
-from envdoctor.text.message import Message
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -79,15 +78,15 @@ def command(**options: Any) -> int:
         if _typed(name)
     ]
     if options["replay"] and live:
-        raise UsageProblem(Message("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-")))
+        raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
     if options["reproducer"] is not None and options["reproducer"].exists():
-        raise UsageProblem(Message("--reproducer: {} exists and is not overwritten", options["reproducer"]))
+        raise UsageProblem("--reproducer: {} exists and is not overwritten", options["reproducer"])
     here = None
     if options["all_ranks"]:
         from envdoctor.app.ranks import launched
 
         if options["all_gpus"]:
-            raise UsageProblem(Message("--all-ranks and --all-gpus: a rank has one GPU"))
+            raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
     run = Run(options)

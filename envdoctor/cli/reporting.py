@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from envdoctor.cli.options import Option, Options, configuration_of, lang_option, matrix_of, sources_of
 from envdoctor.report.formats import names
-from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.app.configuration import Configuration
@@ -111,7 +110,7 @@ def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
 
         baseline = read_baseline(options["baseline"])
     if options["only_new"] and options["baseline"] is None:
-        raise UsageProblem(Message("--only-new needs --baseline FILE, which says what is old"))
+        raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
     return Policy(
         fail_on=options["fail_on"] or configuration.fail_on or "error",
         fail_confidence=options["fail_confidence"] or configuration.fail_confidence or "reported",

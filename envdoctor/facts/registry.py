@@ -200,23 +200,23 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
             return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
         if isinstance(raw, (list, tuple)) and all(isinstance(item, str) for item in raw):
             return tuple(_spelled(spec, item) for item in raw)
-        raise FactTypeError(Message("a list of text is expected, not {}", _short(raw)))
+        raise FactTypeError("a list of text is expected, not {}", _short(raw))
     if isinstance(raw, (list, tuple, Mapping)):
-        raise FactTypeError(Message("{} is expected, not {}", _article(spec.type), _short(raw)))
+        raise FactTypeError("{} is expected, not {}", _article(spec.type), _short(raw))
     if spec.type == "boolean":
         return _boolean(raw)
     if spec.type == "number":
         return _within(spec, _number(raw))
     if isinstance(raw, bool) or not isinstance(raw, str):
-        raise FactTypeError(Message("{} in quotes is expected, not {}", _article(spec.type), _short(raw)))
+        raise FactTypeError("{} in quotes is expected, not {}", _article(spec.type), _short(raw))
     if len(raw) > 4096:
-        raise FactTypeError(Message("the text is {} characters long; at most 4096 are read", len(raw)))
+        raise FactTypeError("the text is {} characters long; at most 4096 are read", len(raw))
     if spec.type == "dotted" and dotted(raw) is None:
-        raise FactTypeError(Message('dotted integers such as "12.4" are expected, not {}', _short(raw)))
+        raise FactTypeError('dotted integers such as "12.4" are expected, not {}', _short(raw))
     if spec.key == "pkg.*" and (raw == "installed" or raw.lstrip()[:1] in ("<", ">", "=", "!", "~")):
         return _range(raw)
     if spec.type == "version" and not is_version(raw):
-        raise FactTypeError(Message("a version by PEP 440 is expected, not {}", _short(raw)))
+        raise FactTypeError("a version by PEP 440 is expected, not {}", _short(raw))
     return _spelled(spec, raw) if spec.type == "text" else raw
 
 
@@ -227,7 +227,7 @@ def _range(raw: str) -> Range:
             raise NotASpecifier(NOTHING)
         satisfies("1", specifiers)
     except NotASpecifier:
-        raise FactTypeError(Message("a version or a range by PEP 440 is expected, not {}", _short(raw))) from None
+        raise FactTypeError("a version or a range by PEP 440 is expected, not {}", _short(raw)) from None
     return Range(specifiers)
 
 
@@ -255,7 +255,7 @@ def _within(spec: FactSpec, number: int | float) -> int | float:
     bound = (
         Message("at least {}", f"{spec.least:g}") if number < spec.least else Message("at most {}", f"{spec.most:g}")
     )
-    raise FactTypeError(Message("{} is expected, not {}", bound, number))
+    raise FactTypeError("{} is expected, not {}", bound, number)
 
 
 def _boolean(raw: object) -> bool:
@@ -265,7 +265,7 @@ def _boolean(raw: object) -> bool:
         return True
     if isinstance(raw, str) and raw.lower() in ("false", "no", "0", "off"):
         return False
-    raise FactTypeError(Message("true or false is expected, not {}", _short(raw)))
+    raise FactTypeError("true or false is expected, not {}", _short(raw))
 
 
 def _number(raw: object) -> int | float:
@@ -273,31 +273,31 @@ def _number(raw: object) -> int | float:
         try:
             raw = int(raw) if raw.lstrip("+-").isdecimal() and len(raw) < 20 else float(raw)
         except ValueError:
-            raise FactTypeError(Message("a number is expected, not {}", _short(raw))) from None
+            raise FactTypeError("a number is expected, not {}", _short(raw)) from None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise FactTypeError(Message("a number is expected, not {}", _short(raw)))
+        raise FactTypeError("a number is expected, not {}", _short(raw))
     if isinstance(raw, float) and not math.isfinite(raw):
-        raise FactTypeError(Message("a finite number is expected"))
+        raise FactTypeError("a finite number is expected")
     return raw
 
 
 def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
     if not isinstance(raw, (list, tuple)):
-        raise FactTypeError(Message("a list of tables is expected, not {}", _short(raw)))
+        raise FactTypeError("a list of tables is expected, not {}", _short(raw))
     items: list[dict[str, Value]] = []
     for number, entry in enumerate(raw, 1):
         if not isinstance(entry, Mapping):
-            raise FactTypeError(Message("item {}: a table of columns is expected, not {}", number, _short(entry)))
+            raise FactTypeError("item {}: a table of columns is expected, not {}", number, _short(entry))
         item: dict[str, Value] = {}
         for name, cell in entry.items():
             column = spec.columns.get(name)
             if column is None:
-                raise FactTypeError(Message("item {}: {} is no column of {}", number, _short(name), spec.key))
+                raise FactTypeError("item {}: {} is no column of {}", number, _short(name), spec.key)
             try:
                 item[name] = parse_value(column, cell)
             except FactTypeError as error:
                 if unread is None:
-                    raise FactTypeError(Message("item {}: {}: {}", number, name, error)) from None
+                    raise FactTypeError("item {}: {}: {}", number, name, error) from None
                 unread.append(Message("item {}: {} counts as unknown: {}", number, name, error))
                 item[name] = Unknown(said_by(error))
         items.append(item)

@@ -58,29 +58,29 @@ def read_pins(path: str) -> dict[str, Pin]:
     except OSError as error:
         if not os.path.lexists(path):
             return {}
-        raise PinError(Message("{}: cannot be read: {}", path, because_of(error))) from None
+        raise PinError("{}: cannot be read: {}", path, because_of(error)) from None
     except (ValueError, RecursionError) as error:
-        raise PinError(Message("{}: not JSON: {}", path, error)) from None
+        raise PinError("{}: not JSON: {}", path, error) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise PinError(Message('{}: "schema": "{}" is expected; `envdoctor pin REPO` writes it', path, SCHEMA))
+        raise PinError('{}: "schema": "{}" is expected; `envdoctor pin REPO` writes it', path, SCHEMA)
     models = document.get("models", {})
     if not isinstance(models, dict):
-        raise PinError(Message("{}: models: a table is expected", path))
+        raise PinError("{}: models: a table is expected", path)
     return {name: _pin(path, name, entry) for name, entry in models.items()}
 
 
 def _pin(path: str, name: str, entry: Any) -> Pin:
     if not isinstance(entry, dict):
-        raise PinError(Message("{}: {}: a table is expected", path, name))
+        raise PinError("{}: {}: a table is expected", path, name)
     tables = {}
     for key in ("files", "headers"):
         table = entry.get(key, {})
         if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-            raise PinError(Message("{}: {}: {}: a table of texts is expected", path, name, key))
+            raise PinError("{}: {}: {}: a table of texts is expected", path, name, key)
         tables[key] = table
     revision = entry.get("revision")
     if revision is not None and not isinstance(revision, str):
-        raise PinError(Message("{}: {}: revision: a text is expected", path, name))
+        raise PinError("{}: {}: revision: a text is expected", path, name)
     return Pin(name, revision, tables["files"], tables["headers"])
 
 

@@ -48,7 +48,7 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     beside = os.path.dirname(sys.executable)
     program = which("uv", path=environ.get("PATH")) or which("uv", path=beside)
     if program is None:
-        raise NoResolver(Message("uv resolves the versions, and it is not on PATH: pip install uv"))
+        raise NoResolver("uv resolves the versions, and it is not on PATH: pip install uv")
     command = [program, "pip", "compile", "-", *_OPTIONS, "--python-version", wanted.python]
     command += ["--python-platform", _platform(wanted)]
     command += ["--torch-backend", wanted.backend] if wanted.backend is not None else []
@@ -60,12 +60,10 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
     said = quoted(" ".join(problem.tail.split())) if problem else Message("it names no release")
     if problem is not None and problem.kind == "failed" and re.search(_NONE, said):
         if _NO_WHEEL in said:
-            raise NoResolver(
-                Message("some package has no wheel, and nothing is built here, so there may be a set: {}", said)
-            )
+            raise NoResolver("some package has no wheel, and nothing is built here, so there may be a set: {}", said)
         return said
     how = problem.clause() if problem is not None and problem.kind == "timeout" else "failed"
-    raise NoResolver(Message("uv {}: {}", how, said))
+    raise NoResolver("uv {}: {}", how, said)
 
 
 def _platform(wanted: Wanted) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from envdoctor.knowledge.matrix import FORM, MatrixError, load_source
 from envdoctor.knowledge.toml_files import load_toml
-from envdoctor.text.message import Message
 
 #: By which private rules are linted where envdoctor is installed.
 _SCHEMAS = ("rule", "conditions", "common")
@@ -23,7 +22,7 @@ def compile_matrix(source: Path, target: Path) -> None:
     matrix = load_source(source, source="checkout")
     if matrix.broken:
         first = matrix.broken[0]
-        raise MatrixError(Message("{}: {}", first.origin, "; ".join(first.problems)))
+        raise MatrixError("{}: {}", first.origin, "; ".join(first.problems))
     target.mkdir(parents=True, exist_ok=True)
     scopes: dict[str, list[list[Any]]] = {}
     offset = 0

@@ -114,7 +114,7 @@ class Matrix:
             try:
                 self._tables[name] = self._read_table(name)
             except (OSError, ValueError) as error:
-                raise MatrixError(Message("table {}: {}", name, error)) from None
+                raise MatrixError("table {}: {}", name, error) from None
         return self._tables[name]
 
     def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
@@ -197,7 +197,7 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
     elif _CHECKOUT.is_dir():
         matrix = read_source(_CHECKOUT, source="checkout")
     else:
-        raise MatrixError(Message("the matrix is missing from this installation of envdoctor: install it again"))
+        raise MatrixError("the matrix is missing from this installation of envdoctor: install it again")
     for folder in private:
         _add_private(matrix, folder)
     return matrix
@@ -221,11 +221,11 @@ def read_source(home: Path, *, source: str) -> Matrix:
 def _add_private(matrix: Matrix, folder: Path) -> None:
     option = f"--matrix {folder}: "
     if not os.path.isdir(folder):
-        raise MatrixError(Message("{}no such folder", option))
+        raise MatrixError("{}no such folder", option)
     rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
     files = _rule_files(rules, option)
     if not files:
-        raise MatrixError(Message("{}no rule file (*.toml) in it", option))
+        raise MatrixError("{}no rule file (*.toml) in it", option)
     _read_rules(matrix, rules, files, option)
     matrix.source += f" + {folder}"
 
@@ -267,7 +267,7 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
     try:
         return sorted(folder.rglob("*.toml"))
     except OSError as error:
-        raise MatrixError(Message("{}cannot be read: {}", option or folder, because_of(error))) from None
+        raise MatrixError("{}cannot be read: {}", option or folder, because_of(error)) from None
 
 
 def _newest(bundled: Matrix) -> Matrix:
@@ -300,4 +300,4 @@ def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
 
 
 def _unreadable(error: Exception) -> MatrixError:
-    return MatrixError(Message("the matrix of this installation cannot be read ({}): install envdoctor again", error))
+    return MatrixError("the matrix of this installation cannot be read ({}): install envdoctor again", error)

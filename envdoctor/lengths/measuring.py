@@ -57,7 +57,7 @@ def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measur
     notes = _notes(data)
     if not rows:
         number, why = data["unread"][0] if data["unread"] else (1, "is larger than all that is read")
-        raise DataError(Message("--data {}: no row of it could be read; row {} {}", shown, number, why))
+        raise DataError("--data {}: no row of it could be read; row {} {}", shown, number, why)
     answer = _tokenised(data, tokenizer, place)
     usual = tuple(name for name, _ in Counter(data["formats"]).most_common())
     if isinstance(answer, str):
@@ -88,9 +88,9 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
     if last.get("case") == "needs":
         why = last.get("skip") or last.get("error")
         other = "write it as JSONL, datasets.Dataset.from_parquet(…).to_json(…)"
-        raise DataError(Message("--data {} is Parquet, and {} there: install it, or {}", shown, why, other))
+        raise DataError("--data {} is Parquet, and {} there: install it, or {}", shown, why, other)
     why = last.get("problem") or f"could not be read: {answer.ending}: {answer.detail}"
-    raise DataError(Message("--data {} {}", shown, why))
+    raise DataError("--data {} {}", shown, why)
 
 
 def _read(path: str, shown: str, tokenizer: Tokenizer) -> Any:
@@ -99,9 +99,9 @@ def _read(path: str, shown: str, tokenizer: Tokenizer) -> Any:
     limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
     answer = ask_once("envdoctor.lengths.read_data:answer", request, limits, packages=True)
     if isinstance(answer, Problem):
-        raise DataError(Message("--data {} {}", shown, answer.clause()))
+        raise DataError("--data {} {}", shown, answer.clause())
     if "problem" in answer:
-        raise DataError(Message("--data {} {}", shown, answer["problem"]))
+        raise DataError("--data {} {}", shown, answer["problem"])
     return answer
 
 

@@ -80,12 +80,10 @@ def model_of(
     unlike += [name for name in row["names"].values() if name not in config]
     if unlike:
         raise MemoryProblem(
-            Message(
-                "code of the model's repository is never run, and {}, the nearest type of transformers, does "
-                "not fit its config.json: {}",
-                row["type"],
-                ", ".join(dict.fromkeys(unlike)),
-            )
+            "code of the model's repository is never run, and {}, the nearest type of transformers, does "
+            "not fit its config.json: {}",
+            row["type"],
+            ", ".join(dict.fromkeys(unlike)),
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
     return Model(native, named, MARGIN, row, _heeds(row, methods, framework))

@@ -48,11 +48,9 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     verdict = need.verdict(gpu.free) if gpu is not None else None
     if verdict not in ("fits", None) and plan.savers and not plan.spared:
         raise MemoryProblem(
-            Message(
-                "without {} the peak is {} GiB, more than is free; how much lower it is with them is not predicted yet",
-                ", ".join(plan.savers),
-                f"{peak.size / GIB:.1f}",
-            )
+            "without {} the peak is {} GiB, more than is free; how much lower it is with them is not predicted yet",
+            ", ".join(plan.savers),
+            f"{peak.size / GIB:.1f}",
         )
     changes: list[MemorySaving] = []
     assumed = [*said_of(model, trace, plan.job), *plan.assumed]

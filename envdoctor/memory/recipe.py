@@ -100,22 +100,14 @@ def plan_of(facts: FactSet) -> Plan:
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     if not tokens:
-        raise MemoryProblem(
-            Message("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
-        )
+        raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     stage = given.get("stage") or "sft"
     if training and stage == "ppo":
-        raise MemoryProblem(
-            Message("the memory of PPO is not predicted: its value and reward models have sizes of their own")
-        )
+        raise MemoryProblem("the memory of PPO is not predicted: its value and reward models have sizes of their own")
     if training and stage not in ("sft", "pt", *_WITH_REFERENCE):
-        raise MemoryProblem(
-            Message("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
-        )
+        raise MemoryProblem("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
     if stage == "grpo" and given.get("colocate"):
-        raise MemoryProblem(
-            Message("an engine that generates on the same GPU takes its share: this is not predicted yet")
-        )
+        raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -171,9 +163,7 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     if method in ("serve", "infer"):
         method = "infer"
     elif method not in ("full", "lora", "qlora"):
-        raise MemoryProblem(
-            Message("the memory of the method {} is not predicted yet, only of full, lora and qlora", method)
-        )
+        raise MemoryProblem("the memory of the method {} is not predicted yet, only of full, lora and qlora", method)
     return str(method)
 
 
@@ -214,7 +204,7 @@ def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
         return {"double": bool(given.get("double_quantization")), "upcast": upcast}
     if quantization is not None:
         raise MemoryProblem(
-            Message("the memory of weights in {} is not predicted yet, only of bnb-4bit with LoRA", quantization)
+            "the memory of weights in {} is not predicted yet, only of bnb-4bit with LoRA", quantization
         )
     return None
 
@@ -254,5 +244,5 @@ def _optimizer(given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[
         return f"galore-{rank}"
     known = _OPTIMIZERS.get(str(name).lower())
     if known is None:
-        raise MemoryProblem(Message("the memory of the optimizer {} is not known", name))
+        raise MemoryProblem("the memory of the optimizer {} is not known", name)
     return known

@@ -38,16 +38,14 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     given, config = settings_of(facts), model.config
     if (engine := given.get("framework")) in ("sglang", "lmdeploy"):
-        raise MemoryProblem(Message("{} divides what is free, not the whole GPU: only vLLM is predicted yet", engine))
+        raise MemoryProblem("{} divides what is free, not the whole GPU: only vLLM is predicted yet", engine)
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.value("gpu"), 2)
     if gpu is None or not isinstance(length, int):
-        raise MemoryProblem(
-            Message("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
-        )
+        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
     if "kv_lora_rank" in config or given.get("quantization") or config.get("quantization_config"):
         raise MemoryProblem(
-            Message("the memory of quantised weights, and of latent attention, is not predicted for engines yet")
+            "the memory of quantised weights, and of latent attention, is not predicted for engines yet"
         )
     ranks = int(given.get("tensor_parallel") or 1)
     tokens = int(given.get("max_batched_tokens") or _BATCHED_TOKENS)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import OF_THE_MODEL, Terms
 from envdoctor.memory.problem import MemoryProblem
-from envdoctor.text.message import Message
 
 #: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
 _BUCKET = 5e8
@@ -23,7 +22,7 @@ def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) 
     are trained. Raises :class:`MemoryProblem` where the number of processes is not known."""
     world = given.get("world_size")
     if world is None and (given.get("zero_stage") or given.get("fsdp")):
-        raise MemoryProblem(Message("the number of processes is not known: give --set recipe.world_size=8"))
+        raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
     width = float(model["weight_bytes"]) / float(model["parameters"])
     run = _Run(given, int(world or 1), float(model["parameters"]), float(model["layer_parameters"]), width, trained)
     if given.get("zero_stage") is not None:

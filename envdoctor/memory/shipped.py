@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envdoctor.memory.closed_form import Terms
 from envdoctor.memory.problem import MemoryProblem
 from envdoctor.memory.tracing import Trace
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 
 Row = Mapping[str, Any]
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
@@ -76,7 +76,7 @@ class Shipped:
         model = self._models.get(kind)
         try:
             if model is None:
-                raise MemoryProblem(Message("no shipped coefficients are about the type {}", kind))
+                raise MemoryProblem("no shipped coefficients are about the type {}", kind)
             return self._trace(model, job)
         except MemoryProblem as error:
             return said_by(error)
@@ -87,9 +87,7 @@ class Shipped:
         whole, least = self._targets(model, job)
         found = self._rows(model["key"], form_words(job, whole))
         if not found:
-            raise MemoryProblem(
-                Message("no shipped coefficients of {} are about: {}", model["key"], form_words(job, whole))
-            )
+            raise MemoryProblem("no shipped coefficients of {} are about: {}", model["key"], form_words(job, whole))
         minor, beside, outside = self._chosen(list(found))
         likely = [found[minor], *(found[other] for other in beside)]
         if least:
@@ -107,9 +105,7 @@ class Shipped:
             return "", False
         wanted, modules = lora["target_modules"], set(model["modules"])
         if lora["modules_to_save"] or lora["use_dora"]:
-            raise MemoryProblem(
-                Message("no shipped coefficients are about DoRA, or about modules that LoRA trains as a whole")
-            )
+            raise MemoryProblem("no shipped coefficients are about DoRA, or about modules that LoRA trains as a whole")
         if wanted != "all-linear" and set(wanted or model["least"]) <= set(model["least"]):
             return "least", False
         if wanted != "all-linear" and set(wanted) == set(model.get("qkv", ())):
@@ -134,7 +130,7 @@ class Shipped:
         below = [minor for number, minor in known if self._version is None or number <= self._version]
         above = [minor for number, minor in known if self._version is not None and number >= self._version]
         if not below:
-            raise MemoryProblem(Message("the shipped coefficients begin with transformers {}", known[0][1]))
+            raise MemoryProblem("the shipped coefficients begin with transformers {}", known[0][1])
         return below[-1], above[:1], not above
 
 
@@ -157,14 +153,12 @@ class _Run:
                 "D": width / 4,
             }
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            raise MemoryProblem(Message("config.json lacks sizes that the shipped coefficients need")) from None
+            raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
         if isinstance(window, int) and window < max(job["tokens"]):
-            raise MemoryProblem(
-                Message("no shipped coefficients are about samples that are longer than the sliding window")
-            )
+            raise MemoryProblem("no shipped coefficients are about samples that are longer than the sliding window")
         if job["optimizer"] not in _STATES:
-            raise MemoryProblem(Message("no shipped coefficients are about the optimizer {}", job["optimizer"]))
+            raise MemoryProblem("no shipped coefficients are about the optimizer {}", job["optimizer"])
         self.job, self.cache = job, 4.0 * self.depth * keys * width
         lora = job["lora"]
         self.sizes = _Sizes({**letters, "R": lora["r"] if lora else 0})
@@ -185,7 +179,7 @@ class _Run:
         modules, wanted = model["modules"], lora["target_modules"] or model["least"]
         names = list(modules) if wanted == "all-linear" else wanted
         if unknown := [name for name in names if name not in modules]:
-            raise MemoryProblem(Message("no shipped coefficients are about LoRA of {}", ", ".join(unknown)))
+            raise MemoryProblem("no shipped coefficients are about LoRA of {}", ", ".join(unknown))
         sides = sum(self.sizes.total(side) for name in names for side in modules[name])
         return float(lora["r"]) * self.depth * sides
 

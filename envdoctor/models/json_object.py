@@ -45,21 +45,19 @@ def parse_object(content: bytes) -> JsonObject:
 
     # Before 3.10.7 Python read a number of a million digits, in minutes.
     if not hasattr(sys, "get_int_max_str_digits") and _LONG_NUMBER.search(content):
-        raise JsonProblem(Message("holds a number that is too long to read"))
+        raise JsonProblem("holds a number that is too long to read")
     try:
         data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=pairs)
     except UnicodeDecodeError as error:
-        raise JsonProblem(Message("is not UTF-8 text: byte {}", error.start)) from None
+        raise JsonProblem("is not UTF-8 text: byte {}", error.start) from None
     except json.JSONDecodeError as error:
-        raise JsonProblem(
-            Message("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg)
-        ) from None
+        raise JsonProblem("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg) from None
     except ValueError:
-        raise JsonProblem(Message("holds a number that is too long to read")) from None
+        raise JsonProblem("holds a number that is too long to read") from None
     except (RecursionError, MemoryError):
-        raise JsonProblem(Message("is nested too deeply, or too large in memory, to be read")) from None
+        raise JsonProblem("is nested too deeply, or too large in memory, to be read") from None
     if not isinstance(data, dict):
-        raise JsonProblem(Message("is not a JSON object but {}", _kind(data)))
+        raise JsonProblem("is not a JSON object but {}", _kind(data))
     _check_shape(data)
     return JsonObject(data, tuple(repeated))
 
@@ -86,8 +84,8 @@ def _check_shape(data: dict[str, Any]) -> None:
             else:
                 inner += [(child, prefix) for child in container if isinstance(child, (dict, list))]
         if spelled > _LONGEST_NAMES:
-            raise JsonProblem(Message("has keys that are too long"))
+            raise JsonProblem("has keys that are too long")
         if not inner:
             return
         layer = inner
-    raise JsonProblem(Message("is nested more than {} levels deep", DEEPEST))
+    raise JsonProblem("is nested more than {} levels deep", DEEPEST)

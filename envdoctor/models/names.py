@@ -40,7 +40,7 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     """
     shown = printable(text)
     if not text.strip() or "\0" in text or len(text) > _LONGEST:
-        raise NameProblem(Message('"{}" is no name: give ORG/NAME or a folder', shown))
+        raise NameProblem('"{}" is no name: give ORG/NAME or a folder', shown)
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
     path = os.path.join(cwd, home + text[1:] if home and re.match(r"~(?:[/\\]|\Z)", text) else text)
     if os.path.isfile(path) and os.path.basename(path) == "config.json":
@@ -48,23 +48,21 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     if os.path.isdir(path):
         return Named(os.path.abspath(path), None, None)
     if os.path.lexists(path):
-        raise NameProblem(Message("{} {}", shown, _what_else(path)))
+        raise NameProblem("{} {}", shown, _what_else(path))
     page = _PAGE.match(text)
     if page and is_repo_name(page[1]):
         return Named(None, page[1], page[2])
     if text.startswith(("ms:", "modelscope:")):
-        raise NameProblem(Message("{}: ModelScope is not read yet; download the model and give its folder", shown))
+        raise NameProblem("{}: ModelScope is not read yet; download the model and give its folder", shown)
     name, at, revision = text.partition("@")
     if not is_repo_name(name):
         if _looks_like_path(name):
-            raise NameProblem(Message("{}: no such folder", shown))
+            raise NameProblem("{}: no such folder", shown)
         raise NameProblem(
-            Message(
-                "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
-            )
+            "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
         )
     if at and not is_revision(revision) and not _MOMENT.match(revision):
-        raise NameProblem(Message("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown))
+        raise NameProblem("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown)
     return Named(None, name, revision or None)
 
 

@@ -69,7 +69,7 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
         try:
             layout = choose(python, path, root, environ=ask.environ, cwd=ask.cwd)
         except Spent as spent:
-            raise EnvironmentUnreadable(Message("{} was {}", given or "the environment", spent)) from None
+            raise EnvironmentUnreadable("{} was {}", given or "the environment", spent) from None
         except ObservationError as error:
             error.usage = error.usage and bool(kind)
             raise
@@ -90,7 +90,7 @@ def _facts_file(given: str | None, ask: Ask) -> Environment:
     try:
         facts = read_facts_file(Path(ask.cwd, name), ask.matrix.registry, name, unread)
     except ObservationError as error:
-        raise ObservationError(Message("--facts {}", error)) from None
+        raise ObservationError("--facts {}", error) from None
     notes = [Message("--facts {}: {}", name, why) for why in unread[:_MOST_UNREAD]]
     if more := len(unread) - len(notes):
         notes.append(Message("--facts {}: {} more facts cannot be read and count as unknown", name, more))

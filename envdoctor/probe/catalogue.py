@@ -167,7 +167,7 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
         found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
         if not found:
             hint = did_you_mean(name, probes, Message("`envdoctor probe --list` names them"))
-            raise CatalogueError(Message("there is no probe {}; {}", repr(name[:60]), hint))
+            raise CatalogueError("there is no probe {}; {}", repr(name[:60]), hint)
         wanted += [probe for probe in found if probe not in wanted]
     return wanted
 
@@ -189,9 +189,9 @@ def _read(path: Path) -> Probe:
         )
         return _probe(declared, path)
     except StopIteration:
-        raise CatalogueError(Message("{}: it declares no PROBE", path)) from None
+        raise CatalogueError("{}: it declares no PROBE", path) from None
     except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CatalogueError(Message("{}: {}: {}", path, type(error).__name__, error)) from None
+        raise CatalogueError("{}: {}: {}", path, type(error).__name__, error) from None
 
 
 def _probe(declared: Mapping[str, Any], path: Path) -> Probe:

@@ -79,23 +79,23 @@ def read_recording(path: Path) -> Recording:
     try:
         content = read_bounded(path, _LARGEST)
         if content is None:
-            raise RecordingError(Message("{}: larger than {} MiB, not read", path, _LARGEST >> 20))
+            raise RecordingError("{}: larger than {} MiB, not read", path, _LARGEST >> 20)
         lines = content.decode().splitlines()
     except OSError as error:
-        raise RecordingError(Message("{}: cannot be read: {}", path, because_of(error))) from None
+        raise RecordingError("{}: cannot be read: {}", path, because_of(error)) from None
     except UnicodeDecodeError:
-        raise RecordingError(Message("{}: not UTF-8 text", path)) from None
+        raise RecordingError("{}: not UTF-8 text", path) from None
     head = _object(path, 1, lines[0]) if lines else {}
     if head.get("schema") != SCHEMA:
-        raise RecordingError(Message('{}:1: not a recording of probes: "schema": "{}" is missing', path, SCHEMA))
+        raise RecordingError('{}:1: not a recording of probes: "schema": "{}" is missing', path, SCHEMA)
     facts = head.pop("facts", None)
     if not isinstance(facts, dict):
-        raise RecordingError(Message("{}:1: facts: an object is expected", path))
+        raise RecordingError("{}:1: facts: an object is expected", path)
     if head.get("suite", SUITES[0]) not in SUITES:
-        raise RecordingError(Message("{}:1: suite: one of {} is expected", path, ", ".join(SUITES)))
+        raise RecordingError("{}:1: suite: one of {} is expected", path, ", ".join(SUITES))
     only = head.get("only", [])
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
-        raise RecordingError(Message("{}:1: only: a list of names is expected", path))
+        raise RecordingError("{}:1: only: a list of names is expected", path)
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
     return Recording(head, facts, outcomes)
 
@@ -123,7 +123,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             quoted(str(data.get("earlier_detail", ""))),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise RecordingError(Message("{}:{}: not what a child of a probe gave: {}", path, number, error)) from None
+        raise RecordingError("{}:{}: not what a child of a probe gave: {}", path, number, error) from None
 
 
 def _job(data: Any) -> Job:
@@ -161,9 +161,9 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         data = json.loads(line, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(Message("{}:{}: not JSON: {}", path, number, error)) from None
+        raise RecordingError("{}:{}: not JSON: {}", path, number, error) from None
     if not isinstance(data, dict):
-        raise RecordingError(Message("{}:{}: an object is expected", path, number))
+        raise RecordingError("{}:{}: an object is expected", path, number)
     return data
 
 

@@ -55,11 +55,11 @@ def joined(texts: Iterable[str], glue: str = "; ") -> Message:
 
 
 class MessageError(Exception):
-    """An error that says in one sentence what is wrong, where, and what to do."""
+    """An error that says in one sentence what is wrong, where, and what to do: a message, or its id and values."""
 
-    def __init__(self, message: Message) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, id: str, *values: object) -> None:
+        self.message = id if isinstance(id, Message) else Message(id, *values)
+        super().__init__(self.message)
 
 
 def as_message(text: str) -> Message:

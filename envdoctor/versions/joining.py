@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, release_of, satisfies
 
 _OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
@@ -29,7 +28,7 @@ def join_specifiers(sets: Iterable[str]) -> str | None:
 def _parted(clause: str) -> tuple[str, str]:
     operator = next((operator for operator in _OPERATORS if clause.startswith(operator)), None)
     if operator is None:
-        raise NotASpecifier(Message("{} is no specifier", repr(clause[:60])))
+        raise NotASpecifier("{} is no specifier", repr(clause[:60]))
     return operator, clause[len(operator) :]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import MessageError
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 
@@ -40,7 +40,7 @@ def holds(marker: str, values: Mapping[str, str | None]) -> bool | None:
     reader = _Reader(tokens, values, lambda: _by_packaging(marker, values))
     answer = reader.any_of(0)
     if reader.at != len(tokens):
-        raise NotAMarker(Message("{} is no marker", repr(marker[:60])))
+        raise NotAMarker("{} is no marker", repr(marker[:60]))
     return reader.whole() if reader.beyond else answer
 
 
@@ -50,7 +50,7 @@ def _tokens(marker: str) -> list[tuple[str, str]]:
     while at < end:
         match = _TOKEN.match(marker, at)
         if match is None:
-            raise NotAMarker(Message("{} is no marker", repr(marker[:60])))
+            raise NotAMarker("{} is no marker", repr(marker[:60]))
         at = match.end()
         bracket, double, single, operator, name = match.groups()
         if bracket:
@@ -103,17 +103,17 @@ class _Reader:
     def one(self, depth: int) -> bool | None:
         if self.take("bracket", "("):
             if depth >= _DEEPEST:
-                raise NotAMarker(Message("the marker has too many brackets"))
+                raise NotAMarker("the marker has too many brackets")
             answer = self.any_of(depth + 1)
             if not self.take("bracket", ")"):
-                raise NotAMarker(Message("a bracket of the marker is not closed"))
+                raise NotAMarker("a bracket of the marker is not closed")
             return answer
         left, operator, right = self.next(), self.next(), self.next()
         if operator[0] != "operator" or {left[0], right[0]} != {"name", "text"}:
-            raise NotAMarker(Message("the marker has something that is no comparison"))
+            raise NotAMarker("the marker has something that is no comparison")
         name = left[1] if left[0] == "name" else right[1]
         if name not in self.values:
-            raise NotAMarker(Message("{} is no marker variable", repr(name[:60])))
+            raise NotAMarker("{} is no marker variable", repr(name[:60]))
         value = self.values[name]
         if value is None:
             return None
@@ -154,4 +154,4 @@ def _by_packaging(marker: str, values: Mapping[str, str | None]) -> bool | None:
         known = {name: value for name, value in values.items() if value is not None}
         return Marker(marker).evaluate(known)
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
-        raise NotAMarker(Message("{} is no marker", repr(marker[:60]))) from None
+        raise NotAMarker("{} is no marker", repr(marker[:60])) from None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import MessageError
 
 _PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}\Z")
 _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*([^\s,]{1,200})\s*\Z")
@@ -98,7 +98,7 @@ def _clauses(specifiers: str) -> tuple[tuple[str, str], ...]:
         if match is not None:
             found.append((match[1], match[2]))
         elif part.strip():
-            raise NotASpecifier(Message("{} compares no version", repr(part.strip()[:60])))
+            raise NotASpecifier("{} compares no version", repr(part.strip()[:60]))
     return tuple(found)
 
 
@@ -112,7 +112,7 @@ def satisfies(version: str, specifiers: str) -> bool:
         return True
     read = _read(version)
     if read is None:
-        raise NotASpecifier(Message("{} is no version", repr(version[:60])))
+        raise NotASpecifier("{} is no version", repr(version[:60]))
     return _all(version, read[0], read[1], clauses)
 
 
@@ -211,11 +211,11 @@ def _one(text: str, version: _Version, local: str, operator: str, operand: str) 
     if operand.endswith(".*") and operator in ("==", "!="):
         prefix = _read(operand[:-2])
         if prefix is None or prefix[1] or prefix[0][2:] != (_FINAL, _NOT_POST, _NOT_DEVELOPMENT):
-            raise NotASpecifier(Message("{}{} is no specifier", operator, operand[:60]))
+            raise NotASpecifier("{}{} is no specifier", operator, operand[:60])
         return _starts_with(version, prefix[0], prefix[2]) is (operator == "==")
     bound = _read(operand)
     if bound is None or (bound[1] and operator not in ("==", "!=")):
-        raise NotASpecifier(Message("{}{} is no specifier", operator, operand[:60]))
+        raise NotASpecifier("{}{} is no specifier", operator, operand[:60])
     wanted = bound[0]
     if operator in ("==", "!="):
         return (version == wanted and (not bound[1] or bound[1] == local)) is (operator == "==")
@@ -229,7 +229,7 @@ def _one(text: str, version: _Version, local: str, operator: str, operand: str) 
         is_post_of = version.post != _NOT_POST == wanted.post and version[:3] == wanted[:3]
         return version > wanted and not is_post_of
     if bound[2] < 2:
-        raise NotASpecifier(Message("~={} is no specifier: it needs two numbers", operand[:60]))
+        raise NotASpecifier("~={} is no specifier: it needs two numbers", operand[:60])
     return version >= wanted and _starts_with(version, wanted, bound[2] - 1)
 
 
@@ -255,4 +255,4 @@ def _by_packaging(version: str, operator: str, operand: str) -> bool:
     try:
         return SpecifierSet(operator + operand).contains(version, prereleases=True)
     except (InvalidSpecifier, ValueError):
-        raise NotASpecifier(Message("{}{} is no specifier", operator, operand[:60])) from None
+        raise NotASpecifier("{}{} is no specifier", operator, operand[:60]) from None

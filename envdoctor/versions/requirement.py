@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import MessageError
 from envdoctor.versions.names import normalise, valid_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -28,18 +28,18 @@ class Requirement(NamedTuple):
 def read_requirement(line: str) -> Requirement:
     """Take a line apart. Raises :class:`NotARequirement`; specifiers and marker are checked by who evaluates them."""
     if len(line) > _LONGEST:
-        raise NotARequirement(Message("{}… has {} characters", repr(line[:60]), len(line)))
+        raise NotARequirement("{}… has {} characters", repr(line[:60]), len(line))
     line = line.strip()
     match = _NAME.match(line)
     name = valid_name(match[0]) if match is not None else None
     if match is None or name is None:
-        raise NotARequirement(Message("{} starts with no name", repr(line[:60])))
+        raise NotARequirement("{} starts with no name", repr(line[:60]))
     rest = line[match.end() :].lstrip()
     extras: tuple[str, ...] = ()
     if rest.startswith("["):
         inside, closed, rest = rest[1:].partition("]")
         if not closed:
-            raise NotARequirement(Message("{} does not close its extras", repr(line[:60])))
+            raise NotARequirement("{} does not close its extras", repr(line[:60]))
         extras = tuple(normalise(extra.strip()) for extra in inside.split(",") if extra.strip())
         rest = rest.lstrip()
     if rest.startswith("@"):
@@ -47,14 +47,14 @@ def read_requirement(line: str) -> Requirement:
         url, _, behind = rest[1:].lstrip().partition(" ")
         behind = behind.lstrip()
         if not url or (behind and not behind.startswith(";")):
-            raise NotARequirement(Message("{} has no URL, or something behind it", repr(line[:60])))
+            raise NotARequirement("{} has no URL, or something behind it", repr(line[:60]))
         return Requirement(name, "", behind[1:].strip(), extras)
     specifiers, semicolon, marker = rest.partition(";")
     specifiers, marker = specifiers.strip(), marker.strip()
     if specifiers.startswith("("):
         if not specifiers.endswith(")"):
-            raise NotARequirement(Message("{} does not close its bracket", repr(line[:60])))
+            raise NotARequirement("{} does not close its bracket", repr(line[:60]))
         specifiers = specifiers[1:-1].strip()
     if semicolon and not marker:
-        raise NotARequirement(Message("{} ends where its marker should be", repr(line[:60])))
+        raise NotARequirement("{} ends where its marker should be", repr(line[:60]))
     return Requirement(name, specifiers, marker, extras)

@@ -41,6 +41,24 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(ENVDOCTOR).as_posix(), ast.parse(path.read_bytes())
 
 
+def errors() -> set[str]:
+    """The exceptions that are made of a message, or of its id and values."""
+    bases = {
+        node.name: {getattr(base, "id", "") for base in node.bases}
+        for _, module in modules()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef)
+    }
+    found = {"MessageError"}
+    while more := {name for name, of in bases.items() if of & found} - found:
+        found |= more
+    return found
+
+
+#: Calls whose first argument is an id.
+MESSAGES = ("Message", "Refused", *sorted(errors()))
+
+
 def said(node: ast.expr, tables: dict[str, ast.expr]) -> list[str]:
     """The constants that an expression can be."""
     if isinstance(node, ast.Constant):
@@ -83,13 +101,13 @@ def _first(call: ast.Call, module: ast.Module) -> tuple[list[str], int]:
 
 def test_every_phrase_and_message_has_its_chinese_and_its_values() -> None:
     # what children of the target's interpreter refuse is a message when it is told here
-    found = {text: (values, place) for texts, values, place in calls("Message", "Refused") for text in texts}
+    found = {text: (values, place) for texts, values, place in calls(*MESSAGES) for text in texts}
     assert len(found) > 900
     missing = {text: place for text, (_, place) in found.items() if has_words(text) and text not in CATALOGUE}
     assert missing == {}, "add them to envdoctor/text/zh.json"
     wrong = {
         place: text
-        for texts, values, place in calls("Message")
+        for texts, values, place in calls(*MESSAGES)
         for text in texts
         if values >= 0 and len(braces(text)) != values and values + len(braces(text)) > 0
     }
@@ -122,7 +140,7 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
         f"{path}:{call.lineno}"
         for path, module in modules()
         for call in (node for node in ast.walk(module) if isinstance(node, ast.Call))
-        if getattr(call.func, "id", "") in ("Message", "Notice", "Unknown", "Unread")
+        if getattr(call.func, "id", "") in (*MESSAGES, "Notice", "Unknown", "Unread")
         and any(isinstance(part, (ast.JoinedStr, ast.BinOp)) for part in call.args[:1])
     ]
     assert put_together == []

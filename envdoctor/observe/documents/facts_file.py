@@ -71,13 +71,11 @@ def facts_of_document(
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
-            raise FactsFileError(Message("{}: {}", path, _unknown_key(key, registry)))
+            raise FactsFileError("{}: {}", path, _unknown_key(key, registry))
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
-            raise FactsFileError(Message("{}: {}", path, strange))
+            raise FactsFileError("{}: {}", path, strange)
         if key != written and key in given:
-            raise FactsFileError(
-                Message("{}: {} and {} are the same package", path, repr(written[:60]), repr(key[:60]))
-            )
+            raise FactsFileError("{}: {} and {} are the same package", path, repr(written[:60]), repr(key[:60]))
         parent = registry.records_of(key)
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
@@ -85,12 +83,12 @@ def facts_of_document(
         facts.add(Fact(key, _spoken(document, _value(path, key, spec, raw, unread)), name, "given"))
     for parent_key, lists in columns.items():
         if parent_key in facts:
-            raise FactsFileError(Message("{}: give {} as a list of tables or by columns, not both", path, parent_key))
+            raise FactsFileError("{}: give {} as a list of tables or by columns, not both", path, parent_key)
         facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry, unread), name, "given"))
     for prefix in document.get("complete", []):
         if prefix not in registry.prefixes():
             allowed = ", ".join(registry.prefixes())
-            raise FactsFileError(Message("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed))
+            raise FactsFileError("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed)
         facts.declare_complete(prefix, name)
     _mark_incomplete(path, document, facts)
     for written, reason in document.get("unknown", {}).items():
@@ -105,30 +103,30 @@ def _load(place: Path, path: str) -> Any:
     try:
         data = read_named(place, path, _LARGEST)
         if data is None:
-            raise FactsFileError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
+            raise FactsFileError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
         document = json.loads(data, object_pairs_hook=_without_repetition)
     except OSError as error:
-        raise FactsFileError(Message("{}: cannot be read: {}", path, because_of(error))) from None
+        raise FactsFileError("{}: cannot be read: {}", path, because_of(error)) from None
     except (RecursionError, MemoryError):
-        raise FactsFileError(Message("{}: nested too deeply or too large to be read", path)) from None
+        raise FactsFileError("{}: nested too deeply or too large to be read", path) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FactsFileError(Message("{}: not JSON: {}", path, error)) from None
+        raise FactsFileError("{}: not JSON: {}", path, error) from None
     except ValueError as error:
-        raise FactsFileError(Message("{}: {}", path, error)) from None
+        raise FactsFileError("{}: {}", path, error) from None
     return document
 
 
 def _check_shape(document: object, path: str) -> None:
     if not isinstance(document, dict) or "schema" not in document:
-        raise FactsFileError(Message('{}: not a facts file: "schema": "{}" is missing', path, SCHEMA))
+        raise FactsFileError('{}: not a facts file: "schema": "{}" is missing', path, SCHEMA)
     schema = document["schema"]
     if not isinstance(schema, str) or schema not in _TOPS:
         raise FactsFileError(
-            Message("{}: schema {} is not known; this envdoctor reads {}", path, repr(str(schema)[:60]), SCHEMA)
+            "{}: schema {} is not known; this envdoctor reads {}", path, repr(str(schema)[:60]), SCHEMA
         )
     for key in document:
         if key not in _TOPS[schema]:
-            raise FactsFileError(Message("{}: unknown key {} beside {}", path, repr(key[:60]), ", ".join(_TOP[:3])))
+            raise FactsFileError("{}: unknown key {} beside {}", path, repr(key[:60]), ", ".join(_TOP[:3]))
     for key, kind, shape in (
         ("facts", dict, Message("a table")),
         ("complete", list, Message("a list")),
@@ -136,13 +134,13 @@ def _check_shape(document: object, path: str) -> None:
         ("messages", dict, Message("a table")),
     ):
         if not isinstance(document.get(key, kind()), kind):
-            raise FactsFileError(Message("{}: {}: {} is expected", path, key, shape))
+            raise FactsFileError("{}: {}: {} is expected", path, key, shape)
     if "facts" not in document:
-        raise FactsFileError(Message('{}: "facts" is missing', path))
+        raise FactsFileError('{}: "facts" is missing', path)
     lists = (given for given in document["facts"].values() if isinstance(given, (list, dict)))
     if max(map(len, (document["facts"], *lists))) > _MOST_PACKAGES:
         raise FactsFileError(
-            Message("{}: names more than {} packages, and no environment has so many", path, f"{_MOST_PACKAGES:,}")
+            "{}: names more than {} packages, and no environment has so many", path, f"{_MOST_PACKAGES:,}"
         )
 
 
@@ -169,7 +167,7 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
         other = unlisted(spec, value)
     except FactTypeError as error:
         if unread is None or spec.type == "records":
-            raise FactsFileError(Message("{}: {}: {}", path, key, error)) from None
+            raise FactsFileError("{}: {}: {}", path, key, error) from None
         other = Unknown(said_by(error))
     if unread is not None:
         unread += [Message("{}: {}", key, cell) for cell in cells]
@@ -183,10 +181,10 @@ def _from_columns(
     lengths = set()
     for key, cells in lists.items():
         if not isinstance(cells, list):
-            raise FactsFileError(Message("{}: {}: a list with one value for each {} is expected", path, key, parent))
+            raise FactsFileError("{}: {}: a list with one value for each {} is expected", path, key, parent)
         lengths.add(len(cells))
     if len(lengths) != 1:
-        raise FactsFileError(Message("{}: {}: the lists differ in length", path, ", ".join(sorted(lists))))
+        raise FactsFileError("{}: {}: the lists differ in length", path, ", ".join(sorted(lists)))
     spec = registry.find(parent)
     assert spec is not None
     items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
@@ -196,7 +194,7 @@ def _from_columns(
 def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:
     incomplete = document.get("incomplete", {})
     if not isinstance(incomplete, dict):
-        raise FactsFileError(Message("{}: incomplete: a table of reasons by key is expected", path))
+        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
     for key, reason in incomplete.items():
         fact = facts.get(key)
         if isinstance(fact.value, Records):

@@ -44,7 +44,7 @@ def at_path(folder: str, because: Message) -> Layout:
     files = Files(budget=Budget())
     _demand_folder(folder, because)
     if files.is_file(os.path.join(folder, "pyvenv.cfg")):
-        raise EnvironmentNotFound(Message("{}: {} is a virtual environment; use --python {}", because, folder, folder))
+        raise EnvironmentNotFound("{}: {} is a virtual environment; use --python {}", because, folder, folder)
     path = ImportPath(files)
     if os.path.basename(folder) in ("site-packages", "dist-packages"):
         path.add_site(folder)
@@ -94,14 +94,12 @@ def at_root(root: str, because: Message) -> Layout:
     found = found or without_python
     if not found:
         raise EnvironmentNotFound(
-            Message(
-                "{}: no installed Python package was found below {}; looked in {}. If they are elsewhere, point "
-                "at their folder with --path {}.",
-                because,
-                root,
-                ", ".join(_IN_IMAGE),
-                os.path.join(root, "DIR"),
-            )
+            "{}: no installed Python package was found below {}; looked in {}. If they are elsewhere, point "
+            "at their folder with --path {}.",
+            because,
+            root,
+            ", ".join(_IN_IMAGE),
+            os.path.join(root, "DIR"),
         )
     installation, path = found[0]
     here = "/" + os.path.relpath(installation.prefix, root).replace(os.sep, "/")
@@ -142,11 +140,11 @@ def _demand_folder(folder: str, option: str) -> None:
     try:
         os.scandir(folder).close()
     except FileNotFoundError:
-        raise EnvironmentNotFound(Message("{}: {} does not exist", option, folder)) from None
+        raise EnvironmentNotFound("{}: {} does not exist", option, folder) from None
     except NotADirectoryError:
-        raise EnvironmentNotFound(Message("{}: {} is not a folder", option, folder)) from None
+        raise EnvironmentNotFound("{}: {} is not a folder", option, folder) from None
     except (OSError, ValueError) as error:
-        raise EnvironmentNotFound(Message("{}: {} cannot be listed: {}", option, folder, because_of(error))) from None
+        raise EnvironmentNotFound("{}: {} cannot be listed: {}", option, folder, because_of(error)) from None
 
 
 def _owner(folder: str, files: Files) -> Installation | None:

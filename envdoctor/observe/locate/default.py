@@ -38,13 +38,11 @@ def default_environment(caller: Caller) -> Choice:
     for installation, executable, because in _candidates(caller, notes):
         return Choice(installation, executable, Message("{}; {}", because, _made_by(tool)), tuple(notes))
     raise EnvironmentNotFound(
-        Message(
-            "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is "
-            "none, and no other python is on PATH. Point at the environment with --python PATH.{}",
-            _made_by(tool),
-            os.path.join(caller.cwd, ".venv"),
-            Message(" ({})", joined(notes)) if notes else NOTHING,
-        )
+        "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is "
+        "none, and no other python is on PATH. Point at the environment with --python PATH.{}",
+        _made_by(tool),
+        os.path.join(caller.cwd, ".venv"),
+        Message(" ({})", joined(notes)) if notes else NOTHING,
     )
 
 
@@ -58,11 +56,9 @@ def _of_running(caller: Caller) -> Installation:
     found = at_prefix(running.prefix, caller.files, running.library)
     if found is None:
         raise EnvironmentNotFound(
-            Message(
-                "no library folder was found below {}, where the interpreter that runs envdoctor lives; point "
-                "at the environment with --python PATH",
-                running.prefix,
-            )
+            "no library folder was found below {}, where the interpreter that runs envdoctor lives; point "
+            "at the environment with --python PATH",
+            running.prefix,
         )
     if found.kind != "venv":
         return found

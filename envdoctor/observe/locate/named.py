@@ -15,7 +15,6 @@ from envdoctor.observe.locate.installation import (
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound
 from envdoctor.text.files import Files
-from envdoctor.text.message import Message
 
 
 def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
@@ -30,35 +29,29 @@ def named_environment(python: str, caller: Caller) -> tuple[Installation, str | 
         found = at_prefix(place, caller.files)
         if found is not None:
             return found, interpreter_in(place)
-        raise EnvironmentNotFound(
-            Message("--python: {} holds no Python environment{}", place, _advice(place, caller.files))
-        )
+        raise EnvironmentNotFound("--python: {} holds no Python environment{}", place, _advice(place, caller.files))
     if not os.path.lexists(place):
         raise EnvironmentNotFound(
-            Message("--python: {} does not exist; give an interpreter or the folder of an environment", place)
+            "--python: {} does not exist; give an interpreter or the folder of an environment", place
         )
     if not is_python_name(place) and not is_python_name(os.path.realpath(place)):
-        raise EnvironmentNotFound(
-            Message("--python: {} is not called like a Python interpreter, and is not started", place)
-        )
+        raise EnvironmentNotFound("--python: {} is not called like a Python interpreter, and is not started", place)
     if not os.path.exists(place):
         found = of_interpreter(place, caller.files)
         if found is None or found.kind != "venv":
-            raise EnvironmentNotFound(
-                Message("--python: {} is a link to {}, which is gone", place, os.path.realpath(place))
-            )
+            raise EnvironmentNotFound("--python: {} is a link to {}, which is gone", place, os.path.realpath(place))
         return found, place
     if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
-        raise EnvironmentNotFound(Message("--python: {} is not executable", place))
+        raise EnvironmentNotFound("--python: {} is not executable", place)
     found = told_by_files(place, caller.files)
     if found is not None:
         return found, place
     answer = caller.ask(place)
     if isinstance(answer, Unknown):
-        raise EnvironmentNotFound(Message("--python: {}", answer.reason))
+        raise EnvironmentNotFound("--python: {}", answer.reason)
     found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
     if found is None:
-        raise EnvironmentNotFound(Message("--python: no library folder was found below {}, its prefix", answer.prefix))
+        raise EnvironmentNotFound("--python: no library folder was found below {}, its prefix", answer.prefix)
     return found, answer.executable
 
 

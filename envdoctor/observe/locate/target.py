@@ -35,9 +35,7 @@ def choose(
     prefix; a note says so. Raises :class:`EnvironmentNotFound`.
     """
     if sum(option is not None for option in (python, path, root)) > 1:
-        raise EnvironmentNotFound(
-            Message("--python, --path and --root name different environments: give only one of them")
-        )
+        raise EnvironmentNotFound("--python, --path and --root name different environments: give only one of them")
     if path is not None:
         from envdoctor.observe.locate.bare import at_path
 

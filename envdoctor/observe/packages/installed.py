@@ -60,7 +60,7 @@ def observe(request: Request) -> list[Fact]:
     try:
         return _observe(layout, {row["name"]: row["module"] for row in request.rows("stack-modules", "module")})
     except Spent as spent:
-        raise EnvironmentUnreadable(Message("the environment {} was {}", layout.prefix, spent)) from None
+        raise EnvironmentUnreadable("the environment {} was {}", layout.prefix, spent) from None
 
 
 def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:

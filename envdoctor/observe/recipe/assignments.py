@@ -38,20 +38,20 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         key = canonical_key(key.strip())
         spec = registry.find(key)
         if not equals:
-            raise AssignmentError(Message("{} {}: key=value is expected", origin, text))
+            raise AssignmentError("{} {}: key=value is expected", origin, text)
         if spec is None or key.endswith("*"):
-            raise AssignmentError(Message("{} {}: {}", origin, text, _hint(key, registry)))
+            raise AssignmentError("{} {}: {}", origin, text, _hint(key, registry))
         strange = strange_name(key, registry)
         if strange is not None:
             head = key.partition(".")[0]
             near = did_you_mean(
                 key.partition(".")[2], registry.names(head), Message("`envdoctor facts` shows how they are written")
             )
-            raise AssignmentError(Message("{} {}: {}; {}", origin, text, strange, near))
+            raise AssignmentError("{} {}: {}; {}", origin, text, strange, near)
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
             raise AssignmentError(
-                Message("{} {}: a list; give its columns ({}.{}=…), or {}=absent", origin, text, key, column, key)
+                "{} {}: a list; give its columns ({}.{}=…), or {}=absent", origin, text, key, column, key
             )
         parent = registry.records_of(key)
         if parent is not None:
@@ -59,14 +59,14 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
             continue
         columns.pop(key, None)
         if not raw.strip() and spec.type != "texts":
-            raise AssignmentError(Message("{} {}: a value is expected after =, or {}=absent", origin, text, key))
+            raise AssignmentError("{} {}: a value is expected after =, or {}=absent", origin, text, key)
         try:
             value = parse_value(spec, raw.strip())
         except FactTypeError as error:
-            raise AssignmentError(Message("{} {}: {}", origin, text, error)) from None
+            raise AssignmentError("{} {}: {}", origin, text, error) from None
         other = unlisted(spec, value)
         if other is not None:
-            raise AssignmentError(Message("{} {}: {}", origin, text, _refused(spec, other.word, registry)))
+            raise AssignmentError("{} {}: {}", origin, text, _refused(spec, other.word, registry))
         facts.append(Fact(key, value, origin, "given"))
     for head, items in columns.items():
         parent = registry.find(head)
@@ -74,7 +74,7 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
         try:
             facts.append(Fact(head, parse_value(parent, items), origin, "given"))
         except FactTypeError as error:
-            raise AssignmentError(Message("{} {}: {}", origin, head, error)) from None
+            raise AssignmentError("{} {}: {}", origin, head, error) from None
     return facts
 
 
@@ -98,7 +98,7 @@ def _cells(raw: str) -> list[str]:
     except csv.Error:
         cells = [""]
     if (len(cells) > 1 and not all(cell.strip() for cell in cells)) or "\n" in raw or "\r" in raw:
-        raise AssignmentError(Message("{} holds an empty value between its commas, or a line end", repr(raw[:60])))
+        raise AssignmentError("{} holds an empty value between its commas, or a line end", repr(raw[:60]))
     return cells
 
 

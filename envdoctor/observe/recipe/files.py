@@ -46,7 +46,7 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
             try:
                 yield from _taken_apart(path, name, cwd, formats, kinds, seen=seen)
             except RecipeError as error:
-                raise RecipeFileError(Message("--recipe {}: {}", name, error)) from None
+                raise RecipeFileError("--recipe {}: {}", name, error) from None
 
 
 def _taken_apart(
@@ -101,9 +101,9 @@ def _taken_apart(
 def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoReturn:
     """Raise :class:`RecipeError` for a file that says nothing of a run."""
     if missing:
-        raise RecipeError(Message("names {}, which {}", missing[0][0], missing[0][2]))
+        raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
     known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
-    raise RecipeError(Message("is no recipe of a framework that is known: {}", known))
+    raise RecipeError("is no recipe of a framework that is known: {}", known)
 
 
 def _started(part: Part) -> Iterator[tuple[str, str, Sequence[str | None]]]:

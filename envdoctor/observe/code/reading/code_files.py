@@ -64,13 +64,11 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
                 below = list(_below(start, files, unread))
                 found.update((os.path.normpath(os.path.join(path, name)), os.path.join(start, name)) for name in below)
                 if not below:
-                    raise ObservationError(
-                        Message("--code {}: no Python file or notebook in this folder", printable(path))
-                    )
+                    raise ObservationError("--code {}: no Python file or notebook in this folder", printable(path))
             elif not path.endswith(_ENDINGS) or not files.is_file(start):
                 what = Message("is neither a folder, nor a Python file (.py) or notebook (.ipynb)")
                 problem = what if os.path.exists(start) else Message("not found")
-                raise ObservationError(Message("--code {}: {}", printable(path), problem))
+                raise ObservationError("--code {}: {}", printable(path), problem)
             else:
                 found[os.path.normpath(path)] = start
                 named.add(os.path.normpath(path))

@@ -40,11 +40,11 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
     document = _read_yaml(text[: pixi.start()] if pixi else text)
     if not isinstance(document, dict):
-        raise LockError(Message("holds no environment"))
+        raise LockError("holds no environment")
     if isinstance(document.get("environments"), dict):
         return _pixi(document["environments"], found, wish)
     if not isinstance(document.get("dependencies"), list):
-        raise LockError(Message("has no list of dependencies"))
+        raise LockError("has no list of dependencies")
     found.specs(document["dependencies"])
     return found.lock()
 
@@ -133,7 +133,7 @@ class Conda:
         """What was read."""
         pip = self.pip.lock()
         if not self._packages and not pip.packages:
-            raise LockError(Message("names no package"))
+            raise LockError("names no package")
         old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
         return Lock(
@@ -149,7 +149,7 @@ class Conda:
 def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     name = next((one for one in wish.names if one in environments), "default")
     if name not in environments:
-        raise LockError(Message("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200]))
+        raise LockError("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200])
     packages = environments[name].get("packages") if isinstance(environments[name], dict) else None
     platforms = packages if isinstance(packages, dict) else {}
     system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
@@ -157,9 +157,7 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     wanted = [one for one in platforms if _PLATFORMS.get(one) == stated or not system]
     if not wanted:
         raise LockError(
-            Message(
-                "has nothing for {} in the environment {}: {}", " ".join(stated), repr(name), ", ".join(platforms)[:200]
-            )
+            "has nothing for {} in the environment {}: {}", " ".join(stated), repr(name), ", ".join(platforms)[:200]
         )
     listed = platforms[wanted[0]]
     tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
@@ -187,7 +185,7 @@ def _read_yaml(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if len(text) > (_LARGEST_SLOW if loader is yaml.SafeLoader else _LARGEST):
-        raise LockError(Message("is too large to be read as YAML"))
+        raise LockError("is too large to be read as YAML")
     top: list[Any] = []
     open_: list[list[Any]] = [top]
     made: list[type] = [list]
@@ -195,7 +193,7 @@ def _read_yaml(text: str) -> Any:
         for event in yaml.parse(text, Loader=loader):
             line = event.start_mark.line + 1 if event.start_mark is not None else 0
             if isinstance(event, yaml.AliasEvent):
-                raise LockError(Message("uses an alias of YAML in line {}, and no lock does", line))
+                raise LockError("uses an alias of YAML in line {}, and no lock does", line)
             if isinstance(event, yaml.ScalarEvent):
                 scalar = _Text(event.value)
                 scalar.line = line
@@ -204,7 +202,7 @@ def _read_yaml(text: str) -> Any:
                 open_.append([])
                 made.append(dict if isinstance(event, yaml.MappingStartEvent) else list)
                 if len(open_) > _DEEPEST:
-                    raise LockError(Message("is nested more than {} levels deep", _DEEPEST))
+                    raise LockError("is nested more than {} levels deep", _DEEPEST)
             elif isinstance(event, yaml.CollectionEndEvent):
                 values, kind = open_.pop(), made.pop()
                 pairs = zip(values[::2], values[1::2], strict=True)
@@ -214,5 +212,5 @@ def _read_yaml(text: str) -> Any:
             elif isinstance(event, yaml.DocumentEndEvent):
                 break
     except yaml.YAMLError as error:
-        raise LockError(Message("is not YAML: {}", " ".join(str(error).split())[:200])) from None
+        raise LockError("is not YAML: {}", " ".join(str(error).split())[:200]) from None
     return top[0] if top else None

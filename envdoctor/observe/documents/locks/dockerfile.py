@@ -64,7 +64,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         if line.word == "FROM":
             words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
             if not words:
-                raise LockError(Message("has a FROM without an image in line {}", line.first))
+                raise LockError("has a FROM without an image in line {}", line.first)
             last = _From(words[0], line.first, named.get(words[0].lower()), [])
             if len(words) > 2 and words[1].lower() == "as":
                 named[words[2].lower()] = last
@@ -73,7 +73,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         elif line.word in ("ARG", "ENV"):
             arguments.update(_assigned(line.text, {}))
     if last is None:
-        raise LockError(Message("has no FROM"))
+        raise LockError("has no FROM")
     beginnings = [last]
     while (base := beginnings[-1].base) is not None:
         beginnings.append(base)
@@ -216,7 +216,7 @@ class _Stage:
     def lock(self) -> Lock:
         """What was installed."""
         if not self._packages and not self._facts:
-            raise LockError(Message("installs no package with pip, uv or conda on an image that is known"))
+            raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
         facts, notes = tuple(self._facts.values()), tuple(dict.fromkeys(self._notes))
         return Lock(
@@ -232,10 +232,10 @@ class _Stage:
 def _instructions(text: str) -> Iterator[_Line]:
     """Instructions with their continuations; NUL stands where a line of the file ends, a here-document's too."""
     if len(text) > _LONGEST:
-        raise LockError(Message("has more than {} characters", f"{_LONGEST:,}"))
+        raise LockError("has more than {} characters", f"{_LONGEST:,}")
     lines = text.splitlines()
     if len(lines) > _MOST_LINES:
-        raise LockError(Message("has more than {} lines", f"{_MOST_LINES:,}"))
+        raise LockError("has more than {} lines", f"{_MOST_LINES:,}")
     number = 0
     while number < len(lines):
         first, parts = number + 1, [lines[number]]
@@ -252,7 +252,7 @@ def _instructions(text: str) -> Iterator[_Line]:
             parts.append(" \\" if comment else lines[number])
             number += 1
         if sum(map(len, parts)) > _LONGEST_INSTRUCTION:
-            raise LockError(Message("has an instruction of more than {} characters", f"{_LONGEST_INSTRUCTION:,}"))
+            raise LockError("has an instruction of more than {} characters", f"{_LONGEST_INSTRUCTION:,}")
         word, _, rest = "\x00".join(parts).lstrip().partition(" ")
         yield _Line(word.upper(), rest, first)
 

@@ -179,7 +179,7 @@ def name_of(given: object, entry: object) -> str:
     """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
     name = valid_name(str(given)) if isinstance(entry, dict) else None
     if name is None:
-        raise LockError(Message("names a package that is none: {}", repr(str(given)[:60])))
+        raise LockError("names a package that is none: {}", repr(str(given)[:60]))
     return name
 
 

@@ -69,16 +69,14 @@ def open_lock(
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
         if len(lock.packages) > MOST_PACKAGES:
-            raise LockError(
-                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
-            )
+            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
         facts.update(beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
     except LockError as error:
-        raise LockError(Message("{} {}: {}", option, path, error)) from None
+        raise LockError("{} {}: {}", option, path, error) from None
     except (RecursionError, MemoryError):
-        raise LockError(Message("{} {}: is nested too deeply, or too large, to be read", option, path)) from None
+        raise LockError("{} {}: is nested too deeply, or too large, to be read", option, path) from None
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -88,7 +86,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
     if name.endswith("Pipfile.lock"):
-        raise LockError(Message("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads"))
+        raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module = next(fitting, "requirements")
     read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read

@@ -8,7 +8,6 @@ from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, left_out
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.observe.documents.locks.toml_text import extras_of, items, words
-from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")
@@ -20,7 +19,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     try:
         document = parse_toml(text.encode("utf-8", "replace"), "")
     except TomlError as error:
-        raise LockError(Message("is {}", error.problem)) from None
+        raise LockError("is {}", error.problem) from None
     project, tool = _table(document, "project"), _table(document, "tool")
     uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
     groups = {normalise(name): value for name, value in _groups(document, project).items()}
@@ -47,7 +46,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         found.line(line, path, _place(text, path, line), constraints=True)
     lock = found.lock()
     if not lock.packages:
-        raise LockError(Message("names no package that is installed with the project"))
+        raise LockError("names no package that is installed with the project")
     built = (*words(uv.get("no-build-isolation-package")), *_table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
     command = found.command()._replace(isolated=isolated, overrides=overrides)

@@ -54,7 +54,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     found.read(text, path)
     lock = found.lock()
     if not lock.packages:
-        raise LockError(Message("names no package"))
+        raise LockError("names no package")
     return lock
 
 
@@ -99,9 +99,7 @@ class Requirements:
         if asked is None:
             return
         if len(self._asked) > MOST_PACKAGES:
-            raise LockError(
-                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
-            )
+            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
         version = exact(asked.specifiers)
         if not constraints:
             self._asked.append(asked)
@@ -259,7 +257,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         if line.endswith("\\"):
             joined += line[:-1]
             if len(joined) > 1 << 18:
-                raise LockError(Message("has a line of more than 262,144 characters: {}", first))
+                raise LockError("has a line of more than 262,144 characters: {}", first)
             continue
         if joined := (joined + line).strip():
             yield first, joined

@@ -26,9 +26,9 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise LockError(Message("is not JSON: {}", error)) from None
+        raise LockError("is not JSON: {}", error) from None
     if not isinstance(document, dict) or not {"bomFormat", "spdxVersion"} & set(document):
-        raise LockError(Message("is no bill of materials by CycloneDX or SPDX"))
+        raise LockError("is no bill of materials by CycloneDX or SPDX")
     lines = _lines(text)
     conda, found = Conda(path, wish), []
     for purl, marker in _purls(document):
@@ -64,11 +64,9 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if not inner:
             return
         if len(inner) > MOST_PACKAGES:
-            raise LockError(
-                Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
-            )
+            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
         level = inner
-    raise LockError(Message("is nested more than {} levels deep", _DEEPEST))
+    raise LockError("is nested more than {} levels deep", _DEEPEST)
 
 
 def _lines(text: str) -> dict[str, int]:

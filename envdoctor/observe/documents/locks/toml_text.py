@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, LockError
-from envdoctor.text.message import Message
 
 #: Most of a lock: tomllib reads 1 MB a second, and no fact comes from it.
 _FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)|^sdist = \{.*\}$"
@@ -28,12 +27,12 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
     try:
         document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
     except TomlError as error:
-        raise LockError(Message("is {}", error.problem)) from None
+        raise LockError("is {}", error.problem) from None
     packages = items(document.get(key))
     if not packages:
-        raise LockError(Message("holds no [[{}]]", key))
+        raise LockError("holds no [[{}]]", key)
     if len(packages) > MOST_PACKAGES:
-        raise LockError(Message("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}"))
+        raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
     heads = [head.start() for head in re.finditer(_HEAD, text)]
     if len(heads) != len(packages):  # written in another way: the file is named without a line
         return document, [Entry(package) for package in packages]

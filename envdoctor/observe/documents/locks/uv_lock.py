@@ -34,7 +34,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     document, entries = read_packages(text, "package")
     packages = [entry.table for entry in entries]
     if document.get("version") != 1:
-        raise LockError(Message("is no uv.lock of version 1, the only one that is known"))
+        raise LockError("is no uv.lock of version 1, the only one that is known")
     match = re.match(_ONE_PYTHON, str(document.get("requires-python", "")))
     python = match[1] if match else None
     walk = _Walk(packages, with_python(wish, python))

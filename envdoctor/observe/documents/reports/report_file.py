@@ -46,9 +46,9 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     try:
         data = read_named(place, path, _LARGEST)
     except OSError as error:
-        raise ReportError(Message("{}: cannot be read: {}", path, because_of(error))) from None
+        raise ReportError("{}: cannot be read: {}", path, because_of(error)) from None
     if data is None:
-        raise ReportError(Message("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024))
+        raise ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
     # Terminals of Windows write UTF-16 and code pages.
     read = report_facts(
         decoded(data, "replace"), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2]

@@ -38,9 +38,9 @@ def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
     content = read_bytes(folder, name, LARGEST)
     if isinstance(content, Unknown):
         if os.path.exists(os.path.join(folder, name)):
-            raise ObservationError(Message("--model {}: {}", printable(model), content.reason))
+            raise ObservationError("--model {}: {}", printable(model), content.reason)
         return content
     try:
         return parse_object(content).data
     except JsonProblem as error:
-        raise ObservationError(Message("{} of {} {}", name, printable(model), error)) from None
+        raise ObservationError("{} of {} {}", name, printable(model), error) from None

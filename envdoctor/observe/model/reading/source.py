@@ -58,7 +58,7 @@ def resolve(
     try:
         named = parse_name(model, cwd, environ)
     except NameProblem as error:
-        raise ObservationError(Message("{} {}", option, error)) from None
+        raise ObservationError("{} {}", option, error) from None
     if named.repo is None:
         return _folder(model, str(named.folder))
     repo, revision = named.repo, named.revision or "main"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.observe.recipe.reading.document import scalar
 from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part, RecipeError
-from envdoctor.text.message import Message
 
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
@@ -159,12 +158,12 @@ class _Script(NamedTuple):
 def read_script(text: str, other: Other = _nothing) -> _Script:
     """What a script would run; see :func:`parts_of_script`. Raises :class:`RecipeError`."""
     if len(text) > _LARGEST:
-        raise RecipeError(Message("is larger than {} kB, and no script of a run is", _LARGEST >> 10))
+        raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)
     shell = _Shell(text, {}, other=other)
     try:
         commands = list(shell.commanded())
     except RecursionError:
-        raise RecipeError(Message("is nested too deeply to be read")) from None
+        raise RecipeError("is nested too deeply to be read") from None
     variables = {name: _joined(value) for name, value in shell.variables.items() if value}
     return _Script([words for words in commands if words], variables)
 
@@ -210,7 +209,7 @@ class _Shell:
         """The words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
         self._left -= sum(len(word.text) + 8 for word in words)
         if self._left < 0:
-            raise RecipeError(Message("is too large; variables count for all that they stand for"))
+            raise RecipeError("is too large; variables count for all that they stand for")
         return words
 
     def _done(self, words: list[_Word]) -> list[_Word]:

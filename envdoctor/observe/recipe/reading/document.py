@@ -32,7 +32,7 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[Entry, ..
     import yaml
 
     if len(text) > _LARGEST:
-        raise RecipeError(Message("is larger than {} kB, and no recipe is", _LARGEST >> 10))
+        raise RecipeError("is larger than {} kB, and no recipe is", _LARGEST >> 10)
     if is_json := text.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")):
         text = _JSON_PARTS.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
     try:
@@ -40,11 +40,11 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[Entry, ..
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise RecipeError(Message("is not {}: {}{}", "JSON" if is_json else "YAML", place, error.problem)) from None
+        raise RecipeError("is not {}: {}{}", "JSON" if is_json else "YAML", place, error.problem) from None
     except yaml.YAMLError as error:
-        raise RecipeError(Message("is not YAML: {}", str(error).splitlines()[0])) from None
+        raise RecipeError("is not YAML: {}", str(error).splitlines()[0]) from None
     except (RecursionError, MemoryError):
-        raise RecipeError(Message("is nested too deeply to be read")) from None
+        raise RecipeError("is nested too deeply to be read") from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(Message("holds no settings (key: value)") if root is not None else Message("is empty"))
     return tuple(_entries(root, line, prefix, is_json))
@@ -62,7 +62,7 @@ def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
                 steps += 1
                 if steps > MOST_ENTRIES:
                     raise RecipeError(
-                        Message("has more than {} settings; aliases count for all that they stand for", MOST_ENTRIES)
+                        "has more than {} settings; aliases count for all that they stand for", MOST_ENTRIES
                     )
                 dotted = f"{name}.{key}" if name else key
                 if value.id == "mapping" and value.value:
@@ -72,7 +72,7 @@ def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
         if not inner:
             return sorted(entries, key=lambda entry: int(entry.place))
         level = inner
-    raise RecipeError(Message("is nested more than {} levels deep", _DEEPEST))
+    raise RecipeError("is nested more than {} levels deep", _DEEPEST)
 
 
 def _pairs(node: Any) -> list[tuple[str, Any]]:
