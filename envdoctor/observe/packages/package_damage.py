@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.layout import Layout
@@ -65,7 +65,7 @@ def observe(request: Request) -> list[Fact]:
             continue
         gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
-        if not gone and (_lists_hold(item, altered) or _half_removed(item)):
+        if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
@@ -95,9 +95,13 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
 
 
-def _lists_hold(item: _Item, altered: tuple[str, ...]) -> bool:
-    """Whether the installer left the files as its list says; what names none was installed by hand, or by a system."""
+def _lists_hold(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
+    """Whether the installer left the files as its list says; what names none was installed by hand, or by a system,
+    unless the list has the file that would name it."""
     installer = item.get("installer")
+    if isinstance(installer, Absent) and item.get("kind") == "dist-info":
+        with suppress(OSError):
+            return b"/INSTALLER," in files.head(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
     return isinstance(installer, str) and not installer.lower().startswith(altered)
 
 
