@@ -43,7 +43,7 @@ def data_lines(section: DataSection, page: Page) -> list[str]:
     elif section["longest"] is not None:
         texts.append(page.say("without a chat template: {folder} has none", folder=section["tokenizer"]))
     texts += [page.sentence(note) for note in section["notes"]]
-    return [line for place, text in enumerate(texts) for line in page.labelled("" if place else page.say("Data"), text)]
+    return page.listed(page.say("Data"), texts)
 
 
 def _padding(padding: Padding, tokens: int, page: Page) -> str:

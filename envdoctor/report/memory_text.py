@@ -61,7 +61,7 @@ def memory_lines(section: MemorySection, page: Page, *, brief: bool = False) -> 
     taken += [
         page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
     ]
-    return lines + _listed(page.say("Assumed"), taken, page)
+    return lines + page.listed(page.say("Assumed"), taken)
 
 
 def _details(section: MemorySection, page: Page) -> list[str]:
@@ -75,11 +75,7 @@ def _details(section: MemorySection, page: Page) -> list[str]:
         held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         lines += page.labelled(page.say("KV cache"), text)
-    return lines + _listed(page.say("Changes"), [change_words(change, page) for change in section["changes"]], page)
-
-
-def _listed(label: str, texts: list[str], page: Page) -> list[str]:
-    return [line for place, text in enumerate(texts) for line in page.labelled("" if place else label, text)]
+    return lines + page.listed(page.say("Changes"), [change_words(change, page) for change in section["changes"]])
 
 
 def free_words(section: MemorySection, page: Page) -> str:

@@ -45,6 +45,10 @@ class Page(NamedTuple):
         """The text behind a label at the left margin."""
         return wrap(text, self.width, pad(label, LABEL), " " * LABEL)
 
+    def listed(self, label: str, texts: list[str]) -> list[str]:
+        """Texts below each other, the label before the first."""
+        return [line for place, text in enumerate(texts) for line in self.labelled("" if place else label, text)]
+
     def items(self, items: list[str], first: str = "  ", rest: str = "  ", separator: str | None = None) -> list[str]:
         """Items that are separated, wrapped to the page."""
         return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)

@@ -128,12 +128,11 @@ def _amounts(
     label = page.say("Parameters")
     if by == "dtype":
         return page.labelled(label, f"{amount_words(old)} -> {amount_words(new)}")
-    lines: list[str] = []
+    texts = []
     for name in dict.fromkeys([*old, *new]):
         before, after = (f"{side[name][1]:,}" if name in side else page.say("none") for side in (old, new))
-        text = f"{name}: {before}" + (f" -> {after}" if before != after else "")
-        lines += page.labelled("" if lines else label, text)
-    return lines
+        texts.append(f"{name}: {before}" + (f" -> {after}" if before != after else ""))
+    return page.listed(label, texts)
 
 
 def _short(number: int, unit: str) -> str:
