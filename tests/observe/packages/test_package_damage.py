@@ -77,6 +77,18 @@ def test_a_compiled_file_that_is_gone_may_end_the_import(wheel, site, damage, na
     assert damage() == ([] if found is None else [(name, "files-gone", gone, found)])
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_list_that_names_an_installer_that_is_gone_holds(wheel, site, damage, listed):
+    wheel("tokenizers", "0.22.1", TOKENIZERS)
+    (metadata,) = site.glob("tokenizers-*.dist-info")
+    (metadata / "INSTALLER").unlink()
+    if listed:
+        with (metadata / "RECORD").open("a") as record:
+            record.write(f"{metadata.name}/INSTALLER,,\n")
+    (site / EXTENSION).unlink()
+    assert damage() == ([("tokenizers", "files-gone", EXTENSION, True)] if listed else [])
+
+
 def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
     wheel("tokenizers", "0.22.1", {**TOKENIZERS, EXTENSION: ELF * 100})
     (site / EXTENSION).write_bytes(ELF)
