@@ -38,11 +38,15 @@ class RowProblem(Exception):
 
 def samples_of(row: Any) -> tuple[str, list[Sample]]:
     """The format of a row (conversations, instructions, preferences, text, other) and its samples."""
-    if isinstance(row, str):
-        return "text", [row]
-    if not isinstance(row, dict):
-        raise RowProblem(Message("is no object of columns"))
-    before = [_turn("system", row["system"])] if isinstance(row.get("system"), str) and row["system"] else []
+    match row:
+        case str():
+            return "text", [row]
+        case {"system": str(system)} if system:
+            before = [_turn("system", system)]
+        case dict():
+            before = []
+        case _:
+            raise RowProblem(Message("is no object of columns"))
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
     asked = before + (turns if turns is not None else _asked(row))
     if row.get("chosen") is not None and row.get("rejected") is not None:
@@ -76,8 +80,9 @@ def _asked(row: dict[str, Any]) -> Turns:
     """The question, with what was said before it and what it is about."""
     turns: Turns = []
     for pair in row["history"] if isinstance(row.get("history"), list) else ():
-        if isinstance(pair, list) and len(pair) == 2:
-            turns += _turns("user", pair[0]) + _turns("assistant", pair[1])
+        match pair:
+            case [asked, answered]:
+                turns += _turns("user", asked) + _turns("assistant", answered)
     question = _first(row, _ASKED)
     if isinstance(question, list):
         return turns + _turns("user", question)
@@ -91,17 +96,18 @@ def _begins(turns: Turns) -> bool:
 
 def _turns(role: str, value: Any) -> Turns:
     """What was said, by a text, one message, or a list of them."""
-    if value is None:
-        return []
-    if isinstance(value, list):
-        return [turn for item in value for turn in _turns(role, item)]
-    if not isinstance(value, dict):
-        return [_turn(role, value)]
-    said = value.get("role", value.get("from"))
-    content = value.get("content", value.get("value"))
-    calls = value.get("tool_calls")
-    extra = json.dumps(calls, ensure_ascii=False) if calls else ""
-    return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
+    match value:
+        case None:
+            return []
+        case list():
+            return [turn for item in value for turn in _turns(role, item)]
+        case dict():
+            said = value.get("role", value.get("from"))
+            content = value.get("content", value.get("value"))
+            calls = value.get("tool_calls")
+            extra = json.dumps(calls, ensure_ascii=False) if calls else ""
+            return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
+    return [_turn(role, value)]
 
 
 def _turn(role: str, content: Any) -> dict[str, str]:
@@ -110,8 +116,11 @@ def _turn(role: str, content: Any) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     """A text, or the texts of a content that is given in parts."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(_text(part.get("text") if isinstance(part, dict) else part) for part in value)
-    return "" if value is None or isinstance(value, dict) else str(value)
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(_text(part.get("text") if isinstance(part, dict) else part) for part in value)
+        case None | dict():
+            return ""
+    return str(value)
