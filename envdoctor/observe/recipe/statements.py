@@ -193,6 +193,9 @@ def _differ(one: Value, other: Value) -> bool:
 
 
 def _plain(value: object) -> Known:
-    if isinstance(value, tuple):
-        return tuple(spelled(item) for item in value)
-    return value if isinstance(value, (str, int, float, bool)) else ""
+    match value:
+        case tuple():
+            return tuple(spelled(item) for item in value)
+        case str() | int() | float():
+            return value
+    return ""
