@@ -186,10 +186,8 @@ def _unpacked(text: str) -> Mapping[str, Any] | None:
         document = json.loads(stream.decompress(base64.b64decode(text, validate=True), _LONGEST))
     except (ValueError, zlib.error, RecursionError):
         return None
-    match document:
-        case {"facts": dict(), "complete": list()}:
-            return dict(document)
-    return None
+    tables = isinstance(document, dict) and isinstance(document.get("facts"), dict)
+    return document if tables and isinstance(document.get("complete"), list) else None
 
 
 def records_of(answer: Answer, here: Launched) -> Sequence[Mapping[str, Any]]:

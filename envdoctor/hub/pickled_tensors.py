@@ -60,10 +60,7 @@ def tensors_of(result: object) -> dict[str, PickledTensor]:
 
 
 def _is_table(item: object) -> bool:
-    match item:
-        case Table() | Call(name="collections.OrderedDict"):
-            return True
-    return False
+    return isinstance(item, Table) or (isinstance(item, Call) and item.name == "collections.OrderedDict")
 
 
 def _tensor(value: object) -> PickledTensor | None:

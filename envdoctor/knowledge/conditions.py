@@ -123,12 +123,9 @@ def glob_fits(text: str, pattern: str) -> bool:
 
 def spelled(alternative: object) -> str:
     """One alternative of a condition as a rule file has it."""
-    match alternative:
-        case list():
-            return ",".join(operator + operand for operator, operand in alternative)
-        case bool():
-            return str(alternative).lower()
-    return str(alternative)
+    if isinstance(alternative, list):
+        return ",".join(operator + operand for operator, operand in alternative)
+    return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
 
 
 def bounds(condition: Condition) -> list[tuple[str, str]]:

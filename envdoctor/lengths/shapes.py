@@ -38,15 +38,11 @@ class RowProblem(Exception):
 
 def samples_of(row: Any) -> tuple[str, list[Sample]]:
     """The format of a row (conversations, instructions, preferences, text, other) and its samples."""
-    match row:
-        case str():
-            return "text", [row]
-        case {"system": str(system)} if system:
-            before = [_turn("system", system)]
-        case dict():
-            before = []
-        case _:
-            raise RowProblem(Message("is no object of columns"))
+    if isinstance(row, str):
+        return "text", [row]
+    if not isinstance(row, dict):
+        raise RowProblem(Message("is no object of columns"))
+    before = [_turn("system", row["system"])] if isinstance(row.get("system"), str) and row["system"] else []
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
     asked = before + (turns if turns is not None else _asked(row))
     if row.get("chosen") is not None and row.get("rejected") is not None:
@@ -80,9 +76,8 @@ def _asked(row: dict[str, Any]) -> Turns:
     """The question, with what was said before it and what it is about."""
     turns: Turns = []
     for pair in row["history"] if isinstance(row.get("history"), list) else ():
-        match pair:
-            case [asked, answered]:
-                turns += _turns("user", asked) + _turns("assistant", answered)
+        if isinstance(pair, list) and len(pair) == 2:
+            turns += _turns("user", pair[0]) + _turns("assistant", pair[1])
     question = _first(row, _ASKED)
     if isinstance(question, list):
         return turns + _turns("user", question)

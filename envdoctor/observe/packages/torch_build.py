@@ -53,13 +53,10 @@ def observe(request: Request) -> list[Fact]:
 
 def _dotted(value: Value, origin: str) -> Value:
     """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
-    match value:
-        case bool():
-            return Unknown(Message("{} does not say", origin))
-        case str():
-            numbers = value.partition("-")[0]
-            return numbers if dotted(numbers) is not None else Unknown(Message("{} says {}", origin, repr(value[:60])))
-    return value
+    if not isinstance(value, str):
+        return Unknown(Message("{} does not say", origin)) if isinstance(value, bool) else value
+    numbers = value.partition("-")[0]
+    return numbers if dotted(numbers) is not None else Unknown(Message("{} says {}", origin, repr(value[:60])))
 
 
 def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:

@@ -193,9 +193,6 @@ def _differ(one: Value, other: Value) -> bool:
 
 
 def _plain(value: object) -> Known:
-    match value:
-        case tuple():
-            return tuple(spelled(item) for item in value)
-        case str() | int() | float():
-            return value
-    return ""
+    if isinstance(value, tuple):
+        return tuple(spelled(item) for item in value)
+    return value if isinstance(value, (str, int, float, bool)) else ""
