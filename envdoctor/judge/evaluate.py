@@ -245,6 +245,6 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, Message], f
 
 def _reason(value: Value) -> Message:
     match value:
-        case Unknown(reason=why) | Records(incomplete=Message() as why):
+        case Unknown(reason=why) | Records(incomplete=str() as why):
             return why
     return Message("its value cannot be compared")

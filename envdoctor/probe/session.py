@@ -129,7 +129,7 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     match gpus:
         case Unknown() if kinds == set():
             return True
-        case Unknown(reason=why) | Records(incomplete=Message() as why):
+        case Unknown(reason=why) | Records(incomplete=str() as why):
             return Unknown(Message("whether there is a GPU is not known: {}", why))
     return True
 
