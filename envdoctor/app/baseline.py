@@ -36,12 +36,11 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
 
 
 def _known(path: Path, number: int, entry: Any) -> Known:
-    found = entry if isinstance(entry, dict) else {}
-    name, item, severity = found.get("id"), found.get("item", {}), found.get("severity")
-    texts = isinstance(item, dict) and all(isinstance(value, str) for value in item.values())
-    if not isinstance(name, str) or not texts or severity not in SEVERITIES:
-        raise UsageProblem("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
-    return Known(name, item, severity)
+    match {"item": {}, **entry} if isinstance(entry, dict) else None:
+        case {"id": str(name), "item": dict(item), "severity": str(severity)} if severity in SEVERITIES:
+            if all(isinstance(value, str) for value in item.values()):
+                return Known(name, item, severity)
+    raise UsageProblem("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
 
 
 def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:

@@ -246,8 +246,8 @@ def _settle(
 
 def _strange(facts: FactSet) -> str:
     """Say what the matrix does not know, or that this is not known."""
-    beyond = facts.value("beyond")
-    if not isinstance(beyond, Records):
+    beyond = facts.records("beyond")
+    if beyond is None:
         return Message("what the matrix does not know is not known")
     things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
     return Message("newer than this matrix, or not known to it: {}", things)

@@ -173,8 +173,9 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 def spelled(value: object) -> str:
     """A value as it is typed behind ``--set KEY=``."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return ",".join(spelled(item) for item in value)
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ",".join(spelled(item) for item in value)
     return str(value)

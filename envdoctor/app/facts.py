@@ -13,7 +13,7 @@ from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
@@ -411,7 +411,7 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
         where = place[0] if isinstance(place, tuple) else place
         if state == "unusable":
             said[state].append(Message("{}: {} has no value that can be used: {}", where, key, other))
-        elif isinstance(other, Absent):
+        elif other is ABSENT:
             said[state].append(Message("{}: {} is not known", where, key))
         else:
             said[state].append(Message("{}: {} is not known; did you mean {}?", where, key, other))

@@ -13,7 +13,7 @@ from envdoctor.app.lengths import lengths_of
 from envdoctor.app.reporting import judged, report_of
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact
+from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.lengths.section import DataSection
@@ -142,12 +142,12 @@ def _folder(facts: FactSet, sources: Sources) -> str:
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     """config.json of the model. Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    name, folder = facts.value("model.name"), facts.value("model.path")
-    if not isinstance(name, str):
+    name = facts.text("model.name")
+    if name is None:
         text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
         raise UsageProblem(text)
     missing = MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
-    if not isinstance(folder, str):
+    if facts.text("model.path") is None:
         raise missing
     try:
         config = read_object(_folder(facts, sources), "config.json", name)
@@ -160,10 +160,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
 
 def _versions(facts: FactSet) -> dict[str, str | None]:
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
-    values = {name: facts.value(key) for name, key in keys.items()}
-    return {
-        name: "none" if value is ABSENT else value if isinstance(value, str) else None for name, value in values.items()
-    }
+    return {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
 
 
 def _facts(section: MemorySection) -> list[Fact]:

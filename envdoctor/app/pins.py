@@ -63,15 +63,15 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
 
     Raises :class:`UsageProblem`.
     """
-    repo, folder = facts.value("model.repo"), facts.value("model.path")
+    repo, folder = facts.text("model.repo"), facts.text("model.path")
     aliases = access.aliases
-    if isinstance(repo, str):
+    if repo is not None:
         pin = pinned(path, [repo], aliases)
     else:
-        names = [model, os.path.basename(folder.rstrip("/"))] if isinstance(folder, str) else [model]
+        names = [model, os.path.basename(folder.rstrip("/"))] if folder is not None else [model]
         pin = pinned(path, names, aliases) or pinned(path, [], aliases)
     snapshot, why = None, Message("no files of it are at hand to compare")
-    if isinstance(folder, str) and pin is not None:
+    if folder is not None and pin is not None:
         try:
             snapshot = open_snapshot(folder, None, access)
         except SnapshotError as error:

@@ -234,9 +234,9 @@ class _New:
                 continue
             reasons.add(why)
             for wanted in map(read_requirement, lines):
-                version, present = wanted.specifiers.removeprefix("=="), facts.value(f"pkg.{wanted.name}")
+                version, present = wanted.specifiers.removeprefix("=="), facts.text(f"pkg.{wanted.name}")
                 line = wanted.name + wanted.specifiers
-                if is_version(version) and isinstance(present, str):
+                if is_version(version) and present is not None:
                     older = satisfies(version, f"<{present.partition('+')[0]}")
                     line = f"{wanted.name}{'<=' if older else '>='}{version}"
                 bounds.setdefault(line, why)

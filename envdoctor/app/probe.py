@@ -220,10 +220,10 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
         from envdoctor.app.probe_ranks import for_ranks
 
         chosen = for_ranks(chosen, probes)
-    model = facts.value("model.path")
+    model = facts.text("model.path")
     known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
     recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
-    folder = os.path.join(request.sources.folder(), model) if isinstance(model, str) else None
+    folder = os.path.join(request.sources.folder(), model) if model is not None else None
     return Wishes(
         chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
     )

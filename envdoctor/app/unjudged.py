@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records, Unknown
+from envdoctor.facts.values import Unknown
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.observe.target import Target
 from envdoctor.text.message import Message, as_message
@@ -36,12 +36,11 @@ def unjudged(
     """
     found = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
-        dists = facts.value("dist")
-        if isinstance(dists, Records) and not dists and dists.incomplete is None:
+        dists = facts.records("dist")
+        if dists is not None and not dists and dists.incomplete is None:
             found.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
-        elif isinstance(dists, Records) and not any(isinstance(one.get("version"), str) for one in dists):
-            refused = facts.value("refused")
-            told = isinstance(refused, Records) and len(refused) > 0
+        elif dists is not None and all(one.text("version") is None for one in facts.each("dist")):
+            told = facts.items("refused")
             found.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
             text = Message("torch is not installed there: nothing about training was judged")
@@ -49,8 +48,8 @@ def unjudged(
         found += _unread_files(facts)
     if no_model := unknown_model(facts, model):
         found.append(Unjudged(no_model, asked=typed))
-    pin, pinned, at_hand = (facts.value(key) for key in ("pin.state", "pin.revision", "model.path"))
-    if isinstance(pin, Unknown) and not isinstance(pinned, Unknown) and isinstance(at_hand, str):
+    pin = facts.unknown("pin.state")
+    if pin is not None and not facts.unknown("pin.revision") and facts.text("model.path") is not None:
         found.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
     return (*found, *(_unread_code(facts, code) if code else ()))
 
@@ -59,17 +58,15 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     """Installed files that could not be read: what they hold may be anything."""
     if "package_damage" not in facts:
         return
-    damage = facts.value("package_damage")
-    items = [one for one in damage if one.get("kind") == "unread"] if isinstance(damage, Records) else []
+    items = (item for item in facts.items("package_damage") if item.get("kind") == "unread")
     texts = [Message("{}: {}", item.get("package"), item.get("file")) for item in items]
-    problems = facts.value("metadata_problem")
-    for item in problems if isinstance(problems, Records) else ():
+    for item in facts.items("metadata_problem"):
         if item.get("kind") == "no-access":
             texts.append(as_message(str(item.get("detail"))))
-    dists = facts.value("dist")
-    if isinstance(damage, Unknown) and isinstance(dists, Records):
+    damage = facts.unknown("package_damage")
+    if damage is not None and facts.records("dist") is not None:
         texts.append(Message("the installed files: {}", damage.reason))
-    for item in dists if isinstance(dists, Records) else ():
+    for item in facts.items("dist"):
         asked = item.get("requires")
         if isinstance(asked, Unknown) and item.get("active") is True:
             texts.append(Message("what {} requires: {}", item.get("name"), asked.reason))
@@ -87,10 +84,9 @@ def unknown_model(facts: FactSet, model: str | None) -> Message | None:
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
     """What was not read of the code: a whole folder is read as far as it can be, a file that was named must be."""
-    read, unread = facts.value("code.files"), facts.value("code_unread")
+    read, items = facts.value("code.files"), facts.items("code_unread")
     if isinstance(read, Unknown):
         yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)
-    items = unread.items if isinstance(unread, Records) else ()
     for item in items[:_MOST_UNREAD]:
         yield Unjudged(
             Message("{}: {}", item.get("place"), item.get("reason")), asked=not read or item.get("named") is True

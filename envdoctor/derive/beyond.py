@@ -4,7 +4,7 @@ types and attention implementations."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
@@ -29,18 +29,17 @@ _CPYTHON = re.compile(r"cp3(\d+)-")
 )
 def beyond(facts: View, matrix: Matrix) -> Answer:
     """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
-    value = facts.value
-    found = [*_packages(value, matrix), *_listed(value("dist"), matrix), *_machine(value, matrix), *_run(value, matrix)]
+    found = [*_packages(facts, matrix), *_listed(facts, matrix), *_machine(facts, matrix), *_run(facts, matrix)]
     items: list[Mapping[str, Value]] = [
         {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
     ]
     return Derived(Records(tuple(items)), Message("the ledger and the tables"))
 
 
-def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
+def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
     for name in matrix.ledger.packages():
-        installed = value(f"pkg.{name}")
-        if not isinstance(installed, str):
+        installed = facts.text(f"pkg.{name}")
+        if installed is None:
             continue
         released, place = matrix.ledger.package(name), order(public := installed.partition("+")[0])
         known = {one.version: order(one.version) for one in released.releases} if released is not None else {}
@@ -51,35 +50,35 @@ def _packages(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
             yield name, installed, None
 
 
-def _listed(dists: Value, matrix: Matrix) -> Iterator[_Item]:
+def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
     """Packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is taken.
     What known packages bring along is not meant, as CUDA's libraries are not."""
-    items = dists.items if isinstance(dists, Records) and dists.incomplete else ()
+    dists = facts.records("dist")
+    items = dists.items if dists is not None and dists.incomplete else ()
     brought = {name for item in items for name in required(item)}
     for item in items:
-        name, version = str(item.get("name")), item.get("version")
+        name, version = str(item.get("name")), View.of(item).text("version")
         unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None
         if unknown and name not in brought:
-            yield name, version if isinstance(version, str) else "*", None
+            yield name, version or "*", None
 
 
-def _machine(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
-    python, torch, rows = value("python.minor"), matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
+def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    python, torch, rows = facts.text("python.minor"), matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
     newest = {
         ("Python", python): f"3.{_newest_python(torch)}" if torch is not None else None,
-        ("CUDA of the driver", value("driver.max_cuda")): rows[-1]["key"] if rows else None,
-        ("CUDA of torch", value("torch.cuda")): rows[-1]["key"] if rows else None,
+        ("CUDA of the driver", facts.text("driver.max_cuda")): rows[-1]["key"] if rows else None,
+        ("CUDA of torch", facts.text("torch.cuda")): rows[-1]["key"] if rows else None,
     }
     for (what, there), known in newest.items():
-        if isinstance(there, str) and known and (dotted(there) or ()) > (dotted(known) or ()):
+        if there is not None and known and (dotted(there) or ()) > (dotted(known) or ()):
             yield what, there, known
     codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
-    gpus = value("gpu")
-    for gpu in gpus if isinstance(gpus, Records) and codes else ():
-        name, cc = gpu.get("name"), gpu.get("cc")
-        if isinstance(cc, str) and cc not in codes:
-            yield "GPU", f"{name} (compute capability {cc})" if isinstance(name, str) else cc, None
-        elif isinstance(name, str) and not isinstance(cc, str) and not gpu_named(name, matrix):
+    for gpu in facts.each("gpu") if codes else ():
+        name, cc = gpu.text("name"), gpu.text("cc")
+        if cc is not None and cc not in codes:
+            yield "GPU", f"{name} (compute capability {cc})" if name is not None else cc, None
+        elif name is not None and cc is None and not gpu_named(name, matrix):
             yield "GPU", name, None
 
 
@@ -90,11 +89,11 @@ def _newest_python(torch: Released) -> int:
     )
 
 
-def _run(value: Callable[[str], Value], matrix: Matrix) -> Iterator[_Item]:
-    kind, types = value("model.type"), ModelTypes(matrix)
-    by_name = isinstance(value("model.family"), str) or value("model.run_by") in ("engine", "trainer")
-    if isinstance(kind, str) and not by_name and types.since(kind) is None and not types.is_never(kind):
+def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    kind, types = facts.text("model.type"), ModelTypes(matrix)
+    by_name = facts.text("model.family") is not None or facts.value("model.run_by") in ("engine", "trainer")
+    if kind is not None and not by_name and types.since(kind) is None and not types.is_never(kind):
         yield "model type", kind, None
-    attn = value("recipe.attn")
+    attn = facts.value("recipe.attn")
     if isinstance(attn, Unlisted):
         yield "attention", attn.word, None

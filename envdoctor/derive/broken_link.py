@@ -6,7 +6,7 @@ Where the statements were really run (the probe imports), a link stands only if 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -34,21 +34,19 @@ _OF_IMPORTS = ("module", "name", "attribute", "argument")
 def broken_link(facts: View, matrix: Matrix) -> Answer:
     """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
     they are now: those of a facts file, and those that are being changed."""
-    value = facts.value
-    links, read = value("link"), value("link_read")
-    followed = {str(item["package"]) for item in read} if isinstance(read, Records) else set()
-    observed = links if isinstance(links, Records) else Records(())
-    there = {name: version for name in matrix.ledger.packages() if isinstance(version := value(f"pkg.{name}"), str)}
-    if not there and not isinstance(links, Records):
+    links, followed = facts.records("link"), {str(item["package"]) for item in facts.items("link_read")}
+    observed = Records(()) if links is None else links
+    there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
+    if not there and links is None:
         return None
-    worked = _worked(value("import_run"))
+    worked = _worked(facts.items("import_run"))
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
-        *_of_ledger(value, there, matrix.ledger, followed),
+        *_of_ledger(facts, there, matrix.ledger, followed),
     )
-    if isinstance(value("refused"), Records):  # a list: nobody says what of it is used
-        found = tuple(_Needs(value, matrix, there).told(list(found)))
-    declared = _declared(value("conflict"))
+    if facts.records("refused") is not None:  # a list: nobody says what of it is used
+        found = tuple(_Needs(facts, matrix, there).told(list(found)))
+    declared = _declared(facts.each("conflict"))
     items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
     items = tuple({key: cell for key, cell in item.items() if key != "fail"} for item in items)
     return Derived(Records(items, observed.incomplete), Message("what packages take from each other"))
@@ -61,23 +59,22 @@ class _Needs:
     known, it may take all but the choices of the table entry-statements.
     """
 
-    def __init__(self, value: Callable[[str], Value], matrix: Matrix, there: Mapping[str, str]) -> None:
+    def __init__(self, facts: View, matrix: Matrix, there: Mapping[str, str]) -> None:
         self._matrix, self._there = matrix, there
-        known = [items for key in ("use", "beside") if isinstance(items := value(key), Records)]
+        known = [items for key in ("use", "beside") if (items := facts.records(key)) is not None]
         self._is_known = any(known)
         self._uses = [one for items in known for one in items if not one["guarded"] and one.get("reach") != "unused"]
-        dists = value("dist")
-        installed = {str(one["name"]): one for one in (dists if isinstance(dists, Records) else ())}
+        installed = {str(one["name"]): one for one in facts.items("dist")}
         self._stack = {*needed(installed, matrix.registry.first("pkg"))}
-        stage, spec = value("recipe.stage"), matrix.registry.find("recipe.stage")
+        stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
         spelled = [word for word, meant in spec.spellings.items() if meant == stage] if spec is not None else []
-        self._stages = (stage, *spelled) if isinstance(stage, str) else ()
+        self._stages = (stage, *spelled) if stage is not None else ()
 
     def told(self, links: list[Mapping[str, Value]]) -> Iterator[Mapping[str, Value]]:
         """Yield the links with ``need`` and ``works``."""
-        failing = {entry for link in links for entry in _texts(link.get("fail"))}
+        failing = {entry for link in links for entry in _failing(link)}
         for link in links:
-            need = self._need(str(link["consumer"]), _texts(link.get("fail")))
+            need = self._need(str(link["consumer"]), _failing(link))
             works = [one for one in self._statements(str(link["consumer"])) if one not in failing]
             yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
 
@@ -101,14 +98,13 @@ class _Needs:
         return any(name is None or str(use["name"]).partition(".")[0] in (name, "*") for use in uses)
 
 
-def _texts(value: Value | None) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else ()
+def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
+    return View.of(link).words("fail") or ()
 
 
-def _worked(runs: Value) -> Mapping[str, bool]:
+def _worked(runs: Iterable[Mapping[str, Value]]) -> Mapping[str, bool]:
     """Whether a statement worked when it was really run, by statement; none where none was."""
-    items = runs.items if isinstance(runs, Records) else ()
-    return {str(item["entry"]): item["outcome"] == "works" for item in items}
+    return {str(item["entry"]): item["outcome"] == "works" for item in runs}
 
 
 def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
@@ -117,13 +113,13 @@ def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
     return bool(ran) and all(ran)
 
 
-def _declared(conflicts: Value) -> Mapping[tuple[str, str], str]:
+def _declared(conflicts: Iterable[View]) -> Mapping[tuple[str, str], str]:
     """The releases of a package that everybody allows, where another is installed, by who requires it and its name."""
     return {
-        (str(asker).partition(" ")[0], str(item["package"])): wanted
-        for item in (conflicts.items if isinstance(conflicts, Records) else ())
-        if isinstance(wanted := item.get("wanted"), str) and isinstance(askers := item.get("required_by"), tuple)
-        for asker in askers
+        (asker.partition(" ")[0], str(item.value("package"))): wanted
+        for item in conflicts
+        if (wanted := item.text("wanted")) is not None
+        for asker in item.words("required_by") or ()
     }
 
 
@@ -182,7 +178,7 @@ def _asked(link: Mapping[str, Value]) -> Asked:
 
 
 def _of_ledger(
-    value: Callable[[str], Value], there: Mapping[str, str], ledger: Ledger, followed: set[str]
+    facts: View, there: Mapping[str, str], ledger: Ledger, followed: set[str]
 ) -> Iterator[Mapping[str, Value]]:
     """What is missing between releases of which at least one was not followed: each that stops another statement."""
     others = (ledger.package(name) for name in there if name not in followed)
@@ -190,11 +186,10 @@ def _of_ledger(
         return  # the rest is read for nothing: it was all followed
 
     def installed(name: str) -> Value:
-        return value(f"pkg.{name}")
+        return facts.value(f"pkg.{name}")
 
-    dists = value("dist")
-    known = dists.items if isinstance(dists, Records) else ()
-    declaring = {str(item["name"]) for item in known if isinstance(item.get("requires"), tuple)}
+    known = facts.items("dist")
+    declaring = {str(one.value("name")) for one in facts.each("dist") if one.words("requires") is not None}
     for name, version in there.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:

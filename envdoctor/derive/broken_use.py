@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
 from operator import and_
 from typing import NamedTuple
 
 from envdoctor.derive.running import Answer, Derived, derives
-from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.lookup import (
@@ -46,32 +46,29 @@ def broken_use(facts: View, matrix: Matrix) -> Answer:
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
     """
-    value = facts.value
-    recipe = _of_recipe(value, matrix)
-    lists = [uses for uses in (value("use"), value("model_use"), recipe) if isinstance(uses, Records)]
+    recipe = _of_recipe(facts, matrix)
+    lists = [uses for uses in (facts.records("use"), facts.records("model_use"), recipe) if uses is not None]
     if not lists:
         return None
-    judged = _Judged(value, matrix)
-    uses = value("use")
-    for item in (*(uses if isinstance(uses, Records) else ()), *_of_model(value), *(recipe or ())):
+    judged = _Judged(facts, matrix)
+    for item in (*facts.items("use"), *_of_model(facts), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
     incomplete = next((one.incomplete for one in lists if one.incomplete), None)
     return Derived(Records(judged.records(), incomplete), Message("the code and the ledger of releases"))
 
 
-def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
+def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
     """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
     with models of their own run none of it. Methods that it overrides are left to rules of their own: training
     frameworks replace some."""
-    uses = value("model_use")
-    if not isinstance(uses, Records) or value("recipe.framework") in ENGINES | OWN_MODELS:
+    if facts.value("recipe.framework") in ENGINES | OWN_MODELS:
         return
-    for item in uses:
+    for item in facts.items("model_use"):
         module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")
         if kind == "override":
             continue
-        optional = {"reach": "optional"} if value("model.registered") is True else {}
+        optional = {"reach": "optional"} if facts.value("model.registered") is True else {}
         yield {**item, **optional}
         if kind in ("module", "name"):
             # Before it loads a file, transformers asks for every package that is imported anywhere in it.
@@ -81,16 +78,17 @@ def _of_model(value: Callable[[str], Value]) -> Iterator[Mapping[str, Value]]:
             yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
 
 
-def _of_recipe(value: Callable[[str], Value], matrix: Matrix) -> Records | None:
+def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
     """The keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, where only their names are
     known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one does
     not: a parser hands each key to the class that has it."""
     rows = matrix.rows("recipe-calls")
-    keys, names, framework, stage = map(value, ("recipe_key", "recipe.arguments", "recipe.framework", "recipe.stage"))
+    keys, names = facts.records("recipe_key"), facts.words("recipe.arguments")
+    framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
     passed: list[tuple[str, Value, Value]] = []
-    if isinstance(keys, Records):
-        passed = [(str(item["call"]), item["key"], item.get("place", ())) for item in keys if _is_passed(item)]
-    elif isinstance(names, tuple):
+    if keys is not None:
+        passed = [(str(item["call"]), item["key"], item.get("place", ())) for item in keys if _is_passed(View.of(item))]
+    elif names is not None:
         calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
         passed = [(call, name, ()) for call in calls for name in names]
     else:
@@ -101,11 +99,11 @@ def _of_recipe(value: Callable[[str], Value], matrix: Matrix) -> Records | None:
         module, _, name = call.rpartition(".")
         use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
         items.append({**use, "others": others.get(call, ())})
-    return Records(tuple(items), keys.incomplete if isinstance(keys, Records) else None)
+    return Records(tuple(items), keys.incomplete if keys is not None else None)
 
 
-def _is_passed(item: Mapping[str, Value]) -> bool:
-    return isinstance(item.get("call"), str) and isinstance(item.get("key"), str)
+def _is_passed(item: View) -> bool:
+    return item.text("call") is not None and item.text("key") is not None
 
 
 class _Broken(NamedTuple):
@@ -124,43 +122,41 @@ class _Broken(NamedTuple):
 class _Judged:
     """The uses that fail, by what is missing."""
 
-    def __init__(self, value: Callable[[str], Value], matrix: Matrix) -> None:
-        self._value, self._matrix, self._ledger = value, matrix, matrix.ledger
+    def __init__(self, facts: View, matrix: Matrix) -> None:
+        self._facts, self._matrix, self._ledger = facts, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
         self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
-        uses = value("use")
-        modules = [str(item.get("module")) for item in uses] if isinstance(uses, Records) else []
-        self._beside = {str(value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
+        modules = [str(item.get("module")) for item in facts.items("use")]
+        self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
     def add(self, item: Mapping[str, Value]) -> None:
         """Judge one use."""
-        module, kind, lacks = item.get("module"), item.get("kind"), item.get("lacks")
-        if not isinstance(module, str) or not isinstance(kind, str):
+        use, lacks = View.of(item), item.get("lacks")
+        module, kind, others = use.text("module"), use.text("kind"), use.words("others")
+        if module is None or kind is None:
             return
         keyword, parameters = (item.get(cell) if kind == of else None for cell, of in _OF_KINDS)
         asked = Asked.of(module, item.get("name"), keyword, parameters)
         moves = self._moves(asked)
         top = module.partition(".")[0]
-        there = item.get("package")
-        owner = there if isinstance(there, str) else self._owner(top) or (moves[0].package if moves else None)
-        version = self._value(f"pkg.{owner}") if owner is not None else None
+        owner = use.text("package") or self._owner(top) or (moves[0].package if moves else None)
+        version = self._facts.value(f"pkg.{owner}") if owner is not None else None
         broken: _Broken | None = None
         if owner is None:
             if lacks == top and kind in ("module", "name"):
                 broken = _Broken(normalise(top), "unknown-module", top, None, Asked(top))
-        elif isinstance(version, Absent):
+        elif version is ABSENT:
             # Where a distribution of another name brings the module, its files are there.
             if kind in ("module", "name") and lacks in (None, top):
                 broken = _Broken(owner, "package", top, None, Asked(top))
         elif isinstance(version, str):
             self._asked[owner, asked] = None
-            seen = lacks if isinstance(lacks, str) and lacks != top else None
-            broken = None if isinstance(lacks, Absent) else self._broken(owner, asked, version, moves, seen)
-        others = item.get("others")
+            seen = use.text("lacks") if lacks != top else None
+            broken = None if lacks is ABSENT else self._broken(owner, asked, version, moves, seen)
         if broken is None or self._is_kept(broken):
             return
-        if not isinstance(others, tuple) or self._went(broken, others):
+        if others is None or self._went(broken, others):
             self._keep(broken, item)
 
     def _is_kept(self, broken: _Broken) -> bool:
@@ -168,9 +164,9 @@ class _Judged:
         if broken.kind != "keyword":
             return False
         for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
-            version = self._value(f"pkg.{by}")
-            known = lies_in(version, releases) if isinstance(version, str) else None
-            if by in self._beside and known is not False and not isinstance(version, Absent):
+            version = self._version(by)
+            known = lies_in(version, releases) if version is not None else None
+            if by in self._beside and known is not False and not self._facts.absent(f"pkg.{by}"):
                 return True
         return False
 
@@ -191,7 +187,7 @@ class _Judged:
         if owner is None:
             rows = (*self._matrix.rows("module-distributions"), *self._matrix.rows("stack-modules", "module"))
             owner = next((str(row["name"]) for row in rows if row["module"] == top), None)
-        if owner is None and not isinstance(self._value(f"pkg.{normalise(top)}"), (Absent, Unknown)):
+        if owner is None and self._facts.known(f"pkg.{normalise(top)}"):
             owner = normalise(top)
         return owner
 
@@ -235,9 +231,9 @@ class _Judged:
 
     def _keep(self, broken: _Broken, item: Mapping[str, Value]) -> None:
         _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
-        where, reach = item.get("place"), item.get("reach")
-        places += where if isinstance(where, tuple) else ()
-        reaches += [reach] if isinstance(reach, str) and reach in _REACH else ["start"]
+        use = View.of(item)
+        places += use.words("place") or ()
+        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
         package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
@@ -316,8 +312,7 @@ class _Judged:
         return version is None or not isinstance(self._by_releases(move.package, new, version), Lacking)
 
     def _version(self, package: str) -> str | None:
-        version = self._value(f"pkg.{package}")
-        return version if isinstance(version, str) else None
+        return self._facts.text(f"pkg.{package}")
 
 
 def _lacking(asked: Asked, lacks: str) -> Lacking:

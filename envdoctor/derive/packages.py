@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.installed import Installed, InstalledSet
-from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
@@ -38,7 +38,7 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the compiled packages are for this Python; true when none is for one Python only."""
     key = "environment.packages_python"
     packages, version = facts.value(key), facts.value("python.version")
-    if isinstance(packages, Absent):
+    if packages is ABSENT:
         return Derived(True, Message("no package is compiled for one Python"))
     if reason := facts.unknown(key, "python.version", "python.implementation"):
         return reason
@@ -147,9 +147,9 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
     incomplete: Message | None = None
     for package, releases in table.items():
         installed = facts.value(f"pkg.{package}")
-        if isinstance(installed, Unknown):
+        if facts.unknown(f"pkg.{package}"):
             incomplete = incomplete or Message("the version of {} is not known", package)
-        elif not isinstance(installed, Absent) and (gone := releases.get(str(installed).partition("+")[0])):
+        elif gone := releases.get(str(installed).partition("+")[0]):
             told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
             items.append({"package": package, "version": installed, **told})
     return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
@@ -164,7 +164,7 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
     for row in matrix.rows("numpy-2-builds", "package"):
         name, first = row["name"], row["first"]
         installed = facts.value(f"pkg.{name}")
-        if isinstance(installed, Absent):
+        if installed is ABSENT:
             continue
         try:
             older = not isinstance(installed, Unknown) and satisfies(str(installed), f"<{first}")

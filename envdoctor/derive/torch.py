@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
-from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.knowledge.matrix import Matrix
@@ -37,12 +37,11 @@ _PIN = r"==([^*,\s]{1,80})\Z"
 def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     """Tell CUDA or HIP version and vendor of the build from its version, when no file told it. A release without a
     local tag is taken for the build that PyPI has of it, which is an assumption."""
-    torch = facts.value("pkg.torch")
-    if isinstance(torch, Unknown):
+    if facts.unknown("pkg.torch"):
         return {}
-    if isinstance(torch, Absent):
+    if facts.absent("pkg.torch"):
         return _build_of(Unknown(Message("torch is not installed")))
-    text = str(torch)
+    text = str(facts.value("pkg.torch"))
     origin = Message("the local tag of torch {}", text)
     tag = text.partition("+")[2].lower()
     vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
@@ -85,12 +84,11 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived]:
 @derives("torch.cudnn", of="torch.cuda pkg.*")
 def torch_cudnn(facts: View, matrix: Matrix) -> Answer:
     """Find the cuDNN that torch loads, the wheel of torch's CUDA major; unknown when it comes from elsewhere."""
-    cuda = facts.value("torch.cuda")
-    if isinstance(cuda, Unknown):
+    if facts.unknown("torch.cuda"):
         return None
-    if isinstance(cuda, Absent):
-        return Derived(cuda, Message("torch is not a CUDA build"))
-    name = f"nvidia-cudnn-cu{str(cuda).partition('.')[0]}"
+    if facts.absent("torch.cuda"):
+        return Derived(ABSENT, Message("torch is not a CUDA build"))
+    name = f"nvidia-cudnn-cu{str(facts.value('torch.cuda')).partition('.')[0]}"
     wheel = facts.text(f"pkg.{name}")
     return Unknown(Message("{} is not installed as a wheel", name)) if wheel is None else Derived(wheel, name)
 
@@ -139,14 +137,14 @@ def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str,
     chosen: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
     for name in table:
-        version = facts.value(f"pkg.{name}")
-        if isinstance(version, str):
+        version = facts.text(f"pkg.{name}")
+        if version is not None:
             dist = next(iter(installed.get(name)), None)
             pin: dict[str, Value] = {"made_for": _asked_torch(dist)} if dist is not None else {}
             if (facts.value("environment.kind") if dist is None else dist.kind) == "conda":
                 pin["same_release"] = Unknown(Message("conda builds one release of it for several releases of torch"))
             chosen.append({"package": name, "version": version, **pin})
-        elif isinstance(version, Unknown):
+        elif facts.unknown(f"pkg.{name}"):
             incomplete = incomplete or Message("whether {} is installed is not known", name)
     return chosen, incomplete
 
@@ -222,7 +220,7 @@ def _torch_build(facts: View) -> Value:
 
 def _apart(build: Value, torch_build: Value) -> Value:
     """How two builds differ: same, minor (version of CUDA or ROCm), major, cpu-on-gpu, or other-platform."""
-    if isinstance(build, Absent):
+    if build is ABSENT:
         return Unknown(Message("nothing names its build"))
     for one in (build, torch_build):
         if not isinstance(one, str):
@@ -265,7 +263,7 @@ def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
 def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     """Whether torch is of the release that was asked for. A patch release more or less is the same one: torch keeps
     its C++ interfaces within a minor release."""
-    if isinstance(torch, Absent):
+    if torch is ABSENT:
         return Unknown(Message("torch is not installed"))
     if release is None:
         return torch if isinstance(torch, Unknown) else Unknown(Message("torch's version is no release"))

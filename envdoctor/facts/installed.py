@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
+from envdoctor.facts.values import Range, Records, Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.text.message import Message
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
@@ -26,13 +27,11 @@ class InstalledSet:
     ``dist``; None when all are there."""
 
     def __init__(self, value: Callable[[str], Value]) -> None:
-        self._value = value
-        dists = value("dist")
-        self.known = isinstance(dists, Records)
-        self.incomplete = (
-            dists.incomplete if isinstance(dists, Records) else Message("the installed packages are not known")
-        )
-        self._by_name = _by_name(dists) if isinstance(dists, Records) else {}
+        self._facts = View(value)
+        dists = self._facts.records("dist")
+        self.known = dists is not None
+        self.incomplete = Message("the installed packages are not known") if dists is None else dists.incomplete
+        self._by_name = {} if dists is None else _by_name(dists)
 
     def __iter__(self) -> Iterator[list[Installed]]:
         """The distributions of each name: several when one folder has it more than once."""
@@ -50,14 +49,14 @@ class InstalledSet:
         if name in self._by_name:
             found = [one.version if isinstance(one.version, str) else None for one in self._by_name[name]]
             return found if len(found) == 1 else list(dict.fromkeys(found))
-        version = self._value(f"pkg.{name}")
-        if isinstance(version, Absent):
+        if self._facts.absent(f"pkg.{name}"):
             return None
-        return [version] if isinstance(version, str) else Unknown(Message("whether it is installed is not known"))
+        version = self._facts.text(f"pkg.{name}")
+        return Unknown(Message("whether it is installed is not known")) if version is None else [version]
 
     def range(self, name: str) -> Range | None:
         """The releases that a package may be of which no more is known; None for any other."""
-        version = self._value(f"pkg.{name}")
+        version = self._facts.value(f"pkg.{name}")
         return version if isinstance(version, Range) and version.releases and len(self.get(name)) < 2 else None
 
 
@@ -91,11 +90,7 @@ def _installed(item: object) -> Installed:
 
 def marker_values(value: Callable[[str], Value]) -> dict[str, str | None]:
     """The variables of environment markers (PEP 508) for the judged interpreter; None for what is not known."""
-
-    def text(key: str) -> str | None:
-        known = value(key)
-        return known if isinstance(known, str) else None
-
+    text = View(value).text
     full, implementation = text("python.version"), text("python.implementation")
     platform, system = _SYSTEMS.get(text("os.platform") or "", (None, None))
     machine = text("os.arch")

@@ -50,10 +50,11 @@ def _public(fact: Fact, registry: Registry) -> Value:
 
 
 def _redacted(value: Value) -> Value:
-    if isinstance(value, str):
-        return mapped(value, redact)
-    if isinstance(value, Unknown) and not isinstance(value, Range):
-        return Unknown(mapped(value.reason, redact))
-    if isinstance(value, tuple):
-        return tuple(redact(text) for text in value)
+    match value:
+        case str():
+            return mapped(value, redact)
+        case tuple():
+            return tuple(redact(text) for text in value)
+        case Unknown() if not isinstance(value, Range):
+            return Unknown(mapped(value.reason, redact))
     return value

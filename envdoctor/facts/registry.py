@@ -196,10 +196,11 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
     if spec.type == "records":
         return _records(spec, raw, unread)
     if spec.type == "texts":
-        if isinstance(raw, str):
-            return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
-        if isinstance(raw, (list, tuple)) and all(isinstance(item, str) for item in raw):
-            return tuple(_spelled(spec, item) for item in raw)
+        match raw:
+            case str():
+                return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
+            case list() | tuple() if all(isinstance(item, str) for item in raw):
+                return tuple(_spelled(spec, item) for item in raw)
         raise FactTypeError("a list of text is expected, not {}", _short(raw))
     if isinstance(raw, (list, tuple, Mapping)):
         raise FactTypeError("{} is expected, not {}", _article(spec.type), _short(raw))
@@ -207,7 +208,7 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
         return _boolean(raw)
     if spec.type == "number":
         return _within(spec, _number(raw))
-    if isinstance(raw, bool) or not isinstance(raw, str):
+    if not isinstance(raw, str):
         raise FactTypeError("{} in quotes is expected, not {}", _article(spec.type), _short(raw))
     if len(raw) > 4096:
         raise FactTypeError("the text is {} characters long; at most 4096 are read", len(raw))
@@ -233,10 +234,11 @@ def _range(raw: str) -> Range:
 
 def unlisted(spec: FactSpec, value: Value) -> Unlisted | None:
     """The first word of a value that is none of those that the registry lists; None when all are, or any may be."""
-    words = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
+    words = value if isinstance(value, tuple) else (value,)
     if not spec.values or spec.type not in ("text", "texts"):
         return None
-    word = next((word for word in words if not any(fnmatchcase(word, known) for known in spec.values)), None)
+    texts = (word for word in words if isinstance(word, str))
+    word = next((word for word in texts if not any(fnmatchcase(word, known) for known in spec.values)), None)
     return None if word is None else Unlisted(word, spec.values)
 
 
@@ -259,12 +261,13 @@ def _within(spec: FactSpec, number: int | float) -> int | float:
 
 
 def _boolean(raw: object) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    if isinstance(raw, str) and raw.lower() in ("true", "yes", "1", "on"):
-        return True
-    if isinstance(raw, str) and raw.lower() in ("false", "no", "0", "off"):
-        return False
+    match raw.lower() if isinstance(raw, str) else raw:
+        case bool(flag):
+            return flag
+        case "true" | "yes" | "1" | "on":
+            return True
+        case "false" | "no" | "0" | "off":
+            return False
     raise FactTypeError("true or false is expected, not {}", _short(raw))
 
 

@@ -143,71 +143,76 @@ def plain(value: Value) -> object:
 
     Raises ``ValueError`` for an unknown value: callers decide how to write those.
     """
-    if isinstance(value, Range):
-        return spell(value)
-    if isinstance(value, Unknown):
-        raise ValueError(f"an unknown value has no JSON form: {value.reason}")
-    if isinstance(value, Absent):
-        return None
-    if isinstance(value, tuple):
-        return list(value)
-    if isinstance(value, Records):
-        return [
-            {column: plain(cell) for column, cell in item.items() if not isinstance(cell, Unknown)} for item in value
-        ]
+    match value:
+        case Range():
+            return spell(value)
+        case Unknown():
+            raise ValueError(f"an unknown value has no JSON form: {value.reason}")
+        case Absent():
+            return None
+        case tuple():
+            return list(value)
+        case Records():
+            return [{key: plain(cell) for key, cell in item.items() if not isinstance(cell, Unknown)} for item in value]
     return value
 
 
 def spell(value: Value) -> str:
     """The value in a sentence: ``true``, ``2``, ``8.6, 9.0``, ``absent``, ``unknown``."""
-    if isinstance(value, Range):
-        return value.specifiers or "installed"
-    if isinstance(value, Unknown):
-        return "unknown"
-    if isinstance(value, Absent):
-        return "absent"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ", ".join(value) if value else "none"
-    if isinstance(value, Records):
-        return f"{len(value)} item" + ("" if len(value) == 1 else "s")
-    if isinstance(value, float):
-        return f"{value:g}"
+    match value:
+        case Range():
+            return value.specifiers or "installed"
+        case Unknown():
+            return "unknown"
+        case Absent():
+            return "absent"
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ", ".join(value) if value else "none"
+        case Records():
+            return f"{len(value)} item" + ("" if len(value) == 1 else "s")
+        case float():
+            return f"{value:g}"
     return str(value)
 
 
 def written(value: Value) -> object:
     """The value as JSON holds it, an unknown one too, for envdoctor's own cache: :func:`restored` makes it again."""
-    if isinstance(value, Records):
-        items = [{column: written(cell) for column, cell in item.items()} for item in value]
-        return {"items": items, "incomplete": packed(value.incomplete)}
-    if isinstance(value, Range):
-        return {"specifiers": value.specifiers, "releases": value.releases}
-    if isinstance(value, Unlisted):
-        return {"word": value.word, "known": value.known}
-    if isinstance(value, Unknown):
-        return {"unknown": packed(value.reason)}
-    if isinstance(value, Message):
-        return {"said": packed(value)}
-    return None if isinstance(value, Absent) else value
+    match value:
+        case Records():
+            items = [{column: written(cell) for column, cell in item.items()} for item in value]
+            return {"items": items, "incomplete": packed(value.incomplete)}
+        case Range():
+            return {"specifiers": value.specifiers, "releases": value.releases}
+        case Unlisted():
+            return {"word": value.word, "known": value.known}
+        case Unknown():
+            return {"unknown": packed(value.reason)}
+        case Message():
+            return {"said": packed(value)}
+        case Absent():
+            return None
+    return value
 
 
 def restored(found: Any) -> Value:
     """The value that was written so."""
-    if isinstance(found, dict):
-        if "specifiers" in found:
-            return Range(found["specifiers"], tuple(found["releases"]))
-        if "word" in found:
-            return Unlisted(found["word"], found["known"])
-        if "unknown" in found:
-            return Unknown(unpacked(found["unknown"]))
-        if "said" in found:
-            said: Message = unpacked(found["said"])
-            return said
-        items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
-        return Records(items, found["incomplete"] and unpacked(found["incomplete"]))
-    if isinstance(found, list):
-        return tuple(found)
-    value: Value = ABSENT if found is None else found
+    value: Value = found
+    match found:
+        case None:
+            value = ABSENT
+        case list():
+            value = tuple(found)
+        case {"specifiers": specifiers, "releases": releases}:
+            value = Range(specifiers, tuple(releases))
+        case {"word": word, "known": known}:
+            value = Unlisted(word, known)
+        case {"unknown": reason}:
+            value = Unknown(unpacked(reason))
+        case {"said": text}:
+            value = unpacked(text)
+        case dict():
+            items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
+            value = Records(items, found["incomplete"] and unpacked(found["incomplete"]))
     return value

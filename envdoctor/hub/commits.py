@@ -63,13 +63,11 @@ def commits_between(transport: Transport, repo: str, old: str, new: str, most: i
 
 
 def _commit(item: Any) -> Commit | None:
-    if not isinstance(item, dict):
-        return None
-    name, title, date = item.get("id"), item.get("title"), item.get("date")
-    if not isinstance(name, str) or not _ID.match(name):
-        return None
-    when = moment(date) if isinstance(date, str) and len(date) <= 40 else None
-    return Commit(name, title[:500] if isinstance(title, str) else "", when)
+    match item:
+        case {"id": str(name)} if _ID.match(name):
+            title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
+            return Commit(name, title[:500], moment(date) if len(date) <= 40 else None)
+    return None
 
 
 def moment(text: str) -> datetime | None:

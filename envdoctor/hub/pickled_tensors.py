@@ -81,18 +81,18 @@ def _tensor(value: object) -> PickledTensor | None:
 
 def _plain(arguments: tuple[Any, ...]) -> PickledTensor | None:
     # (storage, offset, shape, stride, …[, dtype]), where storage is ("storage", class, key, device, length).
-    if len(arguments) < 4 or not isinstance(arguments[0], Stored):
-        return None
-    storage, offset, shape = arguments[0].id, arguments[1], arguments[2]
-    if not isinstance(storage, tuple) or len(storage) < 4 or not isinstance(storage[1], Name):
-        return None
-    if isinstance(shape, Call) and shape.name == "torch.Size" and isinstance(shape.arguments, tuple):
-        shape = shape.arguments[0] if len(shape.arguments) == 1 else None
+    match arguments:
+        case [Stored(id=tuple((_, Name() as kind, _, _, *_) as storage)), offset, shape, _, *_]:
+            pass
+        case _:
+            return None
+    match shape:
+        case Call(name="torch.Size", arguments=tuple((lengths,))):
+            shape = lengths
     if not isinstance(shape, (tuple, list)) or len(shape) > _MOST_DIMENSIONS:
         return None
     if not all(type(length) is int and 0 <= length < _LONGEST for length in shape):
         return None
-    kind = storage[1]
     if len(arguments) >= 7 and isinstance(arguments[6], Name):
         kind = arguments[6]
     name = kind.text.rpartition(".")[2]

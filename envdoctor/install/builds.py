@@ -53,11 +53,11 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     if facts.get("torch.cuda").source == "assumed":
         return Build()  # PyPI's, as that of the new release will be
     row = torch_row(version, matrix)
-    if isinstance(current, Absent):
+    if current is ABSENT:
         # CPU builds exist for every release; ROCm builds are not in the table.
         if not facts.absent("torch.hip"):
             return Build()
-        return Build(ABSENT, None if row is None or isinstance(_default(row, facts), Absent) else "cpu")
+        return Build(ABSENT, None if row is None or _default(row, facts) is ABSENT else "cpu")
     if not isinstance(current, str) or dotted(current) is None or row is None:
         return Build()
     reasons = []
@@ -89,12 +89,12 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
     row, gpus = torch_row(version, matrix) or {}, facts.records("gpu")
     usual = _default(row, facts)
     bare = facts.absent("gpu") or (gpus is not None and not gpus.items and gpus.incomplete is None)
-    if bare and not isinstance(usual, Absent):
+    if bare and usual is not ABSENT:
         yield Build(ABSENT, "cpu")
         return
     yield Build(usual if isinstance(usual, (str, Absent)) else None)
     for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
-        if cuda != usual and not isinstance(usual, Absent):
+        if cuda != usual and usual is not ABSENT:
             yield torch_build_for(version, cuda, facts, matrix)
 
 

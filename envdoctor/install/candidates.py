@@ -117,9 +117,9 @@ class Candidates(NamedTuple):
         tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
         if rows and tag.startswith("cu") and tag not in tags:
             return Message("{} {} has no build {}", name, release, tag)
-        torch, installed = self.facts.value("pkg.torch"), self.facts.value(f"pkg.{name}")
-        build = torch_build(torch, self.facts, self.matrix) if isinstance(torch, str) else Build()
-        same = isinstance(installed, str) and same_release(installed, release)
+        torch, installed = self.facts.text("pkg.torch"), self.facts.text(f"pkg.{name}")
+        build = torch_build(torch, self.facts, self.matrix) if torch is not None else Build()
+        same = installed is not None and same_release(installed, release)
         default = build.cuda is not None and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Unknown
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import parse_condition
 from envdoctor.knowledge.matrix import Matrix
@@ -28,11 +27,11 @@ def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
 
 def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
-    known = facts.value("model.registered_since")
-    since = _since(facts, matrix) if isinstance(known, Unknown) else known
+    key = "model.registered_since"
+    since = _since(facts, matrix) if facts.unknown(key) else facts.text(key)
     rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
-    if isinstance(since, str) and not any(read_requirement(line).name == "transformers" for line in asked):
+    if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
     asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
     if not asked:
@@ -87,8 +86,8 @@ def _since(facts: FactSet, matrix: Matrix) -> str | None:
 
 def _is_there(line: str, facts: FactSet) -> bool | None:
     wanted = read_requirement(line)
-    version = facts.value(f"pkg.{wanted.name}")
-    if isinstance(version, Unknown):
+    if facts.unknown(f"pkg.{wanted.name}"):
         return None
-    known = () if isinstance(version, Absent) else (str(version), base_release(str(version)) or "0")
+    version = facts.text(f"pkg.{wanted.name}")
+    known = () if version is None else (version, base_release(version) or "0")
     return any(satisfies(one, wanted.specifiers) for one in known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envdoctor.facts.values import Absent, Range, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Range, Records, Unknown, Value
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.versions.dotted import compare, dotted
 from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds, is_version, satisfies
@@ -12,10 +12,11 @@ from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds, is_version, 
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
     """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
-    if isinstance(value, Range):
-        return _for_all(kind, alternatives, value)
-    if isinstance(value, Unknown):
-        return OPEN
+    match value:
+        case Range():
+            return _for_all(kind, alternatives, value)
+        case Unknown():
+            return OPEN
     from_base = False
     for alternative in alternatives:
         result = _one(kind, alternative, value)
@@ -52,27 +53,26 @@ def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
         if isinstance(value, Records) and not value.items and value.incomplete is not None:
             return None  # there may be items that were not seen
         return YES if _is_absent(value) is (alternative == "absent") else NO
-    if isinstance(value, Absent):
-        return NO
-    if kind == "boolean":
-        return YES if value is alternative else NO
-    if kind == "text":
-        return YES if isinstance(value, str) and glob_fits(value.lower(), alternative) else NO
-    if kind == "texts":
-        return YES if isinstance(value, tuple) and any(glob_fits(item.lower(), alternative) for item in value) else NO
-    if kind == "number":
-        return YES if all(_numbers(value, operator, float(operand)) for operator, operand in alternative) else NO
-    if kind == "dotted":
-        return _dotted(str(value), alternative)
+    match kind, value:
+        case _, Absent():
+            return NO
+        case "boolean", _:
+            return YES if value is alternative else NO
+        case "text", str(text):
+            return YES if glob_fits(text.lower(), alternative) else NO
+        case "texts", tuple(texts):
+            return YES if any(glob_fits(item.lower(), alternative) for item in texts) else NO
+        case "number", int() | float() as number:
+            return YES if all(compare(number, operator, float(operand)) for operator, operand in alternative) else NO
+        case "text" | "texts" | "number", _:
+            return NO
+        case "dotted", _:
+            return _dotted(str(value), alternative)
     return _version(str(value), alternative)
 
 
 def _is_absent(value: Value) -> bool:
-    return isinstance(value, Absent) or (isinstance(value, Records) and not value.items)
-
-
-def _numbers(value: Value, operator: str, operand: float) -> bool:
-    return isinstance(value, (int, float)) and compare(value, operator, operand)
+    return value is ABSENT or (isinstance(value, Records) and not value.items)
 
 
 def _dotted(value: str, comparisons: list[list[str]]) -> Answer | None:

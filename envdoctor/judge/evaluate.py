@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Records, Unknown, Value
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
@@ -57,7 +57,7 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
-    if isinstance(records, Absent):
+    if records is ABSENT:
         return _PASSED
     if not isinstance(records, Records):
         # The list is unknown, but a condition on something else may already say no.
@@ -222,7 +222,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, Message], f
     key, quantifier, kind, alternatives = condition
     name, _, column = key.partition(".")
     records = read(name).value
-    if isinstance(records, Absent):
+    if records is ABSENT:
         return False
     if not isinstance(records, Records):
         missing[name] = _reason(records)
@@ -244,8 +244,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, Message], f
 
 
 def _reason(value: Value) -> Message:
-    if isinstance(value, Unknown):
-        return value.reason
-    if isinstance(value, Records) and value.incomplete is not None:
-        return value.incomplete
+    match value:
+        case Unknown(reason=why) | Records(incomplete=str() as why):
+            return why
     return Message("its value cannot be compared")

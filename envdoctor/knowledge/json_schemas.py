@@ -94,11 +94,14 @@ def _is_bounded(pattern: str) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _as_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    return value.isoformat() if isinstance(value, date) else value
+    match value:
+        case Mapping():
+            return {key: _as_json(item) for key, item in value.items()}
+        case list():
+            return [_as_json(item) for item in value]
+        case date():
+            return value.isoformat()
+    return value
 
 
 def _place(path: Any) -> str:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
+from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Release, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, said_by
@@ -35,9 +36,7 @@ class Gap(NamedTuple):
 def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
     """What the facts of an environment say; None where its wheels are not compared."""
     target = wheel_target(value)
-    python, torch, cuda = (
-        text if isinstance(text := value(key), str) else None for key in ("python.version", "pkg.torch", "torch.cuda")
-    )
+    python, torch, cuda = map(View(value).text, ("python.version", "pkg.torch", "torch.cuda"))
     return None if target is None else Wanted(target, base_release(python) if python else None, torch, cuda)
 
 

@@ -91,17 +91,18 @@ def _begins(turns: Turns) -> bool:
 
 def _turns(role: str, value: Any) -> Turns:
     """What was said, by a text, one message, or a list of them."""
-    if value is None:
-        return []
-    if isinstance(value, list):
-        return [turn for item in value for turn in _turns(role, item)]
-    if not isinstance(value, dict):
-        return [_turn(role, value)]
-    said = value.get("role", value.get("from"))
-    content = value.get("content", value.get("value"))
-    calls = value.get("tool_calls")
-    extra = json.dumps(calls, ensure_ascii=False) if calls else ""
-    return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
+    match value:
+        case None:
+            return []
+        case list():
+            return [turn for item in value for turn in _turns(role, item)]
+        case dict():
+            said = value.get("role", value.get("from"))
+            content = value.get("content", value.get("value"))
+            calls = value.get("tool_calls")
+            extra = json.dumps(calls, ensure_ascii=False) if calls else ""
+            return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
+    return [_turn(role, value)]
 
 
 def _turn(role: str, content: Any) -> dict[str, str]:
@@ -110,8 +111,11 @@ def _turn(role: str, content: Any) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     """A text, or the texts of a content that is given in parts."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(_text(part.get("text") if isinstance(part, dict) else part) for part in value)
-    return "" if value is None or isinstance(value, dict) else str(value)
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(_text(part.get("text") if isinstance(part, dict) else part) for part in value)
+        case None | dict():
+            return ""
+    return str(value)

@@ -44,7 +44,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         return need_of(low.most(-trace.less), high.most(model.margin + trace.more), form.held)
 
     need = needed(form, form.at(batch, plan.tokens, plan.spared) if plan.spared else peak, peak)
-    gpu = gpu_of(facts.value("gpu"), int(given.get("world_size") or 1))
+    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     verdict = need.verdict(gpu.free) if gpu is not None else None
     if verdict not in ("fits", None) and plan.savers and not plan.spared:
         raise MemoryProblem(

@@ -79,8 +79,7 @@ def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
 
 def _keys(facts: FactSet) -> dict[str, str]:
     """What the recipe's files say by their own keys."""
-    keys = facts.value("recipe_key")
-    return {str(item["key"]): str(item["value"]) for item in keys.items} if isinstance(keys, Records) else {}
+    return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
 
 
 def engine_of(given: Mapping[str, Any]) -> str | None:
@@ -176,14 +175,14 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
     """The dtype of the weights in memory; for a config without one float32, as transformers takes it."""
-    own = facts.value("model.dtype")
-    own = own if isinstance(own, str) and own in _DTYPES.values() else "float32"
+    own = facts.text("model.dtype")
+    own = own if own is not None and own in _DTYPES.values() else "float32"
     load = given.get("load_dtype")
     if load in _DTYPES:
         return _DTYPES[str(load)]
     if load is None and "load_dtype" in given:
-        version = facts.value("pkg.transformers")
-        if isinstance(version, str) and satisfies(version, "<5.dev0"):
+        version = facts.text("pkg.transformers")
+        if version is not None and satisfies(version, "<5.dev0"):
             return "float32"  # from_pretrained without torch_dtype, before transformers 5
     elif load is None:
         assumed.append(Message("the dtype of the weights was not given: {} was taken, as in config.json", own))

@@ -40,7 +40,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     if (engine := given.get("framework")) in ("sglang", "lmdeploy"):
         raise MemoryProblem("{} divides what is free, not the whole GPU: only vLLM is predicted yet", engine)
     length = given.get("max_model_len") or config.get("max_position_embeddings")
-    gpu = gpu_of(facts.value("gpu"), 2)
+    gpu = gpu_of(facts.each("gpu"), 2)
     if gpu is None or not isinstance(length, int):
         raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
     if "kv_lora_rank" in config or given.get("quantization") or config.get("quantization_config"):

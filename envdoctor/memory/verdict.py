@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from envdoctor.facts.values import Records, Value
 from envdoctor.facts.view import View
 
 GIB = float(1 << 30)
@@ -42,11 +42,10 @@ def need_of(allocated: float, most: float | None = None, held: float = 1.0) -> N
     return Need((low, high), (low + _CONTEXT[0] * GIB, high + _CONTEXT[1] * GIB))
 
 
-def gpu_of(gpus: Value, processes: int) -> Gpu | None:
+def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
     """The GPU that decides: the first for one process, the one with the least free memory for several; None where no
     memory is known. Free is all of it where nobody knows what others take."""
-    items = gpus.items if isinstance(gpus, Records) else ()
-    known = [gpu for gpu in map(_gpu, map(View.of, items)) if gpu is not None]
+    known = [gpu for gpu in map(_gpu, gpus) if gpu is not None]
     return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
 
 

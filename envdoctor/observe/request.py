@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Records, Value
+from envdoctor.facts.values import Value
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class Request(NamedTuple):
 
     def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
         """The items of a list that an earlier observation gave; none when it is not known."""
-        value = self.facts.value(key)
-        return value.items if isinstance(value, Records) else ()
+        return self.facts.items(key)
 
     @property
     def source(self) -> "ModelSource":

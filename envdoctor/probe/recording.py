@@ -62,15 +62,15 @@ def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | 
 
 def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
     """The value with words for these folders in all its texts."""
-    if isinstance(value, str):
-        for folder, word in folders:
-            if len(folder) > 1 and folder in value:
-                value = re.sub(rf"(?<!\w){re.escape(folder)}(?![\w-])", word.replace("\\", r"\\"), value)
-        return value
-    if isinstance(value, Mapping):
-        return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without(entry, folders) for entry in value]
+    match value:
+        case Mapping():
+            return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
+        case list() | tuple():
+            return [_without(entry, folders) for entry in value]
+        case str():
+            for folder, word in folders:
+                if len(folder) > 1 and folder in value:
+                    value = re.sub(rf"(?<!\w){re.escape(folder)}(?![\w-])", word.replace("\\", r"\\"), value)
     return value
 
 

@@ -126,12 +126,11 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     kinds = set(accelerators) if isinstance(accelerators, tuple) else None
     if kinds and kinds != {"nvidia"}:
         return False
-    if isinstance(gpus, Unknown):
-        if kinds == set():
+    match gpus:
+        case Unknown() if kinds == set():
             return True
-        return Unknown(Message("whether there is a GPU is not known: {}", gpus.reason))
-    if isinstance(gpus, Records) and gpus.incomplete is not None:
-        return Unknown(Message("whether there is a GPU is not known: {}", gpus.incomplete))
+        case Unknown(reason=why) | Records(incomplete=str() as why):
+            return Unknown(Message("whether there is a GPU is not known: {}", why))
     return True
 
 

@@ -44,25 +44,26 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     The indentation of a line of code is kept. ``longest`` caps the strings, in characters.
     """
     new: Any = value
-    if isinstance(value, Message):
-        new = mapped(value, lambda part: _clean(part, longest))
-    elif isinstance(value, str):
-        text = _clean(value, longest)
-        new = " " * (len(value) - len(value.lstrip(" "))) + text if value[:1] == " " and text else text
-    elif isinstance(value, FactSet):
-        new = CleanFacts(value)
-    elif isinstance(value, tuple):
-        items = [cleaned(item, longest) for item in value]
-        new = type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    elif isinstance(value, list):
-        new = [cleaned(item, longest) for item in value]
-    elif isinstance(value, Mapping):
-        new = {cleaned(key, longest): cleaned(item, longest) for key, item in value.items()}
-    elif isinstance(value, Records):
-        incomplete = value.incomplete and cleaned(value.incomplete)
-        new = Records(tuple(cleaned(item, longest) for item in value), incomplete)
-    elif isinstance(value, Unknown) and not isinstance(value, Range):
-        new = Unknown(cleaned(value.reason))
+    match new:
+        case Message():
+            new = mapped(new, lambda part: _clean(part, longest))
+        case str():
+            text = _clean(new, longest)
+            new = " " * (len(new) - len(new.lstrip(" "))) + text if new[:1] == " " and text else text
+        case FactSet():
+            new = CleanFacts(new)
+        case tuple():
+            items = [cleaned(item, longest) for item in new]
+            new = type(new)(*items) if hasattr(new, "_fields") else tuple(items)
+        case list():
+            new = [cleaned(item, longest) for item in new]
+        case Mapping():
+            new = {cleaned(key, longest): cleaned(item, longest) for key, item in new.items()}
+        case Records():
+            incomplete = new.incomplete and cleaned(new.incomplete)
+            new = Records(tuple(cleaned(item, longest) for item in new), incomplete)
+        case Unknown() if not isinstance(new, Range):
+            new = Unknown(cleaned(new.reason))
     return new  # type: ignore[no-any-return]
 
 

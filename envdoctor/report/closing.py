@@ -54,8 +54,7 @@ def _beyond(report: Report, page: Page) -> list[tuple[str, str]]:
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
     """What the matrix does not know of this run, the packages that a reader asks for first at its head."""
-    beyond, first = report.facts.value("beyond"), report.registry.first("pkg")
-    items = list(beyond) if isinstance(beyond, Records) else []
+    items, first = report.facts.items("beyond"), report.registry.first("pkg")
     return sorted(items, key=lambda item: first.index(item["what"]) if item["what"] in first else len(first))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.privacy import public_facts
-from envdoctor.facts.values import NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import target_lines
@@ -81,15 +81,17 @@ class _Table(NamedTuple):
 
     def group(self, members: list[Fact], complete: bool) -> list[str]:
         """The rows of a group. Many absent keys share a line, or go without one where every key is known."""
-        absent = [fact.key for fact in members if isinstance(fact.value, Absent)]
+        absent = [fact.key for fact in members if fact.value is ABSENT]
         together = len(absent) > _ABSENT
         lines: list[str] = []
         for fact in members:
-            if isinstance(fact.value, Records):
-                lines += self._records(fact, fact.value)
-            elif not (together and isinstance(fact.value, Absent)):
-                text = self._counted(len(fact.value)) if isinstance(fact.value, tuple) else ""
-                lines += self._row(fact, text or _value(fact, self.page))
+            match fact.value:
+                case Records():
+                    lines += self._records(fact, fact.value)
+                case tuple():
+                    lines += self._row(fact, self._counted(len(fact.value)) or _value(fact, self.page))
+                case value if not together or value is not ABSENT:
+                    lines += self._row(fact, _value(fact, self.page))
         if together and not (complete and lines):
             lines += self.page.items(absent, self.page.say("absent: "), "  ")
         return lines
@@ -125,7 +127,7 @@ class _Table(NamedTuple):
 
 
 def _value(fact: Fact, page: Page) -> str:
-    return page.say("absent") if isinstance(fact.value, Absent) else spell(fact.value)
+    return page.say("absent") if fact.value is ABSENT else spell(fact.value)
 
 
 def _column(texts: Iterable[str], widest: int) -> int:

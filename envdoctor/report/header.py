@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Range, Records, Unknown, place_of, spell
+from envdoctor.facts.values import ABSENT, Range, Unknown, place_of, spell
 from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width, pad, shortened
@@ -141,24 +141,24 @@ def _packages(report: Report, page: Page) -> list[str]:
         if isinstance(value, Unknown) and not isinstance(value, Range):
             if place < _ALWAYS:
                 words.append(page.not_known(name, value.reason))
-        elif place < _ALWAYS or key in concerned or not isinstance(value, Absent):
+        elif place < _ALWAYS or key in concerned or value is not ABSENT:
             words.append(page.bracket(page.fact(key, spell(value)), torch_words(facts, page) if place == 0 else ""))
     return words
 
 
 def _machine(facts: FactSet, page: Page) -> list[str]:
-    gpu, driver = facts.value("gpu"), facts.value("driver.version")
+    driver = facts.value("driver.version")
     groups = gpu_groups(facts)
-    gpu_known = bool(groups) or isinstance(gpu, Records)
-    if not gpu_known and isinstance(driver, Unknown):
-        return [page.not_known(page.say("GPU and driver"), _reason(gpu))]
-    words = _gpus(facts, groups, page) if gpu_known else [page.not_known(page.name("gpu"), _reason(gpu))]
-    if isinstance(driver, Absent):
+    gpu_known = bool(groups) or facts.records("gpu") is not None
+    if not gpu_known and facts.unknown("driver.version"):
+        return [page.not_known(page.say("GPU and driver"), _reason(facts, "gpu"))]
+    words = _gpus(facts, groups, page) if gpu_known else [page.not_known(page.name("gpu"), _reason(facts, "gpu"))]
+    if driver is ABSENT:
         words.append(page.say("no NVIDIA driver"))
-    elif not isinstance(driver, Unknown):
+    elif facts.known("driver.version"):
         words.append(page.fact("driver.version", spell(driver)))
     elif groups:
-        words.append(page.not_known(page.name("driver.version"), driver.reason))
+        words.append(page.not_known(page.name("driver.version"), _reason(facts, "driver.version")))
     return words
 
 
@@ -177,13 +177,13 @@ def _gpus(facts: FactSet, groups: list[str], page: Page) -> list[str]:
 
 def _model(facts: FactSet, page: Page) -> str:
     repo, path = facts.get("model.repo"), facts.get("model.path")
-    named = next((fact for fact in (repo, path) if isinstance(fact.value, str)), None)
+    named = facts.text("model.repo") or facts.text("model.path")
     kind, family = _known(facts, "model.type"), _known(facts, "model.family")
     if named is None and not (kind or family):
         tried = next((fact for fact in (repo, path) if fact.origin or fact.key in facts), None)
-        reason = _reason(tried.value) if tried is not None else ""
+        reason = _reason(facts, tried.key) if tried is not None else ""
         return page.not_known(page.name("model.repo"), reason) if reason else ""
-    text = shortened(str(named.value), 200) if named is not None else ""
+    text = shortened(named or "", 200)
     revision = _known(facts, "model.revision")
     if revision and text:
         text += f" @ {revision[:7]}"
@@ -199,7 +199,7 @@ def _code(facts: FactSet, page: Page) -> str:
 
 def _recipe(facts: FactSet, page: Page) -> str:
     given = [fact for fact in facts.below("recipe.") if not fact.is_computed and not fact.origin.startswith("default ")]
-    known = {fact.key[7:]: fact for fact in given if not isinstance(fact.value, (Unknown, Absent))}
+    known = {fact.key[7:]: fact for fact in given if facts.known(fact.key)}
     if not known:
         return ""
     words = [page.value(known[name].key, spell(known[name].value)) for name in _BARE if name in known]
@@ -226,14 +226,18 @@ def _gpu(name: str | None, cc: str | None) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return value if isinstance(value, tuple) else ()
+    match value:
+        case str():
+            return (value,)
+        case tuple():
+            return value
+    return ()
 
 
 def _known(facts: FactSet, key: str) -> str:
     return shortened(spell(facts.value(key)), 100) if facts.known(key) else ""
 
 
-def _reason(value: object) -> str:
-    return value.reason if isinstance(value, Unknown) else ""
+def _reason(facts: FactSet, key: str) -> str:
+    unknown = facts.unknown(key)
+    return unknown.reason if unknown is not None else ""

@@ -58,10 +58,11 @@ def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, s
 
 
 def _value(fact: Fact, absent: str) -> str:
-    if isinstance(fact.value, Unknown):
-        return "not known" if fact.key in _ALWAYS else ""
-    if isinstance(fact.value, Absent):
-        return absent if fact.key in _ALWAYS else ""
+    match fact.value:
+        case Unknown():
+            return "not known" if fact.key in _ALWAYS else ""
+        case Absent():
+            return absent if fact.key in _ALWAYS else ""
     return spell(fact.value)
 
 

@@ -14,15 +14,16 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def short(value: object) -> str:
     """A JSON value in at most :data:`LONGEST` characters; long lists keep their ends and say how many items."""
-    if isinstance(value, str):
-        text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
-    elif isinstance(value, list) and len(value) > 6:
-        ends = ", ".join(_compact(item) for item in (*value[:3], "...", value[-1]))
-        text = f"[{ends}] ({len(value)} items)"
-    elif isinstance(value, dict) and len(value) > 4:
-        text = f"{{{', '.join(list(map(str, value))[:3])}, ...}} ({len(value)} keys)"
-    else:
-        text = _compact(value)
+    match value:
+        case str():
+            text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
+        case list() if len(value) > 6:
+            ends = ", ".join(_compact(item) for item in (*value[:3], "...", value[-1]))
+            text = f"[{ends}] ({len(value)} items)"
+        case dict() if len(value) > 4:
+            text = f"{{{', '.join(list(map(str, value))[:3])}, ...}} ({len(value)} keys)"
+        case _:
+            text = _compact(value)
     return _cut(_HIDDEN.sub(_name, text))
 
 

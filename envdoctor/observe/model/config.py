@@ -39,23 +39,23 @@ def observe(request: Request) -> list[Fact]:
 def _text_parts(config: Config) -> list[Config]:
     found: list[Config] = []
     for name in _TEXT_PARTS:
-        part = config.get(name)
-        if isinstance(part, dict):
-            if isinstance(part.get("text_config"), dict):
-                found.append(part["text_config"])
-            found.append(part)
+        match config.get(name):
+            case {"text_config": dict(inner)}:
+                found += [inner, config[name]]
+            case dict(part):
+                found.append(part)
     return found
 
 
 def _text(config: Config, name: str) -> Value:
-    value = config.get(name)
-    if value is None or value == "":
-        return ABSENT
-    if not isinstance(value, str):
-        return Unknown(Message("{} of config.json is not text", name))
-    if len(value) > _MAX_TEXT:
-        return Unknown(Message("{} of config.json is {} characters long", name, len(value)))
-    return _valid(value)
+    match config.get(name):
+        case None | "":
+            return ABSENT
+        case str(text) if len(text) > _MAX_TEXT:
+            return Unknown(Message("{} of config.json is {} characters long", name, len(text)))
+        case str(text):
+            return _valid(text)
+    return Unknown(Message("{} of config.json is not text", name))
 
 
 def _texts(config: Config, name: str) -> Value:
@@ -78,11 +78,11 @@ def _dtype(config: Config, parts: Sequence[Config]) -> Value:
     # The top level comes first, and in it the present name: transformers reads torch_dtype only where dtype is missing.
     for part in (config, *parts):
         for name in ("dtype", "torch_dtype"):
-            value = _text(part, name)
-            if isinstance(value, str):
-                return value.removeprefix("torch.")
-            if isinstance(value, Unknown):
-                return value
+            match _text(part, name):
+                case str(word):
+                    return word.removeprefix("torch.")
+                case Unknown() as unknown:
+                    return unknown
     return ABSENT
 
 
@@ -107,10 +107,12 @@ def _quantization(config: Config, parts: Sequence[Config]) -> Value:
 
 
 def _remote_code(config: Config) -> Value:
-    auto_map = config.get("auto_map")
-    if auto_map is None:
-        return False
-    return bool(auto_map) if isinstance(auto_map, dict) else Unknown(Message("auto_map of config.json is not a table"))
+    match config.get("auto_map"):
+        case None:
+            return False
+        case dict(auto_map):
+            return bool(auto_map)
+    return Unknown(Message("auto_map of config.json is not a table"))
 
 
 def _transformers_version(config: Config) -> Value:

@@ -88,9 +88,11 @@ def compare(revisions: Revisions) -> Compared:
             if before.path != after.path:
                 changes.append(Change(AREA, "template-moved", after.path, name, before.path, after.path))
         else:
-            outcome = _rendered(name, before, after, variables)
-            changes += [outcome] if isinstance(outcome, Change) else []
-            unread += [outcome] if isinstance(outcome, Unread) else []
+            match _rendered(name, before, after, variables):
+                case Change() as change:
+                    changes.append(change)
+                case Unread() as problem:
+                    unread.append(problem)
     changes += _sources(first, second)
     settled = not unread and not any(change.kind != "template-moved" for change in changes)
     return Compared(tuple(changes), tuple(unread), equal=(Message("chat templates"),) if settled else ())

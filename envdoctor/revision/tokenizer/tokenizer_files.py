@@ -104,9 +104,11 @@ def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
             yield Change(AREA, kind, folder.at(name), name, *sizes)
         elif name not in _JSON:
-            found = compare_vocabulary_file(folder.revisions, folder.at(name))
-            unread += [found] if isinstance(found, Unread) else []
-            yield from found if isinstance(found, list) else []
+            match compare_vocabulary_file(folder.revisions, folder.at(name)):
+                case Unread() as problem:
+                    unread.append(problem)
+                case found:
+                    yield from found
     if one.config is not None and two.config is not None:
         yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
     if one.file is not None and two.file is not None:
@@ -146,14 +148,11 @@ def _data(file: JsonObject | None) -> Mapping[str, Any]:
 
 
 def _read(snapshot: Snapshot, folder: _Folder, broken: list[Unread]) -> _Side:
-    found: list[JsonObject | None] = []
-    for name in _JSON[:3]:
-        part = read_json(snapshot, folder.at(name)) if name in folder.changed else None
-        broken += [part] if isinstance(part, Unread) else []
-        found.append(None if isinstance(part, Unread) else part)
+    parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
     file = read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
-    broken += [file] if isinstance(file, Unread) else []
-    return _Side(found[0], found[1], found[2], None if isinstance(file, Unread) else file)
+    broken += [part for part in (*parts, file) if isinstance(part, Unread)]
+    config, special, added = (None if isinstance(part, Unread) else part for part in parts)
+    return _Side(config, special, added, None if isinstance(file, Unread) else file)
 
 
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:

@@ -43,11 +43,11 @@ def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor
 
 
 def _xformers(text: str) -> BuiltFor:
-    document = json.loads(text)
-    said = document.get("version") if isinstance(document, dict) else None
-    if not isinstance(said, dict):
-        return BuiltFor()
-    torch, cuda = said.get("torch"), said.get("cuda")
+    match json.loads(text):
+        case {"version": dict(said)}:
+            torch, cuda = said.get("torch"), said.get("cuda")
+        case _:
+            return BuiltFor()
     release = torch.partition("+")[0] if isinstance(torch, str) else ""
     parts = release.split(".")
     plain = 2 <= len(parts) <= 3 and all(len(part) <= 3 and part.isdecimal() and part.isascii() for part in parts)
@@ -63,12 +63,11 @@ def _deepspeed(text: str) -> BuiltFor:
 
 
 def _wheel_name(text: str) -> BuiltFor:
-    document = json.loads(text)
-    url = document.get("url") if isinstance(document, dict) else None
-    if not isinstance(url, str) or not url.endswith(".whl"):
-        return BuiltFor()
-    version = url.rpartition("/")[2].replace("%2B", "+").replace("%2b", "+").split("-")[1:2]
-    return said_by_tag(version[0].partition("+")[2]) if version else BuiltFor()
+    match json.loads(text):
+        case {"url": str(url)} if url.endswith(".whl"):
+            version = url.rpartition("/")[2].replace("%2B", "+").replace("%2b", "+").split("-")[1:2]
+            return said_by_tag(version[0].partition("+")[2]) if version else BuiltFor()
+    return BuiltFor()
 
 
 #: Packages that write what they were built for into a file, by the path below the folder of packages.

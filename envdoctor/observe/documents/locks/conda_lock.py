@@ -39,14 +39,15 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         return found.lock()
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
     document = _read_yaml(text[: pixi.start()] if pixi else text)
-    if not isinstance(document, dict):
-        raise LockError("holds no environment")
-    if isinstance(document.get("environments"), dict):
-        return _pixi(document["environments"], found, wish)
-    if not isinstance(document.get("dependencies"), list):
-        raise LockError("has no list of dependencies")
-    found.specs(document["dependencies"])
-    return found.lock()
+    match document:
+        case {"environments": dict(environments)}:
+            return _pixi(environments, found, wish)
+        case {"dependencies": list(dependencies)}:
+            found.specs(dependencies)
+            return found.lock()
+        case dict():
+            raise LockError("has no list of dependencies")
+    raise LockError("holds no environment")
 
 
 class Conda:
@@ -68,11 +69,11 @@ class Conda:
     def specs(self, listed: Iterable[Any]) -> None:
         """The entries of ``dependencies``."""
         for entry in listed:
-            if isinstance(entry, _Text):
-                self.spec(entry, f"{self._path}:{entry.line}")
-            elif isinstance(entry, dict) and isinstance(entry.get("pip"), list):
-                for line in entry["pip"]:
-                    if isinstance(line, _Text):
+            match entry:
+                case _Text():
+                    self.spec(entry, f"{self._path}:{entry.line}")
+                case {"pip": list(lines)}:
+                    for line in (one for one in lines if isinstance(one, _Text)):
                         self.pip.line(line.strip(), self._path, f"{self._path}:{line.line}")
 
     def spec(self, text: str, place: str) -> None:
@@ -150,8 +151,11 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     name = next((one for one in wish.names if one in environments), "default")
     if name not in environments:
         raise LockError("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200])
-    packages = environments[name].get("packages") if isinstance(environments[name], dict) else None
-    platforms = packages if isinstance(packages, dict) else {}
+    match environments[name]:
+        case {"packages": dict(platforms)}:
+            pass
+        case _:
+            platforms = {}
     system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
     stated = system.lower(), machine.replace("AMD64", "x86_64")
     wanted = [one for one in platforms if _PLATFORMS.get(one) == stated or not system]
@@ -188,29 +192,29 @@ def _read_yaml(text: str) -> Any:
         raise LockError("is too large to be read as YAML")
     top: list[Any] = []
     open_: list[list[Any]] = [top]
-    made: list[type] = [list]
     try:
         for event in yaml.parse(text, Loader=loader):
             line = event.start_mark.line + 1 if event.start_mark is not None else 0
-            if isinstance(event, yaml.AliasEvent):
-                raise LockError("uses an alias of YAML in line {}, and no lock does", line)
-            if isinstance(event, yaml.ScalarEvent):
-                scalar = _Text(event.value)
-                scalar.line = line
-                open_[-1].append(scalar)
-            elif isinstance(event, yaml.CollectionStartEvent):
-                open_.append([])
-                made.append(dict if isinstance(event, yaml.MappingStartEvent) else list)
-                if len(open_) > _DEEPEST:
-                    raise LockError("is nested more than {} levels deep", _DEEPEST)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                values, kind = open_.pop(), made.pop()
-                pairs = zip(values[::2], values[1::2], strict=True)
-                open_[-1].append(
-                    values if kind is list else {key: value for key, value in pairs if isinstance(key, str)}
-                )
-            elif isinstance(event, yaml.DocumentEndEvent):
-                break
+            match event:
+                case yaml.AliasEvent():
+                    raise LockError("uses an alias of YAML in line {}, and no lock does", line)
+                case yaml.ScalarEvent():
+                    scalar = _Text(event.value)
+                    scalar.line = line
+                    open_[-1].append(scalar)
+                case yaml.CollectionStartEvent():
+                    open_.append([])
+                    if len(open_) > _DEEPEST:
+                        raise LockError("is nested more than {} levels deep", _DEEPEST)
+                case yaml.SequenceEndEvent():
+                    values = open_.pop()
+                    open_[-1].append(values)
+                case yaml.MappingEndEvent():
+                    values = open_.pop()
+                    pairs = zip(values[::2], values[1::2], strict=True)
+                    open_[-1].append({key: value for key, value in pairs if isinstance(key, str)})
+                case yaml.DocumentEndEvent():
+                    break
     except yaml.YAMLError as error:
         raise LockError("is not YAML: {}", " ".join(str(error).split())[:200]) from None
     return top[0] if top else None

@@ -75,10 +75,11 @@ def _locked(entry: Entry, path: str) -> Locked:
 def _requires(given: object) -> tuple[tuple[str, ...] | None, bool]:
     """Requirements by PEP 508, and whether they are those of the metadata: pdm's are, poetry's are rewritten, and
     pylock.toml has none or names."""
-    if isinstance(given, dict):
-        return tuple(line for name, one in given.items() for line in _poetry(name, one)), True
-    if isinstance(given, list) and all(isinstance(one, str) for one in given) and given:
-        return tuple(given), True
+    match given:
+        case dict():
+            return tuple(line for name, one in given.items() for line in _poetry(name, one)), True
+        case list() if given and all(isinstance(one, str) for one in given):
+            return tuple(given), True
     return None, False
 
 

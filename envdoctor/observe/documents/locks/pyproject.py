@@ -72,10 +72,11 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[
         return
     seen.add(name)
     for entry in groups[name] if isinstance(groups.get(name), list) else ():
-        if isinstance(entry, str):
-            yield entry
-        elif isinstance(entry, dict) and isinstance(entry.get("include-group"), str):
-            yield from _of_group(groups, normalise(entry["include-group"]), seen)
+        match entry:
+            case str():
+                yield entry
+            case {"include-group": str(included)}:
+                yield from _of_group(groups, normalise(included), seen)
 
 
 def _dynamic(tool: Mapping[str, Any]) -> list[str]:

@@ -82,9 +82,11 @@ def compare_files(area: str, revisions: Revisions, *, main: str) -> Compared:
         if isinstance(before, Unread) or isinstance(after, Unread):
             unread += [side for side in (before, after) if isinstance(side, Unread)]
             continue
-        found = _changes(names_of(area, path, revisions.matrix), before, after)
-        unread += [found] if isinstance(found, Unread) else []
-        changes += found if isinstance(found, list) else []
+        match _changes(names_of(area, path, revisions.matrix), before, after):
+            case Unread() as problem:
+                unread.append(problem)
+            case found:
+                changes += found
     touched = any(change.path == main and change.kind not in _HARMLESS for change in changes)
     known = main in revisions.old.files and main in revisions.new.files and not any(one.path == main for one in unread)
     return Compared(tuple(changes), tuple(unread), equal=(main,) if known and not touched else ())

@@ -53,14 +53,13 @@ def _number(flat: Mapping[str, Setting], name: str) -> int | None:
 
 def same(one: Any, two: Any) -> bool:
     """Equality of JSON values: 1 and 1.0 are equal, 1 and true are not, NaN equals itself."""
-    if isinstance(one, bool) or isinstance(two, bool):
-        return one is two
-    if isinstance(one, (int, float)) and isinstance(two, (int, float)):
-        return one == two or (math.isnan(one) and math.isnan(two))
-    if type(one) is not type(two):
-        return False
-    if isinstance(one, list):
-        return len(one) == len(two) and all(map(same, one, two))
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
+    match one, two:
+        case (bool(), _) | (_, bool()):
+            return one is two
+        case int() | float(), int() | float():
+            return bool(one == two) or (math.isnan(one) and math.isnan(two))
+        case list(), list():
+            return len(one) == len(two) and all(map(same, one, two))
+        case dict(), dict():
+            return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
     return bool(one == two)

@@ -10,13 +10,17 @@ _VARIABLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "
 
 def templates_in(value: object) -> dict[str, str] | None:
     """``chat_template`` by name: one text (``default``), a list of named texts, or a table of them; else None."""
-    if value is None or isinstance(value, str):
-        return {} if value is None else {"default": value}
-    pairs: list[tuple[object, object]] = [(None, None)]
-    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        pairs = [(item.get("name"), item.get("template")) for item in value]
-    elif isinstance(value, dict):
-        pairs = list(value.items())
+    match value:
+        case None:
+            return {}
+        case str():
+            return {"default": value}
+        case dict():
+            pairs = list(value.items())
+        case list() if all(isinstance(item, dict) for item in value):
+            pairs = [(item.get("name"), item.get("template")) for item in value]
+        case _:
+            return None
     found = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
     return found if len(found) == len(pairs) else None
 
@@ -25,8 +29,7 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """The tokens of the configuration by the names that templates know."""
     found: dict[str, str] = {}
     for name in _VARIABLES:
-        value = config.get(name)
-        value = value.get("content") if isinstance(value, dict) else value
-        if isinstance(value, str):
-            found[name] = value[:200]
+        match config.get(name):
+            case str(token) | {"content": str(token)}:
+                found[name] = token[:200]
     return found

@@ -79,10 +79,12 @@ def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
     tokens: dict[str, Any] = {}
     scores = hashlib.sha256()
     for number, entry in enumerate(vocab):
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-            return None, None
-        tokens.setdefault(entry[0], number)
-        scores.update(repr(entry[1]).encode())
+        match entry:
+            case [str(token), score]:
+                tokens.setdefault(token, number)
+                scores.update(repr(score).encode())
+            case _:
+                return None, None
     return tokens, scores.hexdigest()
 
 
@@ -90,13 +92,12 @@ def _merges(merges: list[Any]) -> tuple[str | None, bool | None]:
     digest = hashlib.sha256()
     pairs: bool | None = None
     for merge in merges:
-        if isinstance(merge, str):
-            parts, pairs = merge.split(" ", 1), False
-        else:
-            parts, pairs = merge, True
-        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
-            return None, None
-        digest.update(json.dumps(parts).encode())
+        pairs = not isinstance(merge, str)
+        match merge if pairs else merge.split(" ", 1):
+            case [str(), str()] as parts:
+                digest.update(json.dumps(parts).encode())
+            case _:
+                return None, None
     return digest.hexdigest(), pairs
 
 

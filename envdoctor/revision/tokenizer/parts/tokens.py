@@ -27,14 +27,14 @@ class Token(NamedTuple):
 def collect(decoder: object, added: Mapping[str, Any] | None, entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
     """Tokens by content, from added_tokens_decoder, added_tokens.json and added_tokens of tokenizer.json."""
     tokens: dict[str, Token] = {}
-    if isinstance(decoder, Mapping):
-        for number, entry in decoder.items():
-            if isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and str(number).isdecimal():
-                _add(tokens, entry["content"], int(str(number)[:18]), entry)
+    for number, entry in decoder.items() if isinstance(decoder, Mapping) else ():
+        match entry:
+            case {"content": str(content)} if str(number).isdecimal():
+                _add(tokens, content, int(str(number)[:18]), entry)
     for entry in entries:
-        number = entry.get("id")
-        if isinstance(entry.get("content"), str) and isinstance(number, int):
-            _add(tokens, entry["content"], number, entry)
+        match entry:
+            case {"content": str(content), "id": int(number)}:
+                _add(tokens, content, number, entry)
     for content, number in (added or {}).items():
         if isinstance(number, int):
             _add(tokens, content, number, {})
@@ -121,10 +121,9 @@ def roles_of(config: Mapping[str, Any] | None, special: Mapping[str, Any] | None
     roles: dict[str, tuple[str, ...]] = {}
     for table in (special, config):
         for role in ROLES:
-            value = (table or {}).get(role)
-            value = value.get("content") if isinstance(value, Mapping) else value
-            if isinstance(value, str):
-                roles[role] = (value,)
+            match (table or {}).get(role):
+                case str(token) | {"content": str(token)}:
+                    roles[role] = (token,)
     for table in (special, config):
         for key in _EXTRA:
             tokens = _texts((table or {}).get(key))

@@ -39,9 +39,9 @@ def tying(snapshot: Snapshot) -> str:
     if config is None:
         return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):
-        given = table.get("tie_word_embeddings") if isinstance(table, dict) else None
-        if isinstance(given, bool):
-            return "tied" if given else "not tied"
+        match table:
+            case {"tie_word_embeddings": bool(given)}:
+                return "tied" if given else "not tied"
     return Message("not given")
 
 
