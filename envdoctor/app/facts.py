@@ -153,6 +153,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
 
 
 def _environment(sources: Sources, matrix: Matrix) -> Environment:
+    if empty := next((SOURCES[name].option for name in SOURCES if getattr(sources, name, None) == ""), None):
+        raise UsageProblem("{} is empty: is it a variable that is not set?", empty)
     chosen = [name for name in SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
         options = ", ".join(SOURCES[name].option for name in chosen)

@@ -11,6 +11,7 @@ from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.names import valid_name
+from envdoctor.versions.pep440 import is_version
 
 #: More than any environment has: the largest lock that was seen names 1,100.
 MOST_PACKAGES = 20_000
@@ -160,7 +161,8 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
 
     file = unquote(url.partition("#")[0].partition("?")[0].replace("\\", "/").rpartition("/")[2])
     parts = file.removesuffix(".whl").split("-")
-    return (parts[0], parts[1], file) if file.endswith(".whl") and len(parts) in (5, 6) else None
+    is_wheel = file.endswith(".whl") and len(parts) in (5, 6) and is_version(parts[1])
+    return (parts[0], parts[1], file) if is_wheel else None
 
 
 def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | None:

@@ -212,3 +212,9 @@ def test_a_real_list_of_uv(read):
     lines = (LOCKS / "h2o.requirements.txt").read_text().splitlines()
     assert found.version("torch") == "2.8.0+cu126" and lines[found.place("torch") - 1].startswith("torch==")
     assert found.version("triton") == "3.4.0" and Path(found.facts.get("dist").origin).name == "h2o.requirements.txt"
+
+
+def test_a_wheel_whose_version_is_none_is_no_wheel(read):
+    odd = WHEEL.replace("%2B", "%252B")
+    with pytest.raises(LockError, match="names no package"):
+        read(f"{odd}\n", python="3.11", platform="linux-x86_64")
