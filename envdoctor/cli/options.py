@@ -270,7 +270,7 @@ def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
 
 
 def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether nobody typed an option, and a variable gave it."""
+    """Return whether nobody typed an option, and a variable gave it."""
     if "from_environment" in options:
         return name in options["from_environment"]
     import click

@@ -45,7 +45,7 @@ class RuleInfo(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What a report is made of.
+    """The parts of a report.
 
     ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
     the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no, ``passed`` names

@@ -79,11 +79,11 @@ def packed(value: object) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-def unpacked(found: Any) -> Any:
-    """Return what was packed so. Raises what a damaged one raises."""
+def unpacked(found: Any, deepest: int = 20) -> Any:
+    """Return what was packed so, at most ``deepest`` messages within each other. Raises what a damaged one raises."""
     if not isinstance(found, list):
         return found
-    id, *values = map(unpacked, found)
-    if "{" in id.replace("{}", "") or "}" in id.replace("{}", ""):
-        raise ValueError("a message has no other placeholders than {}")
+    id, *values = (unpacked(part, deepest - 1) for part in found)
+    if not deepest or "{" in id.replace("{}", "") or "}" in id.replace("{}", ""):
+        raise ValueError("a message has no other placeholders than {}, and few messages in it")
     return Message(id, *values)

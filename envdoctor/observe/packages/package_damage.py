@@ -96,7 +96,7 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
 
 
 def _lists_hold(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
-    """Whether the installer left the files as its list says; what names none was installed by hand, or by a system,
+    """Return whether the installer left the files as its list says. What names none is of hand or of a system,
     unless the list has the file that would name it."""
     installer = item.get("installer")
     if isinstance(installer, Absent) and item.get("kind") == "dist-info":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import SCHEMA, FactsFileError, read_facts_file
 from envdoctor.report import document
+from envdoctor.text import sentence
 
 
 @pytest.fixture
@@ -294,3 +296,23 @@ def test_this_environment_survives_the_round_trip(run, tmp_path):
     first, second = again(run, tmp_path / "here.json")
     assert second["unknown"] == first["unknown"]
     assert Path(first["facts"]["environment.path"]).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("packed", "chinese"),
+    [
+        (["torch is not installed"], "未安装 torch"),
+        (["{}", ["torch is not installed"]], "未安装 torch"),
+        (["no torch"], "torch is not installed"),  # the text counts
+        (["{:>999999999}", "torch is not installed"], "torch is not installed"),
+        (["{0.__class__}", "torch is not installed"], "torch is not installed"),
+        (reduce(lambda packed, _: ["{}", packed], range(600), "torch is not installed"), "torch is not installed"),
+        ([], "torch is not installed"),
+        (None, "torch is not installed"),
+        ([[["x"]], 1], "torch is not installed"),
+    ],
+)
+def test_a_reason_is_a_message_where_the_document_says_truly_of_what_it_is_made(read, packed, chinese):
+    text = "torch is not installed"
+    facts = read(of({}, unknown={"os.libc": text}, messages={text: packed}))
+    assert sentence("zh", facts.value("os.libc").reason) == chinese
