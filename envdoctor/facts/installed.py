@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from envdoctor.facts.values import Range, Records, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.text.message import Message
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
-_UNKNOWN = Unknown(Message("not known"))
 
 
 class Installed(NamedTuple):
@@ -76,15 +75,15 @@ def _by_name(dists: Records) -> dict[str, list[Installed]]:
 
 
 def _installed(item: object) -> Installed:
-    read: Callable[[str], Value] = lambda column: item.get(column, _UNKNOWN)  # type: ignore[attr-defined]  # noqa: E731
+    read: Callable[[str], Value] = lambda column: item.get(column, NOT_KNOWN)  # type: ignore[attr-defined]  # noqa: E731
     requires, tags = read("requires"), read("tags")
     return Installed(
         str(read("name")),
         read("version"),
         str(read("kind")),
-        requires if isinstance(requires, (tuple, Unknown)) else _UNKNOWN,
+        requires if isinstance(requires, (tuple, Unknown)) else NOT_KNOWN,
         read("requires_python"),
-        tags if isinstance(tags, (tuple, Unknown)) else _UNKNOWN,
+        tags if isinstance(tags, (tuple, Unknown)) else NOT_KNOWN,
     )
 
 

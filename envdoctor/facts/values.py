@@ -69,6 +69,8 @@ class Unlisted(Unknown):
 
 #: What is not known because nobody gave it and nothing observes it here.
 NOT_GIVEN = Unknown(Message("not given"))
+#: What nothing says more about, such as a column that an item lacks.
+NOT_KNOWN = Unknown(Message("not known"))
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
 Known = str | int | float | bool | tuple[str, ...]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
-from envdoctor.facts.values import Absent, Records, Unknown, Value
-from envdoctor.text.message import Message
-
-_NOT_KNOWN = Unknown(Message("not known"))
+from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
 
 
 class Readable(ABC):
@@ -76,4 +73,4 @@ class View(Readable):
     @classmethod
     def of(cls, item: Mapping[str, Value]) -> View:
         """View the columns of a record; one that it lacks is unknown."""
-        return cls(lambda column: item.get(column, _NOT_KNOWN))
+        return cls(lambda column: item.get(column, NOT_KNOWN))

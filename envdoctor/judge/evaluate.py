@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.judge.compare import answer
 from envdoctor.knowledge.conditions import Condition
 from envdoctor.knowledge.rules import Rule
@@ -227,7 +227,7 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, Message], f
     if not isinstance(records, Records):
         missing[name] = _reason(records)
         return None
-    results = [answer(kind, alternatives, item.get(column, Unknown(Message("not known")))) for item in records]
+    results = [answer(kind, alternatives, item.get(column, NOT_KNOWN)) for item in records]
     answers = [result.holds for result in results]
     decisive = quantifier == "any"
     if decisive in answers:

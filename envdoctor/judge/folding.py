@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.values import Absent, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Absent, Unknown, Value
 from envdoctor.judge.evaluate import Match
 from envdoctor.judge.finding import SEVERITIES, Finding, FoundFact
 from envdoctor.knowledge.rules import Rule
-from envdoctor.text.message import Message
 
 
 class Applied(NamedTuple):
@@ -89,7 +88,7 @@ def _explaining(number: int, places: Mapping[str, Sequence[int]], applied: Seque
 
 
 def _known(item: Mapping[str, Value], column: str) -> bool:
-    return not isinstance(item.get(column, Unknown(Message(""))), (Unknown, Absent))
+    return not isinstance(item.get(column, NOT_KNOWN), (Unknown, Absent))
 
 
 def _resting(applied: Sequence[Applied]) -> dict[str, set[int]]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, spell
+from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, spell
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
@@ -223,15 +223,14 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
     conditions = [condition for clause in (*rule.affects, *rule.unless) for condition in clause]
     own = [condition for condition in conditions if condition[0] == key]
     others = [condition for condition in conditions if condition[0].startswith(records + ".") and condition[1]]
-    unknown = Unknown(Message("not known"))
     fitting = [
-        spell(item.get(column, unknown))
+        spell(item.get(column, NOT_KNOWN))
         for item in fact.value
         for name, _, kind, alternatives in own or others
-        if answer(kind, alternatives, item.get(name.partition(".")[2], unknown)).holds
+        if answer(kind, alternatives, item.get(name.partition(".")[2], NOT_KNOWN)).holds
     ]
     if not fitting:
-        return fact._replace(key=key, value=Unknown(Message("not known")))
+        return fact._replace(key=key, value=NOT_KNOWN)
     return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
 
 

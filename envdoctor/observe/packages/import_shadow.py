@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.code_version import module_in, version_of_code
 from envdoctor.observe.request import Request
@@ -144,8 +144,8 @@ def _shadow(
         return None
     own = installed.get(folder, {}).get(name)
     said = version_of_code(path, layout.files) if own is None else None
-    version: Value = said[0] if said else ABSENT if own is None else own.get("version", Unknown(Message("not known")))
-    there = installed[hidden][name].get("version", Unknown(Message("not known")))
+    version: Value = said[0] if said else ABSENT if own is None else own.get("version", NOT_KNOWN)
+    there = installed[hidden][name].get("version", NOT_KNOWN)
     known = isinstance(version, str) and isinstance(there, str)
     return {
         "module": module,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
@@ -41,7 +41,7 @@ def observe(request: Request) -> list[Fact]:
         vouched = not any("-linux_" in tag for tag in tags) and not _newer(tags, system)
         needs = None if vouched else _needs(str(item["path"]), request.place.files)
         if needs is not None:
-            named = {"package": item["name"], "version": item.get("version", Unknown(Message("not known")))}
+            named = {"package": item["name"], "version": item.get("version", NOT_KNOWN)}
             found.append({**named, "file": needs[1], "glibc": needs[0]})
     return [Fact("libc_need", Records(tuple(found), dists.incomplete), Message("compiled files"), "environment")]
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.facts.values import Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.layout import Layout
@@ -91,7 +91,7 @@ def observe(request: Request) -> list[Fact]:
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
-    version = item.get("version", Unknown(Message("not known")))
+    version = item.get("version", NOT_KNOWN)
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Value
 from envdoctor.observe.binaries.reading.built_for import built_for
 from envdoctor.observe.binaries.reading.torch_libraries import find_torch_libraries
 from envdoctor.observe.locate.layout import Layout
@@ -68,7 +68,7 @@ def _checked(
 def _item(
     dist: Mapping[str, Value], found: Sequence[tuple[str, str]], columns: Mapping[str, Value], files: Files
 ) -> dict[str, Value]:
-    name, version = str(dist.get("name")), dist.get("version", Unknown(Message("not known")))
+    name, version = str(dist.get("name")), dist.get("version", NOT_KNOWN)
     item: dict[str, Value] = {
         "package": name,
         "version": version,
