@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.observe.recipe.reading.script_options import Parser
+from envdoctor.source.definitions import chain
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
@@ -114,11 +115,8 @@ class Run(ABC):
 
 def dotted(node: ast.expr) -> str:
     """``AutoModel.from_pretrained``; empty for what is no plain name."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute) and len(names) < 10:
-        names.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
+    root, names = chain(node)
+    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
 
 def items_of(value: Any, line: int) -> Any:
