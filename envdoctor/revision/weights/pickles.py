@@ -12,7 +12,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from envdoctor.hub.pickle_machine import COMPUTED_NAME
+from envdoctor.hub.pickle_scan import COMPUTED_NAME
 from envdoctor.hub.pickle_reading import Checkpoint
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
