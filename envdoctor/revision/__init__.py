@@ -12,7 +12,7 @@ __all__, __getattr__ = door(
         "code.parts.reading": "Source parse",
         "code.parts.records": "FileCode",
         "comparer": "AREAS Change Compared Revisions",
-        "comparing": "Comparison change_facts compare_snapshots comparers files_of",
+        "comparing": "COMPARERS Comparison change_facts compare_snapshots files_of",
         "history": "attribute",
         "settings.parts.flat_keys": "flatten",
         "template.parts.settings": "special_tokens templates_in",

@@ -1,18 +1,17 @@
 """The contract of a comparer: what it is given, what it gives, and one difference as the rules see it.
 
-A comparer is a module that stands in a folder of ``revision/``; ``comparing.py`` finds it there. It has ``AREA``, the
-area of its changes, ``compare(revisions)``, and ``wants(path)``, which says whether it compares a file. The one without
-``wants`` compares the files that no comparer of another area wants. It reads what it needs and nothing that is known to
-be equal, judges nothing, and lists the kinds of its changes in its first docstring.
+A comparer is a module in a folder of ``revision/``, with its row in ``COMPARERS`` (``comparing.py``). It reads what it
+needs and nothing that is known to be equal, judges nothing, and lists the kinds of its changes in its first docstring.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from envdoctor.facts.values import Value
 from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.models.json_object import LARGEST, JsonObject, JsonProblem, parse_object
 from envdoctor.text.message import Message
 
 #: Which part of a repository a change is in, in the order of reports.
@@ -102,13 +101,40 @@ class Revisions(NamedTuple):
             found.append(content)
         return found[0], found[1]
 
+    def objects(self, path: str) -> tuple[JsonObject | None, JsonObject | None, list[Unread]]:
+        """Return the JSON object in both snapshots, None where there is none, and those that cannot be read."""
+        sides = [read_json(snapshot, path) for snapshot in (self.old, self.new)]
+        before, after = (None if isinstance(side, Unread) else side for side in sides)
+        return before, after, [side for side in sides if isinstance(side, Unread)]
 
-class Comparer(Protocol):
-    """What such a module offers."""
 
-    AREA: str
-    wants: Callable[[str], bool]
+class Comparer(NamedTuple):
+    """Who compares an area, or a part of one. ``wants`` says whether it compares a file; None stands for the files that
+    no comparer of another area wants."""
 
-    def compare(self, revisions: Revisions) -> Compared:
-        """The changes of one area."""
-        ...
+    area: str
+    compare: Callable[[Revisions], Compared]
+    wants: Callable[[str], bool] | None
+
+
+def parted(found: Iterable[Change | Unread]) -> tuple[tuple[Change, ...], tuple[Unread, ...]]:
+    """Return the changes, and the parts that could not be read."""
+    items = list(found)
+    unread = tuple(item for item in items if isinstance(item, Unread))
+    return tuple(item for item in items if isinstance(item, Change)), unread
+
+
+def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:
+    """Return the object in ``path``; None when the snapshot has no such file, unread when it cannot be had."""
+    if path not in snapshot.files:
+        return None
+    content = snapshot.read(path, limit)
+    return content if isinstance(content, Unread) else parse_json(content, path)
+
+
+def parse_json(content: bytes, path: str) -> JsonObject | Unread:
+    """Return the object in a file's bytes."""
+    try:
+        return parse_object(content)
+    except JsonProblem as error:
+        return Unread(path, Message("it {}", error))

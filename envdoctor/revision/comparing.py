@@ -1,17 +1,41 @@
 """Comparing two snapshots area by area, and the facts that rules judge."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from importlib import import_module
-from typing import NamedTuple, cast
+from functools import partial
+from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.revision.code import remote_code, transformers_window
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
+from envdoctor.revision.files import licence, other_files
+from envdoctor.revision.settings import settings_files
+from envdoctor.revision.template import chat_template
+from envdoctor.revision.tokenizer import tokenizer_files
+from envdoctor.revision.weights import pickles, tensors
 from envdoctor.text.message import Message
+
+
+def _settings(area: str) -> Comparer:
+    return Comparer(area, partial(settings_files.compare, area), partial(settings_files.wants, area))
+
+
+#: Every comparer, in the order of the areas.
+COMPARERS = (
+    Comparer("weights", tensors.compare, tensors.wants),
+    _settings("config"),
+    _settings("generation"),
+    Comparer("tokenizer", tokenizer_files.compare, tokenizer_files.wants),
+    Comparer("template", chat_template.compare, chat_template.wants),
+    Comparer("code", remote_code.compare, remote_code.wants),
+    Comparer("code", transformers_window.compare, transformers_window.wants),
+    _settings("preprocessor"),
+    Comparer("files", other_files.compare, None),
+    Comparer("files", pickles.compare, pickles.wants),
+    Comparer("licence", licence.compare, licence.wants),
+)
 
 
 class Comparison(NamedTuple):
@@ -60,36 +84,20 @@ def compare_snapshots(
     paths = sorted(old.files.keys() | new.files.keys())
     wanted, clock = set(areas), Clock()
     parts: list[tuple[str, Compared]] = []
-    for comparer in comparers():
-        if comparer.AREA in wanted:
+    for comparer in COMPARERS:
+        if comparer.area in wanted:
             if progress is not None:
-                progress(f"comparing {comparer.AREA}")
+                progress(f"comparing {comparer.area}")
             revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths))
-            parts.append((comparer.AREA, comparer.compare(revisions)))
+            parts.append((comparer.area, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 
 
-@lru_cache(maxsize=1)
-def comparers() -> tuple[Comparer, ...]:
-    """Return the comparers, modules that stand in a folder of this room, in the order of their areas."""
-    here = os.path.dirname(__file__)
-    names = [
-        f"{room}.{name.removesuffix('.py')}"
-        for room in sorted(os.listdir(here))
-        if os.path.isdir(os.path.join(here, room))
-        for name in sorted(os.listdir(os.path.join(here, room)))
-        if name.endswith(".py")
-    ]
-    found = [cast(Comparer, import_module(f"envdoctor.revision.{name}")) for name in names]
-    return tuple(sorted(found, key=lambda comparer: AREAS.index(comparer.AREA)))
-
-
 def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of the paths that the comparer compares."""
-    wants = getattr(comparer, "wants", None)
-    if wants is not None:
-        return tuple(path for path in paths if wants(path))
-    others = [other.wants for other in comparers() if other.AREA != comparer.AREA]
+    """Return those of the paths that the comparer compares."""
+    if comparer.wants is not None:
+        return tuple(filter(comparer.wants, paths))
+    others = [other.wants for other in COMPARERS if other.area != comparer.area and other.wants is not None]
     return tuple(path for path in paths if not any(wants(path) for wants in others))
 
 

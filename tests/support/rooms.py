@@ -8,7 +8,7 @@ from typing import Any
 from envdoctor.derive import derivations
 from envdoctor.facts import View
 from envdoctor.observe import observers
-from envdoctor.revision import comparers
+from envdoctor.revision import COMPARERS
 
 __all__ = ["comparer", "computing", "derivation", "observer"]
 
@@ -32,8 +32,9 @@ def computing(name: str) -> Callable[[Callable[[str], Any], Any], Any]:
 
 
 def comparer(name: str) -> Any:
-    """The comparer of that name."""
-    return _named(comparers(), name)
+    """The comparer of an area, or that of this module."""
+    places = ((one, getattr(one.compare, "__module__", "")) for one in COMPARERS)
+    return next(one for one, module in places if name in (one.area, module.rpartition(".")[2]))
 
 
 def _named(modules: Iterable[Any], name: str) -> Any:

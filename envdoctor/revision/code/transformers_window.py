@@ -22,8 +22,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
-from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.json_files import read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, read_json
 from envdoctor.source.uses import Use
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message

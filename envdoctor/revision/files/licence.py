@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
 
-AREA = "licence"
 _README = "README.md"
 _NAMES = ("licen", "copying", "notice", "use_policy", "usage_policy")
 _LIMIT = 4 << 20
@@ -34,29 +34,27 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes. Licence files are read only to see whether more than blanks and line breaks changed."""
-    changes: list[Change] = []
-    unread: list[Unread] = []
+    changes, unread = parted(_compare(revisions))
+    return Compared(changes, unread, equal=(Message("licence"),) if revisions.files and not changes + unread else ())
+
+
+def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     for path in revisions.changed()[:_MOST_FILES]:
         pair = revisions.read(path, _LIMIT)
         if isinstance(pair, Unread):
-            unread.append(pair)
+            yield pair
         elif path == _README:
-            changes += _fields(*pair)
-        else:
-            changes += _text(path, *pair)
-    equal = (Message("licence"),) if revisions.files and not changes and not unread else ()
-    return Compared(tuple(changes), tuple(unread), equal=equal)
+            one, two = map(_front_matter, pair)
+            for name in dict.fromkeys([*one, *two]):
+                if one.get(name) != two.get(name):
+                    yield _change("field", path, name, one.get(name), two.get(name))
+        elif None in pair or (pair[0] or b"").split() != (pair[1] or b"").split():
+            yield _change("text", path, path, *revisions.sizes(path))
 
 
-def _fields(before: bytes | None, after: bytes | None) -> list[Change]:
-    one, two = _front_matter(before), _front_matter(after)
-    changes = []
-    for name in dict.fromkeys([*one, *two]):
-        was, now = one.get(name), two.get(name)
-        if was != now:
-            kind = "added" if was is None else "removed" if now is None else "changed"
-            changes.append(Change(AREA, f"licence-field-{kind}", _README, name, was, now))
-    return changes
+def _change(what: str, path: str, symbol: str, before: str | None, after: str | None) -> Change:
+    how = "added" if before is None else "removed" if after is None else "changed"
+    return Change("licence", f"licence-{what}-{how}", path, symbol, before, after)
 
 
 def _front_matter(content: bytes | None) -> dict[str, str]:
@@ -73,11 +71,3 @@ def _front_matter(content: bytes | None) -> dict[str, str]:
         if value:
             fields[match[1]] = short(value)
     return fields
-
-
-def _text(path: str, before: bytes | None, after: bytes | None) -> list[Change]:
-    if before is not None and after is not None and before.split() == after.split():
-        return []
-    kind = "added" if before is None else "removed" if after is None else "changed"
-    was, now = (None if content is None else Message("{} bytes", f"{len(content):,}") for content in (before, after))
-    return [Change(AREA, f"licence-text-{kind}", path, path, was, now)]

@@ -6,11 +6,12 @@ notebooks, text and .gitattributes ``documentation-changed`` (added and removed 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.text.message import Message
 
-AREA = "files"
 _LIMIT = 16 << 20
 _DOCUMENTATION = (
     *(".md", ".txt", ".rst", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb", ".gitattributes"),
@@ -20,18 +21,20 @@ _DOCUMENTATION = (
 
 def compare(revisions: Revisions) -> Compared:
     """The changes, in the order of the paths."""
-    changes: list[Change] = []
-    unread: list[Unread] = []
+    changes, unread = parted(_compare(revisions))
+    equal = (Message("{} other files", len(revisions.files)),) if revisions.files and not changes and not unread else ()
+    return Compared(changes, unread, equal=equal)
+
+
+def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     for path in revisions.files:
-        found = revisions.state(path)
-        if found == "unknown":
+        state = revisions.state(path)
+        if state == "unknown":
             pair = revisions.read(path, _LIMIT)
             if isinstance(pair, Unread):
-                unread.append(pair)
+                yield pair
                 continue
-            found = "same" if pair[0] == pair[1] else "changed"
-        if found != "same":
-            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{found}"
-            changes.append(Change(AREA, kind, path, path, *revisions.sizes(path)))
-    equal = (Message("{} other files", len(revisions.files)),) if revisions.files and not changes and not unread else ()
-    return Compared(tuple(changes), tuple(unread), equal=equal)
+            state = "same" if pair[0] == pair[1] else "changed"
+        if state != "same":
+            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{state}"
+            yield Change("files", kind, path, path, *revisions.sizes(path))

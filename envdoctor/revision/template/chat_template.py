@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.json_files import read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, read_json
 from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import Rendered, render

@@ -31,14 +31,17 @@ from typing import Any, NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.json_files import read_json
-from envdoctor.revision.settings.parts.compare_keys import compare_settings, names_of, repeated_keys
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
+from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
 from envdoctor.revision.short_text import short
-from envdoctor.revision.tokenizer.parts.tokenizer_json import TokenizerFile, compare_files, read_tokenizer_file
 from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
-from envdoctor.revision.tokenizer.parts.vocabulary_files import compare_vocabulary_file
+from envdoctor.revision.tokenizer.parts.vocabularies import (
+    TokenizerFile,
+    compare_files,
+    compare_vocabulary_file,
+    read_tokenizer_file,
+)
 from envdoctor.text.message import Message
 
 AREA = "tokenizer"
@@ -65,18 +68,21 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes. Only files that differ are read, tokenizer.json included."""
-    changed = revisions.changed()
-    folders = sorted({posixpath.dirname(path) for path in changed})
-    changes: list[Change] = []
-    unread = [
-        Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS)) for folder in folders[_MOST_FOLDERS:]
-    ]
-    for folder in folders[:_MOST_FOLDERS]:
-        inside = [posixpath.basename(path) for path in changed if posixpath.dirname(path) == folder]
-        changes += _compare(_Folder(revisions, folder, inside), unread)
+    changes, unread = parted(_compare(revisions))
     harmless = ("noise", "implicit", "class-suffix-changed")
-    settled = not unread and not any(change.kind not in harmless for change in changes)
-    return Compared(tuple(changes), tuple(unread), equal=("tokenizer",) if revisions.files and settled else ())
+    settled = not unread and all(change.kind in harmless for change in changes)
+    return Compared(changes, unread, equal=("tokenizer",) if revisions.files and settled else ())
+
+
+def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
+    changed: dict[str, list[str]] = {}
+    for path in revisions.changed():
+        changed.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
+    for number, (folder, names) in enumerate(sorted(changed.items())):
+        if number < _MOST_FOLDERS:
+            yield from _compare_folder(_Folder(revisions, folder, names))
+        else:
+            yield Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS))
 
 
 class _Folder(NamedTuple):
@@ -95,26 +101,21 @@ class _Folder(NamedTuple):
         return Message("{}, the same in both revisions, may hold it", " and ".join(quiet)) if quiet else None
 
 
-def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
-    broken: list[Unread] = []
-    one, two = (_read(side, folder, broken) for side in (folder.revisions.old, folder.revisions.new))
+def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
+    one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
     for name in folder.changed:
         sizes = folder.revisions.sizes(folder.at(name))
-        if name in _JSON and None in sizes:
+        if name not in _JSON:
+            yield from compare_vocabulary_file(folder.revisions, folder.at(name))
+        elif None in sizes:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
             yield Change(AREA, kind, folder.at(name), name, *sizes)
-        elif name not in _JSON:
-            match compare_vocabulary_file(folder.revisions, folder.at(name)):
-                case Unread() as problem:
-                    unread.append(problem)
-                case found:
-                    yield from found
     if one.config is not None and two.config is not None:
         yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
     if one.file is not None and two.file is not None:
         yield from compare_files(folder.at(_FILE), one.file, two.file)
-    unread += broken
-    if broken:
+    yield from (*one.broken, *two.broken)
+    if one.broken or two.broken:
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
     yield from compare_roles(shown, one.roles(), two.roles(), folder.doubt(_CONFIG, _SPECIAL))
@@ -128,12 +129,13 @@ def _compare(folder: _Folder, unread: list[Unread]) -> Iterator[Change]:
 
 
 class _Side(NamedTuple):
-    """The changed tokenizer files of one snapshot; None where there is none or it did not change."""
+    """The changed tokenizer files of one snapshot; None where there is none, it did not change, or it is ``broken``."""
 
     config: JsonObject | None
     special: JsonObject | None
     added: JsonObject | None
     file: TokenizerFile | None
+    broken: list[Unread]
 
     def roles(self) -> dict[str, tuple[str, ...]]:
         return roles_of(_data(self.config), _data(self.special))
@@ -147,21 +149,20 @@ def _data(file: JsonObject | None) -> Mapping[str, Any]:
     return file.data if file is not None else {}
 
 
-def _read(snapshot: Snapshot, folder: _Folder, broken: list[Unread]) -> _Side:
+def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
     parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
     file = read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
-    broken += [part for part in (*parts, file) if isinstance(part, Unread)]
+    broken = [part for part in (*parts, file) if isinstance(part, Unread)]
     config, special, added = (None if isinstance(part, Unread) else part for part in parts)
-    return _Side(config, special, added, None if isinstance(file, Unread) else file)
+    return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)
 
 
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
     names = names_of(AREA, path, matrix)
     one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
     for change in compare_settings(names, one, two):
-        if change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two):
-            change = change._replace(kind="class-suffix-changed")
-        yield change
+        only_suffix = change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two)
+        yield change._replace(kind="class-suffix-changed") if only_suffix else change
     lists = [isinstance(side.data.get("extra_special_tokens"), list) for side in (before, after)]
     if lists == [False, True]:
         tokens = after.data["extra_special_tokens"]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from envdoctor.hub.pickle_scan import COMPUTED_NAME
 from envdoctor.hub.pickle_reading import Checkpoint
+from envdoctor.hub.pickle_scan import COMPUTED_NAME
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.knowledge.matrix import Matrix

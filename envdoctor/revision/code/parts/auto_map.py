@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.revision.comparer import Change, Revisions
-from envdoctor.revision.json_files import read_json
+from envdoctor.revision.comparer import Change, Revisions, read_json
 from envdoctor.text.message import Message
 
 _MAX_ENTRIES = 200

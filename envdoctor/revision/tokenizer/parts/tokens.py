@@ -24,7 +24,7 @@ class Token(NamedTuple):
     flags: Mapping[str, bool]
 
 
-def collect(decoder: object, added: Mapping[str, Any] | None, entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
+def collect(decoder: object, added: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
     """Tokens by content, from added_tokens_decoder, added_tokens.json and added_tokens of tokenizer.json."""
     tokens: dict[str, Token] = {}
     for number, entry in decoder.items() if isinstance(decoder, Mapping) else ():
@@ -35,7 +35,7 @@ def collect(decoder: object, added: Mapping[str, Any] | None, entries: Iterable[
         match entry:
             case {"content": str(content), "id": int(number)}:
                 _add(tokens, content, number, entry)
-    for content, number in (added or {}).items():
+    for content, number in added.items():
         if isinstance(number, int):
             _add(tokens, content, number, {})
     return tokens
@@ -57,21 +57,18 @@ def compare_tokens(
     """
     changes: list[Change] = []
     gone = {token.number: content for content, token in one.items() if content not in two}
-    renamed: set[str] = set()
     for content, token in two.items():
-        before = one.get(content)
-        if before is not None:
-            changes += _both(path, content, before, token)
+        if content in one:
+            changes += _both(path, content, one[content], token)
         elif token.number in gone:
-            renamed.add(gone[token.number])
             was, now = _shown(gone[token.number]), _shown(content)
-            changes.append(
-                Change(_AREA, "special-token-renamed", path, now, was, now, detail=Message("id {}", token.number))
-            )
+            detail = Message("id {}", token.number)
+            changes.append(Change(_AREA, "special-token-renamed", path, now, was, now, detail=detail))
         else:
             why = None if content in certain else doubt
             kind = "special-token-listed" if why else "special-token-added"
             changes.append(Change(_AREA, kind, path, _shown(content), None, _said(token), detail=why))
+    renamed = {gone[token.number] for content, token in two.items() if content not in one and token.number in gone}
     for content, token in one.items():
         if content not in two and content not in renamed:
             why = None if content in certain else doubt
@@ -83,11 +80,9 @@ def compare_tokens(
 def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Change]:
     symbol = _shown(content)
     if before.number != after.number:
-        yield Change(
-            _AREA, "special-token-moved", path, symbol, Message("id {}", before.number), Message("id {}", after.number)
-        )
-    flags = [name for name in _FLAGS if before.flags.get(name) != after.flags.get(name)]
-    flags = [name for name in flags if name in before.flags and name in after.flags]
+        was, now = (Message("id {}", side.number) for side in (before, after))
+        yield Change(_AREA, "special-token-moved", path, symbol, was, now)
+    flags = [name for name in _FLAGS if {before.flags.get(name), after.flags.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))
         yield Change(_AREA, "special-flag-changed", path, symbol, was, now, detail=Message("id {}", after.number))
@@ -116,19 +111,17 @@ def _grouped(changes: list[Change]) -> Iterator[Change]:
         yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
 
 
-def roles_of(config: Mapping[str, Any] | None, special: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
+def roles_of(config: Mapping[str, Any], special: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Role -> its token, or tokens, from tokenizer_config.json and, where that is silent, special_tokens_map.json."""
     roles: dict[str, tuple[str, ...]] = {}
     for table in (special, config):
         for role in ROLES:
-            match (table or {}).get(role):
+            match table.get(role):
                 case str(token) | {"content": str(token)}:
                     roles[role] = (token,)
-    for table in (special, config):
-        for key in _EXTRA:
-            tokens = _texts((table or {}).get(key))
-            if tokens:
-                roles[_EXTRA[0]] = tokens
+    for tokens in (_texts(table.get(key)) for table in (special, config) for key in _EXTRA):
+        if tokens:
+            roles[_EXTRA[0]] = tokens
     return roles
 
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change
-from envdoctor.revision.json_files import read_json
+from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
 from envdoctor.text.message import Message
 

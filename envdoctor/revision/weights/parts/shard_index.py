@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change
-from envdoctor.revision.json_files import read_json
+from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.weights.parts.file_sets import SetKey, missing_shards
 from envdoctor.revision.weights.parts.layouts import Layout
 from envdoctor.revision.weights.parts.name_patterns import group

@@ -1,0 +1,252 @@
+"""Files of settings (JSON objects), compared key by key under canonical names: by meaning, not by spelling.
+
+Kinds of changes (``symbol`` is the canonical dotted key, ``text_config.rope_theta``):
+
+config.json and adapter_config.json
+    ``model-type-changed``, ``architecture-changed``, ``auto-map-changed``, ``dtype-changed``, ``vocab-changed``,
+    ``tie-changed``, ``token-id-changed``, ``rope-changed``, ``sliding-window-changed``, ``activation-changed``,
+    ``attention-implementation-changed``, ``norm-changed``, ``position-limit-changed``, ``size-changed``
+generation_config.json: what stops a generation, and what it samples with when the caller says nothing
+    ``eos-changed``, ``token-id-changed`` (the others), ``sampling-default-changed``
+preprocessors of images, videos and audio, and processors
+    ``processor-class-changed``, ``normalisation-changed``, ``size-changed`` (how many tokens a picture takes),
+    ``audio-changed``
+all
+    the kinds above: a key of the group of that name in table config-keys has another value
+    ``quantization-added``, ``quantization-removed``, ``quantization-changed``
+    ``rope-moved``     the same rotary settings under the name of another transformers generation (rope_parameters)
+    ``key-renamed``    the same value under another name (torch_dtype -> dtype)
+    ``key-added``, ``key-removed``, ``key-changed``   any other key
+    ``implicit``       a key came or went whose value is what its absence means
+    ``without-effect`` a sliding window that use_sliding_window switches off in both
+    ``noise``          keys that nothing reads (_name_or_path, transformers_version)
+    ``repeated-key``   the new file gives a key twice; readers disagree on which one counts
+    ``<area>-added``, ``<area>-removed``              the file as a whole
+"""
+
+import fnmatch
+import math
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.hub.snapshot import Unread
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.models.json_object import JsonObject
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
+from envdoctor.revision.short_text import short
+from envdoctor.text.message import Message
+
+#: The files of each area, also in folders of their own. The first is named in the summary when it is equal in meaning.
+_FILES = {
+    "config": ("config.json", "adapter_config.json"),
+    "generation": ("generation_config.json",),
+    "preprocessor": (
+        *("preprocessor_config.json", "processor_config.json", "image_processor_config.json"),
+        *("video_preprocessor_config.json", "feature_extractor_config.json"),
+    ),
+}
+_MOST_FILES = 30
+_MOST_KEYS = 5_000
+#: The canonical key; compression_config is an older spelling of it.
+_QUANTIZATION = "quantization_config"
+#: Kinds that leave a file equal in meaning.
+_HARMLESS = ("noise", "implicit", "without-effect", "key-renamed")
+#: No default is known.
+_MISSING = object()
+
+Flat = Mapping[str, Setting]
+
+
+class Names(NamedTuple):
+    """What the matrix knows of the keys of one file of an area.
+
+    ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
+    config-keys, ``defaults`` what a missing key means, by model type (``*``: in every class): what the class had in
+    every release looked at.
+    """
+
+    area: str
+    path: str
+    aliases: Mapping[str, str]
+    kinds: Sequence[Mapping[str, Any]]
+    defaults: Mapping[str, Any]
+
+    def kind(self, name: str) -> str | None:
+        """The kind of a canonical key; patterns with a dot are held against the whole name, others against its end."""
+        leaf = name.rpartition(".")[2]
+        for entry in self.kinds:
+            for pattern in entry["keys"] if entry.get("area", "config") == self.area else ():
+                whole = "." in pattern
+                if fnmatch.fnmatchcase(f".{name}" if whole else leaf, f"*.{pattern}" if whole else pattern):
+                    return str(entry["kind"])
+        return None
+
+    def default(self, name: str, flat: Flat) -> Any:
+        """What the missing key means: the class's default or what follows from others; :data:`_MISSING` if unknown."""
+        prefix, dot, leaf = name.rpartition(".")
+        here = prefix + dot
+        heads = _number(flat, here + "num_attention_heads")
+        if leaf == "head_dim":
+            hidden = _number(flat, here + "hidden_size")
+            return hidden // heads if hidden and heads and hidden % heads == 0 else _MISSING
+        kinds = [flat[here + "model_type"].value if here + "model_type" in flat else None, "*"]
+        tables = [self.defaults.get(kind) for kind in kinds if isinstance(kind, str)]
+        known = next((table[leaf] for table in tables if isinstance(table, Mapping) and leaf in table), _MISSING)
+        if known != "null":  # TOML has none of its own
+            return known
+        # The class's default of None means one key head for each query head.
+        return heads or _MISSING if leaf == "num_key_value_heads" else None
+
+    def change(self, kind: str, name: str, before: str | None, after: str | None, detail: str | None = None) -> Change:
+        """A change of a key of this file."""
+        return Change(self.area, kind, self.path, name, before, after, detail=detail)
+
+
+def names_of(area: str, path: str, matrix: Matrix) -> Names:
+    """What is known of a file of an area. Only config.json has a model type to look defaults up with."""
+    aliases = {name: row["key"] for row in matrix.rows("config-keys", "alias") for name in row["names"]}
+    defaults = matrix.part("config-defaults", "defaults" if area == "config" else area)
+    defaults = defaults if area == "config" else {"*": defaults}
+    return Names(area, path, aliases, matrix.rows("config-keys", "kind"), defaults)
+
+
+def wants(area: str, path: str) -> bool:
+    """Whether the file is one of the area's."""
+    return posixpath.basename(path).lower() in _FILES[area]
+
+
+def compare(area: str, revisions: Revisions) -> Compared:
+    """The changes of all files of an area."""
+    changes, unread = parted(_compare(area, revisions))
+    main = _FILES[area][0]
+    touched = any(change.path == main and change.kind not in _HARMLESS for change in changes)
+    known = main in revisions.old.files and main in revisions.new.files and not any(one.path == main for one in unread)
+    return Compared(changes, unread, equal=(main,) if known and not touched else ())
+
+
+def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
+    for number, path in enumerate(revisions.changed()):
+        if number >= _MOST_FILES:
+            yield Unread(path, Message("only {} files of this kind are compared", _MOST_FILES))
+            continue
+        before, after, broken = revisions.objects(path)
+        names = names_of(area, path, revisions.matrix)
+        if broken:
+            yield from broken
+        elif before is None or after is None:
+            kind = f"{area}-added" if before is None else f"{area}-removed"
+            yield names.change(kind, posixpath.basename(path), *(side and short(side.data) for side in (before, after)))
+        else:
+            one, two = (flatten(side.data, names.aliases) for side in (before, after))
+            most = max(len(one), len(two))
+            if most > _MOST_KEYS:
+                yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
+            else:
+                yield from compare_settings(names, one, two)
+                yield from repeated_keys(names, before, after)
+
+
+def repeated_keys(names: Names, before: JsonObject, after: JsonObject) -> Iterator[Change]:
+    """``repeated-key``: keys that the new file alone gives twice."""
+    for key in after.repeated:
+        if key not in before.repeated:
+            yield names.change("repeated-key", short(key), None, None)
+
+
+def compare_settings(names: Names, one: Flat, two: Flat) -> Iterator[Change]:
+    """The changes between two flat configurations, in the order of the new file, what is gone at the end."""
+    before_whole, after_whole = _quantization(one), _quantization(two)
+    whole = (before_whole is None) != (after_whole is None)
+    if whole:
+        kind = "quantization-added" if before_whole is None else "quantization-removed"
+        yield names.change(kind, _QUANTIZATION, before_whole, after_whole)
+    for name in dict.fromkeys([*two, *one]):
+        before, after = one.get(name), two.get(name)
+        if whole and _is_of_quantization(name):
+            continue
+        if before is None or after is None:
+            yield _one_sided(names, name, one, two)
+        elif not same(before.value, after.value):
+            kind = _without_effect(names, name, one, two) or names.kind(name) or "key-changed"
+            yield names.change(kind, name, short(before.value), short(after.value))
+        elif before.said != after.said:
+            leaf = name.rpartition(".")[2]
+            rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
+            moved = rope and ("rope_parameters" in before.said) != ("rope_parameters" in after.said)
+            detail = Message("the value stays {}", short(after.value))
+            yield names.change("rope-moved" if moved else "key-renamed", name, before.said, after.said, detail)
+
+
+def _one_sided(names: Names, name: str, one: Flat, two: Flat) -> Change:
+    flat, other, plain = (two, one, "key-added") if name in two else (one, two, "key-removed")
+    value, default, kind = flat[name].value, names.default(name, other), names.kind(name)
+    was, now = (short(value) if name in side else None for side in (one, two))
+    if kind == "noise":
+        return names.change(kind, name, was, now)
+    if default is not _MISSING and same(default, value):
+        return names.change("implicit", name, was, now, Message("{} is what a missing key means", short(default)))
+    full = isinstance(value, list) and bool(value) and all(item == "full_attention" for item in value)
+    if full and name.rpartition(".")[2] == "layer_types":
+        return names.change("implicit", name, was, now, Message("every layer attends to everything"))
+    if default is not _MISSING:
+        # The class's default held before (or holds now): that is a value like any other.
+        shown = Message("{} (the class's default)", short(default))
+        kind = _without_effect(names, name, one, two) or kind or "key-changed"
+        return names.change(kind, name, was or shown, now or shown)
+    # null is what most classes mean by a missing key, but nobody said so of this one: no kind of its own.
+    return names.change(plain if value is None else kind or plain, name, was, now)
+
+
+def _without_effect(names: Names, name: str, one: Flat, two: Flat) -> str | None:
+    """A window that is switched off in both revisions."""
+    prefix, dot, leaf = name.rpartition(".")
+    if leaf not in ("sliding_window", "max_window_layers"):
+        return None
+    switch = f"{prefix}{dot}use_sliding_window"
+    values = [flat[switch].value if switch in flat else names.default(switch, flat) for flat in (one, two)]
+    return "without-effect" if all(value is False for value in values) else None
+
+
+def _is_of_quantization(name: str) -> bool:
+    """Whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
+    return f".{_QUANTIZATION}." in f".{name}"
+
+
+def _quantization(flat: Flat) -> str | None:
+    """Method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``); None without one."""
+    inside = {
+        f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: setting.value
+        for name, setting in flat.items()
+        if _is_of_quantization(name)
+    }
+    if not inside:
+        return None
+    words = [short(inside.get("quant_method", "unnamed method"))]
+    words += [short(inside[key]) for key in ("fmt", "format", "quant_algo") if isinstance(inside.get(key), str)]
+    bits = inside.get("bits", inside.get("w_bit", 4 if inside.get("load_in_4bit") is True else None))
+    words += [f"{bits} bits"] if isinstance(bits, int) else []
+    sizes = [key for key in ("group_size", "weight_block_size") if inside.get(key) is not None]
+    words += [f"{key} {short(inside[key])}" for key in sizes]
+    return short(", ".join(words))
+
+
+def _number(flat: Flat, name: str) -> int | None:
+    """A positive whole number."""
+    value = flat[name].value if name in flat else None
+    return value if type(value) is int and value > 0 else None
+
+
+def same(one: Any, two: Any) -> bool:
+    """Equality of JSON values: 1 and 1.0 are equal, 1 and true are not, NaN equals itself."""
+    match one, two:
+        case (bool(), _) | (_, bool()):
+            return one is two
+        case int() | float(), int() | float():
+            return bool(one == two) or (math.isnan(one) and math.isnan(two))
+        case list(), list():
+            return len(one) == len(two) and all(map(same, one, two))
+        case dict(), dict():
+            return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
+    return bool(one == two)
