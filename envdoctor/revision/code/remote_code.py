@@ -32,14 +32,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from envdoctor.hub.snapshot import Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES
 from envdoctor.revision.code.parts.auto_map import compare_auto_maps
-from envdoctor.revision.code.parts.file_changes import compare_file, lone_definitions, one_sided
-from envdoctor.revision.code.parts.moved import FilePair, moved_definitions, pair_files
-from envdoctor.revision.code.parts.reading import Source, parse, read_sources
+from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
+from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
-from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.text.message import Message
 
 AREA = "code"
@@ -61,47 +59,38 @@ def compare(revisions: Revisions) -> Compared:
     after, unread_after = read_sources(new, [path for path in changed if path in new.files])
     unread = {one.path: one for one in (*unread_before, *unread_after)}
     equal = {source.path for source in before} & {source.path for source in after if source in before}
-    skipped = equal | unread.keys()
-    before = [source for source in before if source.path not in skipped]
-    after = [source for source in after if source.path not in skipped]
+    sources = [[one for one in side if one.path not in equal | unread.keys()] for side in (before, after)]
 
     changes: list[Change] = []
     codes: list[dict[str, FileCode]] = [{}, {}]
-    for side, source, result in _parsed(before, after):
+    results = iter(parse([*sources[0], *sources[1]]))
+    for side, source in ((side, source) for side in (0, 1) for source in sources[side]):
+        result = next(results)
         if isinstance(result, FileCode):
             codes[side][source.path] = result
         elif source.path not in unread:
             unread[source.path] = result
             changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
-    pairs = pair_files(*({path: code for path, code in part.items() if path not in unread} for part in codes))
-    changes += _changes(pairs)
-    maps, unread_maps = compare_auto_maps(revisions)
+    changes += _changes(pair_files(*({path: part[path] for path in part if path not in unread} for part in codes)))
+    maps, unread_maps = parted(compare_auto_maps(revisions))
     changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
     settled = [path for path in paths if revisions.same(path) or path in equal]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
     return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
 
 
-def _parsed(before: list[Source], after: list[Source]) -> Iterator[tuple[int, Source, FileCode | Unread]]:
-    results = parse([*before, *after])
-    sides = [0] * len(before) + [1] * len(after)
-    return zip(sides, [*before, *after], results, strict=True)
-
-
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
-    gone = [(pair.old_path or "", one) for pair in pairs for one in lone_definitions(pair.old, pair.new)]
-    come = [(pair.new_path or "", one) for pair in pairs for one in lone_definitions(pair.new, pair.old)]
-    changes, moved_from, moved_to = moved_definitions(gone, come)
-    changes += _sites(pairs)
+    moved = moved_definitions(pairs)
+    changes = [*moved.changes, *_sites(pairs)]
     for pair in pairs:
-        if pair.old_path and pair.new_path and pair.old_path != pair.new_path:
-            changes.append(Change(AREA, "file-moved", pair.new_path, pair.new_path, pair.old_path, pair.new_path))
-        if pair.old is None or pair.new is None:
+        if pair.old_path is None or pair.new_path is None:
             changes += one_sided(pair)
             continue
-        found = list(compare_file(pair, moved_from, moved_to))
+        if pair.old_path != pair.new_path:
+            changes.append(Change(AREA, "file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
+        found = list(compare_file(pair, moved))
         changes += found
-        if not found and not any(change.path == pair.path for change in changes):
+        if not found and all(change.path != pair.path for change in changes):
             detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
             changes.append(Change(AREA, "formatting-only", pair.path, pair.path, detail=detail))
     return changes
@@ -110,10 +99,10 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
 def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     """Places that reach beyond computing or ask for a version, and that none of the old files has; one change for all
     of a kind in one function."""
-    known = Counter((site.kind, site.key) for pair in pairs if pair.old for site in pair.old.sites)
+    known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
     found: dict[tuple[str, str, str], list[Site]] = {}
     for pair in pairs:
-        for site in pair.new.sites if pair.new else ():
+        for site in pair.new.sites:
             if known[site.kind, site.key] > 0:
                 known[site.kind, site.key] -= 1
             else:
@@ -121,9 +110,8 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     for (path, kind, scope), sites in found.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
-        when = Message("runs when {} does", scope)
-        if any(site.at_load for site in sites):
-            when = Message("runs as soon as the code is loaded")
+        at_load = any(site.at_load for site in sites)
+        when = Message("runs as soon as the code is loaded") if at_load else Message("runs when {} does", scope)
         yield Change(AREA, name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
 
 
@@ -135,8 +123,7 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
         if count[change.path, change.kind] <= _MAX_OF_A_KIND:
             yield change
     for (path, kind), number in count.items():
-        if number > _MAX_OF_A_KIND:
-            rest = number - _MAX_OF_A_KIND
-            yield Change(
-                AREA, kind, path, Message("{} more", rest), count=rest, detail=Message("not listed one by one")
-            )
+        rest = number - _MAX_OF_A_KIND
+        if rest > 0:
+            detail = Message("not listed one by one")
+            yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)

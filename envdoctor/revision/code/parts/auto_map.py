@@ -1,6 +1,6 @@
 """Changes of the code that transformers loads for a repository: the auto_map of its configurations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
@@ -19,37 +19,23 @@ class _Reference(NamedTuple):
     repository: str | None
 
 
-def compare_auto_maps(revisions: Revisions) -> tuple[list[Change], list[Unread]]:
+def compare_auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
     """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
     there."""
-    changes: list[Change] = []
-    unread: list[Unread] = []
     for path in AUTO_MAP_FILES:
         if revisions.changed([path]):
-            before, after = _references(revisions.old, path), _references(revisions.new, path)
+            before, after = (_references(snapshot, path) for snapshot in (revisions.old, revisions.new))
             if isinstance(before, Unread) or isinstance(after, Unread):
-                unread += [side for side in (before, after) if isinstance(side, Unread)][:1]
-            else:
-                changes += _differences(path, before, after)
-    return changes, unread
-
-
-def _differences(path: str, before: Mapping[str, _Reference], after: Mapping[str, _Reference]) -> Iterator[Change]:
-    known = {one.repository for one in before.values()}
-    for key in sorted({**before, **after}):
-        one, two = before.get(key), after.get(key)
-        if one == two:
-            continue
-        points_away = two is not None and two.repository not in (None, *known)
-        yield Change(
-            "code",
-            "auto-map-other-repository" if points_away else "auto-map-changed",
-            path,
-            key,
-            one.text if one else None,
-            two.text if two else None,
-            detail=Message("code of {}", two.repository) if two and points_away else None,
-        )
+                yield before if isinstance(before, Unread) else after
+                continue
+            known = {one.repository for one in before.values()}
+            for key in sorted({**before, **after}):
+                one, two = before.get(key), after.get(key)
+                if one != two:
+                    away = two.repository if two and two.repository not in (None, *known) else None
+                    kind = "auto-map-other-repository" if away is not None else "auto-map-changed"
+                    detail = Message("code of {}", away) if away is not None else None
+                    yield Change("code", kind, path, key, one and one.text, two and two.text, detail=detail)
 
 
 def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from envdoctor.revision.code.parts.records import Definition, Parameter
+from envdoctor.revision.code.parts.records import Call, Definition, Parameter
 from envdoctor.revision.code.parts.syntax import CREATORS
 from envdoctor.revision.comparer import Change
 from envdoctor.text.message import Message, joined
@@ -59,20 +59,15 @@ def _only_extends(old: Definition, new: Definition) -> bool:
     known = {parameter.name for parameter in old.parameters}
     if [parameter for parameter in new.parameters if parameter.name in known] != list(old.parameters):
         return False
-    positional = [parameter.name for parameter in new.parameters if parameter.kind in ("positional", "normal")]
-    kept = [name for name in positional if name in known]
-    if positional[: len(kept)] != kept:
-        return False
+    places = [parameter.name in known for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)
-    added = [parameter for parameter in new.parameters if parameter.name not in known]
-    return all(_is_optional(parameter, takes_rest) for parameter in added)
-
-
-def _is_optional(parameter: Parameter, takes_rest: bool) -> bool:
-    if parameter.kind in ("*", "**"):
-        return True
     # A new positional parameter before *args takes what used to be the first of those.
-    return parameter.default is not None and not (takes_rest and parameter.kind != "keyword")
+    return places == sorted(places, reverse=True) and all(
+        parameter.kind in ("*", "**")
+        or (parameter.default is not None and not (takes_rest and parameter.kind != "keyword"))
+        for parameter in new.parameters
+        if parameter.name not in known
+    )
 
 
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
@@ -81,27 +76,30 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    explained = False
-    leaf = new.name.rpartition(".")[2]
-    if "init" in leaf or leaf.startswith("reset_"):
-        gone, come = _apart(_creators(old), _creators(new))
-        if gone or come:
-            explained = True
-            yield _change(path, "initialisation-changed", new, _listed(gone), _listed(come))
+    gone, come = _apart(*(_creators(one) if _initialises(new) else [] for one in (old, new)))
     keywords = list(_keywords(old, new))
+    if gone or come:
+        yield _change(path, "initialisation-changed", new, _listed(gone), _listed(come))
     if keywords:
-        explained = True
-        before = _listed([f"{name}({', '.join(gone)})" for name, gone, _ in keywords if gone])
-        after = _listed([f"{name}({', '.join(come)})" for name, _, come in keywords if come])
-        yield _change(path, "call-keyword-changed", new, before, after, _said(keywords))
-    if explained and old.skeleton == new.skeleton:
-        return
-    gone, come = _apart([call.name for call in old.calls], [call.name for call in new.calls])
-    words = [Message("no longer calls {}", _listed(gone))] if gone else []
-    words += [Message("now calls {}", _listed(come))] if come else []
-    yield _change(
-        path, "definition-changed", new, _listed(gone), _listed(come), joined(words) if words else Message("body")
-    )
+        before = _listed([f"{name}({', '.join(less)})" for name, less, _ in keywords if less])
+        after = _listed([f"{name}({', '.join(more)})" for name, _, more in keywords if more])
+        words = [
+            f"{name} {verb} {', '.join(others[:_MAX_NAMES])}"
+            for name, less, more in keywords[:_MAX_NAMES]
+            for verb, others in (("loses", less), ("gains", more))
+            if others
+        ]
+        yield _change(path, "call-keyword-changed", new, before, after, "; ".join(words))
+    if old.skeleton != new.skeleton or not (gone or come or keywords):
+        gone, come = _apart([call.name for call in old.calls], [call.name for call in new.calls])
+        clauses = [Message("no longer calls {}", _listed(gone))] if gone else []
+        clauses += [Message("now calls {}", _listed(come))] if come else []
+        detail = joined(clauses) if clauses else Message("body")
+        yield _change(path, "definition-changed", new, _listed(gone), _listed(come), detail)
+
+
+def _initialises(definition: Definition) -> bool:
+    return "init" in definition.leaf or definition.leaf.startswith("reset_")
 
 
 def _creators(definition: Definition) -> list[str]:
@@ -110,29 +108,19 @@ def _creators(definition: Definition) -> list[str]:
 
 def _keywords(old: Definition, new: Definition) -> Iterator[tuple[str, list[str], list[str]]]:
     """Calls of the same function, as often as before, with other keywords: name, keywords gone, keywords new."""
-    before: dict[str, list[tuple[str, ...]]] = {}
-    after: dict[str, list[tuple[str, ...]]] = {}
-    for calls, table in ((old.calls, before), (new.calls, after)):
-        for call in calls:
-            table.setdefault(call.name, []).append(call.keywords)
+    before, after = (_by_name(one.calls) for one in (old, new))
     for name, first in before.items():
         second = after.get(name, [])
-        if len(first) != len(second) or first == second:
-            continue
         gone, come = _apart([word for words in first for word in words], [word for words in second for word in words])
-        if gone or come:
+        if len(first) == len(second) and (gone or come):
             yield name, gone, come
 
 
-def _said(keywords: Sequence[tuple[str, list[str], list[str]]]) -> str:
-    parts: list[str] = []
-    for name, gone, come in keywords[:_MAX_NAMES]:
-        parts += [
-            f"{name} {verb} {', '.join(words[:_MAX_NAMES])}"
-            for verb, words in (("loses", gone), ("gains", come))
-            if words
-        ]
-    return "; ".join(parts)
+def _by_name(calls: Iterable[Call]) -> dict[str, list[tuple[str, ...]]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for call in calls:
+        found.setdefault(call.name, []).append(call.keywords)
+    return found
 
 
 def _apart(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,5 +1,6 @@
 """What is known of one Python file after it was parsed: the records that the child writes and the comparison reads."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from envdoctor.source.uses import Use
 MODULE_LEVEL = "module level"
 #: Kinds of places that ask for a version: its second number alone, or anything else of it.
 MINOR_ONLY, VERSION_GATE = "minor-only-gate", "version-gate"
+#: How the name of a property's second function ends.
+ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
 
 
 class Parameter(NamedTuple):
@@ -54,6 +57,16 @@ class Definition(NamedTuple):
     def sense(self) -> str:
         """Equal for definitions that do the same, whatever they are called and wherever they stand."""
         return f"{self.kind} {self.text} {self.meaning} {' '.join(self.decorators)}"
+
+    @property
+    def leaf(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def owner(self) -> str:
+        """The class that it is in, empty outside of classes."""
+        return ACCESSOR.sub("", self.name).rpartition(".")[0]
 
 
 class Import(NamedTuple):
@@ -102,6 +115,10 @@ class FileCode(NamedTuple):
     sites: tuple[Site, ...]
     statements: tuple[Statement, ...]
     uses: tuple[Use, ...] = ()
+
+
+#: Of a file that is not there.
+NO_CODE = FileCode("", (), (), (), ())
 
 
 def from_json(document: Sequence[Any]) -> FileCode:
