@@ -5,7 +5,7 @@ needs and nothing that is known to be equal, judges nothing, and lists the kinds
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Value
 from envdoctor.hub.pickle_reading import Clock
@@ -16,6 +16,8 @@ from envdoctor.text.message import Message
 
 #: Which part of a repository a change is in, in the order of reports.
 AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")
+
+Item = TypeVar("Item")
 
 
 class Change(NamedTuple):
@@ -117,11 +119,11 @@ class Comparer(NamedTuple):
     wants: Callable[[str], bool] | None
 
 
-def parted(found: Iterable[Change | Unread]) -> tuple[tuple[Change, ...], tuple[Unread, ...]]:
-    """Return the changes, and the parts that could not be read."""
+def parted(found: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unread, ...]]:
+    """Return what was found, and the parts that could not be read."""
     items = list(found)
     unread = tuple(item for item in items if isinstance(item, Unread))
-    return tuple(item for item in items if isinstance(item, Change)), unread
+    return tuple(item for item in items if not isinstance(item, Unread)), unread
 
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:

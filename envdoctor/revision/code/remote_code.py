@@ -59,13 +59,12 @@ def compare(revisions: Revisions) -> Compared:
     after, unread_after = read_sources(new, [path for path in changed if path in new.files])
     unread = {one.path: one for one in (*unread_before, *unread_after)}
     equal = {source.path for source in before} & {source.path for source in after if source in before}
-    sources = [[one for one in side if one.path not in equal | unread.keys()] for side in (before, after)]
+    skipped = equal | unread.keys()
+    sources = [(side, one) for side, read in enumerate((before, after)) for one in read if one.path not in skipped]
 
     changes: list[Change] = []
     codes: list[dict[str, FileCode]] = [{}, {}]
-    results = iter(parse([*sources[0], *sources[1]]))
-    for side, source in ((side, source) for side in (0, 1) for source in sources[side]):
-        result = next(results)
+    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
         if isinstance(result, FileCode):
             codes[side][source.path] = result
         elif source.path not in unread:

@@ -15,18 +15,18 @@ Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, 
 """
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.revision.template.parts.rendering import Rendered, render
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message
 
-AREA = "template"
 _TOKENIZER = "tokenizer_config.json"
 _JINJA = "chat_template.jinja"
 _PROCESSOR = "chat_template.json"
@@ -35,12 +35,12 @@ _FOLDER = "additional_chat_templates/"
 _LIMIT = 1 << 20
 _MOST = 20
 #: From what everybody meets to what few do, with the kind of a difference that begins there.
-_KINDS = (
-    ("chat", "rendering-changed"),
-    ("prompt", "generation-prompt-changed"),
-    ("tools", "tools-rendering-changed"),
-    ("rare", "rare-rendering-changed"),
-)
+_KINDS = {
+    "chat": "rendering-changed",
+    "prompt": "generation-prompt-changed",
+    "tools": "tools-rendering-changed",
+    "rare": "rare-rendering-changed",
+}
 
 
 class _Template(NamedTuple):
@@ -76,25 +76,9 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
-    variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
-    changes: list[Change] = []
-    for name in list(dict.fromkeys([*first.templates, *second.templates]))[:_MOST]:
-        before, after = first.templates.get(name), second.templates.get(name)
-        if before is None or after is None:
-            changes += _one_sided(name, before, after)
-        elif before.text == after.text:
-            if before.path != after.path:
-                changes.append(Change(AREA, "template-moved", after.path, name, before.path, after.path))
-        else:
-            match _rendered(name, before, after, variables):
-                case Change() as change:
-                    changes.append(change)
-                case Unread() as problem:
-                    unread.append(problem)
-    changes += _sources(first, second)
-    settled = not unread and not any(change.kind != "template-moved" for change in changes)
-    return Compared(tuple(changes), tuple(unread), equal=(Message("chat templates"),) if settled else ())
+    changes, not_rendered = parted([*_differences(first, second), *_sources(first, second)])
+    settled = not not_rendered and all(change.kind == "template-moved" for change in changes)
+    return Compared(changes, not_rendered, equal=(Message("chat templates"),) if settled else ())
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -113,15 +97,17 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
             templates[name] = _Template(content.decode("utf-8-sig", "replace"), path)
             continue
         table = read_json(snapshot, path)
-        if isinstance(table, Unread):
-            unread.append(table)
-        elif table is not None and path == _TOKENIZER:
-            variables = special_tokens(table.data)
-            inline = _inline(table.data.get("chat_template"), path, unread)
-        elif table is not None:
-            inline_processor = _inline(table.data.get("chat_template"), path, unread)
-            if "default" in inline_processor:
-                templates["processor"] = inline_processor["default"]
+        if table is None or isinstance(table, Unread):
+            unread += [table] if table else []
+            continue
+        texts = templates_in(table.data.get("chat_template"))
+        if texts is None:
+            unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
+        found = {name: _Template(text, path) for name, text in list((texts or {}).items())[:_MOST]}
+        if path == _TOKENIZER:
+            inline, variables = found, special_tokens(table.data)
+        elif "default" in found:
+            templates["processor"] = found["default"]
     hidden = inline.get("default") if "default" in templates else None
     if "processor" in templates and "default" in templates:
         # Processors, like tokenizers, prefer chat_template.jinja.
@@ -129,67 +115,64 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
     return _Side({**inline, **templates}, hidden, variables)
 
 
-def _inline(value: object, path: str, unread: list[Unread]) -> dict[str, _Template]:
-    found = templates_in(value)
-    if found is None:
-        unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
-    return {name: _Template(text, path) for name, text in list((found or {}).items())[:_MOST]}
+def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
+    # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
+    variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
+    for name in list(dict.fromkeys([*first.templates, *second.templates]))[:_MOST]:
+        before, after = first.templates.get(name), second.templates.get(name)
+        if before is None and after is not None:
+            yield Change("template", "template-added", after.path, name, None, f"{len(after.text)} characters")
+        elif before is not None and after is None and name != "processor":
+            # Processors read chat_template.jinja where chat_template.json is gone.
+            yield Change("template", "template-removed", before.path, name, f"{len(before.text)} characters")
+        elif before is not None and after is not None and before.text != after.text:
+            yield _rendered(name, before, after, variables)
+        elif before is not None and after is not None and before.path != after.path:
+            yield Change("template", "template-moved", after.path, name, before.path, after.path)
 
 
-def _one_sided(name: str, before: _Template | None, after: _Template | None) -> list[Change]:
-    if before is None and after is not None:
-        return [Change(AREA, "template-added", after.path, name, None, f"{len(after.text)} characters")]
-    if before is not None and name != "processor":
-        return [Change(AREA, "template-removed", before.path, name, f"{len(before.text)} characters")]
-    return []  # processors read chat_template.jinja where chat_template.json is gone
-
-
-def _sources(first: _Side, second: _Side) -> list[Change]:
-    if second.hidden is None or second.hidden.text == second.templates["default"].text:
-        return []
-    if first.hidden is not None and first.hidden.text != first.templates["default"].text:
-        return []  # it was so before
-    shown = around(second.hidden.text, second.templates["default"].text)
-    where = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
-    return [Change(AREA, "template-sources-differ", _JINJA, "default", *shown, detail=where)]
+def _sources(first: _Side, second: _Side) -> Iterator[Change]:
+    was, now = (
+        side.hidden is not None and side.hidden.text != side.templates["default"].text for side in (first, second)
+    )
+    if second.hidden is not None and now and not was:
+        shown = around(second.hidden.text, second.templates["default"].text)
+        where = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
+        yield Change("template", "template-sources-differ", _JINJA, "default", *shown, detail=where)
 
 
 def _rendered(name: str, before: _Template, after: _Template, variables: Mapping[str, str]) -> Change | Unread:
+    change = partial(Change, "template", path=after.path, symbol=name)
     one, two = (render(side.text, variables) for side in (before, after))
-    if two.failure is not None:
-        if one.failure is not None:
-            return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two.failure))
-        return Change(AREA, "rendering-fails", after.path, name, "renders", short(two.failure))
-    if one.failure is not None:
-        return Unread(
-            before.path,
-            Message("chat template {} of the old revision cannot be rendered: {}", short(name), one.failure),
-        )
+    if one.failure is not None or two.failure is not None:
+        if two.failure is None:
+            reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one.failure)
+            return Unread(before.path, reason)
+        if one.failure is None:
+            return change("rendering-fails", before="renders", after=short(two.failure))
+        return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two.failure))
     pairs = [(c, one.outcomes[c.name], two.outcomes[c.name]) for c in SUITE]
-    broken = [(c, was, now) for c, was, now in pairs if now.problem is not None and was.problem is None]
+    broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
-        problem = short(broken[0][2].problem)
-        return Change(AREA, "rendering-fails", after.path, name, "renders", problem, len(broken))
+        return change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
         return Unread(after.path, Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem))
-    differing_pairs = [(c, was, now) for c, was, now in pairs if not was.same(now)]
-    if not differing_pairs:
-        texts = around(before.text, after.text)
-        return Change(AREA, "text-changed-rendering-equal", after.path, name, *texts)
-    uses = {c.use for c, _, _ in differing_pairs}
-    use, kind = next((use, kind) for use, kind in _KINDS if use in uses)
-    conversation, was, now = next(item for item in differing_pairs if item[0].use == use)
-    count = len(differing_pairs)
-    detail = Message(
-        'conversation "{}"; {} of {} conversations render differently', conversation.name, count, len(SUITE)
-    )
-    return Change(AREA, kind, after.path, name, *_shown(was, now), count=count, detail=detail)
+    differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
+    if not differing:
+        shown = around(before.text, after.text)
+        return change("text-changed-rendering-equal", before=shown[0], after=shown[1])
+    use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))
+    conversation, was, now = next(item for item in differing if item[0].use == use)
+    counts = len(differing), len(SUITE)
+    detail = Message('conversation "{}"; {} of {} conversations render differently', conversation.name, *counts)
+    shown = _shown(was, now)
+    return change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
 def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:
+    if was.text is not None and was.text == now.text:
+        return Message("equal in its first 20,000 characters"), Message("different after them")
     if was.text is not None and now.text is not None:
-        if was.text == now.text:
-            return Message("equal in its first 20,000 characters"), Message("different after them")
         return around(was.text, now.text)
     return _said(was), _said(now)
 
@@ -197,6 +180,4 @@ def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:
 def _said(outcome: Rendered) -> str:
     if outcome.text is not None:
         return short(visible(outcome.text)) if outcome.text else "(empty)"
-    if outcome.refused is not None:
-        return short(f"refuses: {outcome.refused}")
-    return short(f"fails: {outcome.problem}")
+    return short(f"refuses: {outcome.refused}" if outcome.refused is not None else f"fails: {outcome.problem}")

@@ -19,12 +19,20 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions
-from envdoctor.revision.weights.parts.amounts import Amount, amounts_of, gigabytes, parameters_in
-from envdoctor.revision.weights.parts.file_sets import Shared, main_set, shared_files, weight_paths, weight_sets
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.weights.parts.file_sets import (
+    SetPair,
+    Shared,
+    main_set,
+    moved_files,
+    plan,
+    shared_files,
+    weight_paths,
+    weight_sets,
+)
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
 from envdoctor.revision.weights.parts.layouts import Layout, read_pickled, read_safetensors
-from envdoctor.revision.weights.parts.plan import SetPair, moved_files, plan
+from envdoctor.revision.weights.parts.name_patterns import Amount, amounts_of, gigabytes
 from envdoctor.revision.weights.parts.safetensors_releases import dtype_releases, needs_changes, needs_of, newest_need
 from envdoctor.revision.weights.parts.shard_index import check_index, index_path
 from envdoctor.text.listed import listed
@@ -54,10 +62,10 @@ def compare(revisions: Revisions) -> Compared:
     moved = moved_files(shared)
     equal = _equal_files(old, shared)
     if len(shared.same) + len(shared.moved) == len(old) == len(new):
-        changes, unread = _index_of_moved(revisions.new, shared)
+        changes, unread = parted(_index_of_moved(revisions.new, shared))
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
-        return Compared((*moved, *changes), tuple(unread), facts, equal, moved)
+        return Compared((*moved, *changes), unread, facts, equal, moved)
     found = _compare_sets(revisions, shared, moved)
     return found._replace(equal=(*equal, *found.equal))
 
@@ -67,12 +75,12 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     dtypes = dtype_releases(revisions.matrix)
     pairs, sets = plan(old, new, shared)
     changes: list[Change] = [*moved, *sets]
-    patterns: list[Change] = list(changes)
-    unread: list[Unread] = []
-    differ = _loses_its_weights(old, new) or any(change.kind == "opaque-changed" for change in changes)
+    patterns, unread = list(changes), list[Unread]()
+    was, now = main_set(weight_sets(old)), main_set(weight_sets(new))
+    # Other sets than the one that is loaded are copies for other programs.
+    differ = (was is not None and now is None) or any(change.kind == "opaque-changed" for change in changes)
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
     needs: list[str | None] = []
-    main = main_set(weight_sets(new))
     read_all = not shared.same and not shared.moved
     for pair in pairs:
         result = _compare_pair(revisions, pair)
@@ -84,7 +92,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
             changes += needs_changes(result.old, result.new, dtypes, len(pair.new_read) == len(pair.new_files))
             needs.append(needs_of(result.new.tensors, dtypes))
         read_all = read_all and not result.unread
-        if pair.new_key == main and not result.unread:
+        if pair.new_key == now and not result.unread:
             if len(pair.old_read) == len(pair.old_files):
                 amounts["old"] = amounts_of(result.old.tensors)
             if len(pair.new_read) == len(pair.new_files):
@@ -93,15 +101,16 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     status: Value = "changed" if differ else "equal"
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
-    equal: tuple[str, ...] = ()
     if unread or unhashed:
         status = Unknown(Message("{} could not be read", listed([item.path for item in (*unread, *unhashed)], 2)))
-    if not unread and not differ and pairs:
-        equal = (Message("every tensor's name, dtype and shape; the values were not compared"),)
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
-        facts[f"revision.parameters_{side}"] = parameters_in(amounts[side]) if side in amounts else _LEFT_ALONE
+        counted = amounts[side]["dtype"].values() if side in amounts else None
+        parameters = _LEFT_ALONE if counted is None else sum(amount.parameters for amount in counted)
+        facts[f"revision.parameters_{side}"] = parameters
     facts["revision.safetensors_needs"] = newest_need(needs, read_all)
+    settled = not unread and not differ and bool(pairs)
+    equal = (Message("every tensor's name, dtype and shape; the values were not compared"),) if settled else ()
     return Compared(tuple(changes), (*unread, *unhashed), facts, equal, tuple(patterns), amounts)
 
 
@@ -110,15 +119,8 @@ def _unhashed(revisions: Revisions, pairs: Iterable[SetPair]) -> Iterator[Unread
     for pair in pairs:
         sides = ((revisions.old, pair.old_read), (revisions.new, pair.new_read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
-        for path, size in sizes.items():
-            yield Unread(
-                path, Message("its values were not compared, only its header: --hash reads its {} bytes", f"{size:,}")
-            )
-
-
-def _loses_its_weights(old: Snapshot, new: Snapshot) -> bool:
-    """Whether the set that is loaded goes and no other takes its place; other sets are copies for other programs."""
-    return main_set(weight_sets(old)) is not None and main_set(weight_sets(new)) is None
+        reason = "its values were not compared, only its header: --hash reads its {} bytes"
+        yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
 
 
 class _Result(NamedTuple):
@@ -144,23 +146,21 @@ def _compare_pair(revisions: Revisions, pair: SetPair) -> _Result:
         pair.old_files != pair.new_files
         or any(after.where.get(name, path) != path for name, path in before.where.items())
     )
-    found = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
-    changes, patterns = found
-    differ = bool(changes)
+    changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
     valued = _values_changed(old, new, before, after)
+    differ = bool(changes or valued)
     changes += valued
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (pair.old_files, pair.new_files)]
         changes.append(Change("weights", "resharded", pair.new_files[0], pair.new_key.stem, files[0], files[1]))
     for path, remarks in after.remarks.items():
         news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
-        if news:
-            changes.append(Change("weights", "odd-header", path, listed(news, 6)))
+        changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
     if _index_matters(old, new, pair, before, after):
-        more, unread_index = check_index(new, pair.new_key, pair.new_files, after)
-        changes += more
-        unread += unread_index
-    return _Result(changes, patterns, unread, differ or bool(valued), before, after)
+        found = parted(check_index(new, pair.new_key, pair.new_files, after))
+        changes += found[0]
+        unread += found[1]
+    return _Result(changes, patterns, unread, differ, before, after)
 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
@@ -189,16 +189,11 @@ def _index_matters(old: Snapshot, new: Snapshot, pair: SetPair, before: Layout, 
     return pair.old_files != pair.new_files or before.where != after.where
 
 
-def _index_of_moved(new: Snapshot, shared: Shared) -> tuple[list[Change], list[Unread]]:
+def _index_of_moved(new: Snapshot, shared: Shared) -> Iterator[Change | Unread]:
     """Renamed shards need an index that knows their new names."""
-    changes: list[Change] = []
-    unread: list[Unread] = []
     for key, files in weight_sets(new).items():
-        if key.format != "opaque" and any(path in shared.moved.values() for path in files) and len(files) > 1:
-            more, missing = check_index(new, key, files, Layout())
-            changes += more
-            unread += missing
-    return changes, unread
+        if key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
+            yield from check_index(new, key, files, Layout())
 
 
 def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:
@@ -206,9 +201,5 @@ def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...
     if not entries:
         return ()
     size = gigabytes(sum(entry.size for entry in entries))
-    lfs = all((entry.oid or "").startswith("sha256:") for entry in entries)
-    return (
-        Message(
-            "{} of {} weight files by {} ({})", len(entries), len(old), "sha256" if lfs else Message("object id"), size
-        ),
-    )
+    digest = "sha256" if all((entry.oid or "").startswith("sha256:") for entry in entries) else Message("object id")
+    return (Message("{} of {} weight files by {} ({})", len(entries), len(old), digest, size),)

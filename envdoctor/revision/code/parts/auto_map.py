@@ -25,8 +25,11 @@ def compare_auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
     for path in AUTO_MAP_FILES:
         if revisions.changed([path]):
             before, after = (_references(snapshot, path) for snapshot in (revisions.old, revisions.new))
-            if isinstance(before, Unread) or isinstance(after, Unread):
-                yield before if isinstance(before, Unread) else after
+            if isinstance(before, Unread):
+                yield before
+                continue
+            if isinstance(after, Unread):
+                yield after
                 continue
             known = {one.repository for one in before.values()}
             for key in sorted({**before, **after}):

@@ -98,13 +98,13 @@ def moved_definitions(pairs: Sequence[FilePair]) -> Moved:
 def compare_file(pair: FilePair, moved: Moved) -> Iterator[Change]:
     """Changes of a file that is in both revisions; what was moved is left out."""
     before, after = _named(pair.old), _named(pair.new)
-    gates = {site.scope for site in pair.new.sites if site.is_gate}
+    values = {one.name for one in pair.new.definitions if one.kind == "value"}
+    gates = values.intersection(site.scope for site in pair.new.sites if site.is_gate)
     for key, new in after.items():
         if key in before:
             yield from _in_both(pair.path, before[key], new)
-        elif (pair.path, new.name) not in moved.new and not _inside(new, before, after):
-            if new.kind != "value" or new.name not in gates:
-                yield _added(pair.path, new)
+        elif not ((pair.path, new.name) in moved.new or new.name in gates or _inside(new, before, after)):
+            yield _added(pair.path, new)
     for old in _lone(before, after):
         if (pair.old_path or "", old.name) not in moved.old:
             stays = old.owner in {name for name, _ in after} and not _may_inherit(old, before, after)
@@ -230,8 +230,8 @@ def _statements(pair: FilePair) -> Iterator[Change]:
     detail = Message("statements outside functions")
     for scope in dict.fromkeys(scope for scope, _ in [*gone, *come]):
         if scope == MODULE_LEVEL or scope in classes:
-            sides = ("; ".join(texts[key] for key in part if key[0] == scope)[:400] or None for part in (gone, come))
-            yield _change("definition-changed", pair.path, scope, *sides, detail=detail)
+            was, now = ("; ".join(texts[key] for key in part if key[0] == scope)[:400] or None for part in (gone, come))
+            yield _change("definition-changed", pair.path, scope, was, now, detail=detail)
 
 
 def _imports(pair: FilePair) -> Iterator[Change]:

@@ -73,13 +73,13 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST]) -> list[Site]:
         inner = scope
         match node:
             case ast.FunctionDef(name=name, body=body) | ast.AsyncFunctionDef(name=name, body=body):
-                inner = f"{scope}.{name}" if scope else name
+                inner = f"{scope}.{name}".lstrip(".")
                 around = [*node.decorator_list, node.args, *filter(None, [node.returns])]
                 waiting += [(child, inner, False, has_major) for child in reversed(body)]
                 waiting += [(child, inner, at_load, has_major) for child in around]
                 continue
             case ast.ClassDef(name=name, body=body):
-                inner = f"{scope}.{name}" if scope else name
+                inner = f"{scope}.{name}".lstrip(".")
                 around = [*node.decorator_list, *node.bases, *node.keywords]
                 waiting += [(child, inner, at_load, has_major) for child in (*reversed(body), *around)]
                 continue
@@ -174,14 +174,10 @@ def attention_choices(nodes: list[ast.AST]) -> list[str]:
                 asked = [left, *others]
             case ast.Assign(targets=targets):
                 asked = targets
-        if any(map(_is_attention_key, asked)):
+        # `config._attn_implementation`, the name alone, or the word in quotes.
+        if any(_ATTENTION_KEY.match(text_of(part) or dotted(part).rpartition(".")[2]) for part in asked):
             found.add(short(node))
     return sorted(found)
-
-
-def _is_attention_key(node: ast.expr) -> bool:
-    """``config._attn_implementation``, the name alone, or the word in quotes."""
-    return _ATTENTION_KEY.match(text_of(node) or dotted(node).rpartition(".")[2]) is not None
 
 
 def is_idle(function: FunctionNode) -> bool:
@@ -200,12 +196,10 @@ def is_idle(function: FunctionNode) -> bool:
                 return False
             case ast.Global() | ast.Nonlocal() | ast.Yield() | ast.YieldFrom() | ast.Await():
                 return False
-            case ast.Call(func=func) if not _is_quiet(dotted(func)):
-                return False
+            case ast.Call(func=func):
+                name = dotted(func)
+                quiet = name in _QUIET_CALLS or name.endswith(("Error", "Exception", "Warning"))
+                if not quiet and name.partition(".")[0] not in _LOGGERS:
+                    return False
         waiting += children(node)
     return True
-
-
-def _is_quiet(name: str) -> bool:
-    root = name.partition(".")[0]
-    return name in _QUIET_CALLS or root in _LOGGERS or name.endswith(("Error", "Exception", "Warning"))

@@ -1,10 +1,11 @@
 """Python files of snapshots, read and parsed in bounded children; what cannot be parsed is unread, with the reason."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.records import FileCode, from_json
+from envdoctor.revision.comparer import parted
 from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.text.message import Message
 
@@ -26,27 +27,24 @@ class Source(NamedTuple):
     content: bytes
 
 
-def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[list[Source], list[Unread]]:
+def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Source, ...], tuple[Unread, ...]]:
     """The files' contents within the limits of size and number; the others with the reason."""
-    sources: list[Source] = []
-    unread: list[Unread] = []
-    total = 0
+    return parted(_read(snapshot, paths))
+
+
+def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[Source | Unread]:
+    count = total = 0
     for path in paths:
-        size = snapshot.files[path].size
-        if len(sources) >= MAX_FILES or total + size > MAX_TOTAL:
-            unread.append(
-                Unread(
-                    path, Message("only {} Python files and {} MiB of them are compared", MAX_FILES, MAX_TOTAL >> 20)
-                )
-            )
+        if count >= MAX_FILES or total + snapshot.files[path].size > MAX_TOTAL:
+            reason = Message("only {} Python files and {} MiB of them are compared", MAX_FILES, MAX_TOTAL >> 20)
+            yield Unread(path, reason)
             continue
         content = snapshot.read(path, MAX_FILE)
         if isinstance(content, Unread):
-            unread.append(content)
+            yield content
             continue
-        total += len(content)
-        sources.append(Source(path, content))
-    return sources, unread
+        count, total = count + 1, total + len(content)
+        yield Source(path, content)
 
 
 def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
-from envdoctor.revision.code.parts.imports import imports_of_tree
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, Call, Definition, FileCode, Parameter, Statement
+from envdoctor.revision.code.parts.records import (
+    ACCESSOR,
+    MODULE_LEVEL,
+    Call,
+    Definition,
+    FileCode,
+    Import,
+    Parameter,
+    Statement,
+)
 from envdoctor.revision.code.parts.syntax import assigned, digest, exact, joined, short
-from envdoctor.source.definitions import FunctionNode, all_nodes, dotted, parameters_of
+from envdoctor.source.definitions import (
+    FunctionNode,
+    all_nodes,
+    blocks,
+    dotted,
+    elements,
+    names_in,
+    parameter_words,
+    parameters_of,
+)
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, uses_of
 
 _CONTAINERS = (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While)
-_ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_PERHAPS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, *_LOOPS, ast.Match, ast.ExceptHandler, ast.match_case)
+_FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _MAX_CALLS = 2000
 #: The largest modeling file of transformers has 70,000 nodes.
 _MAX_NODES = 300_000
@@ -30,17 +48,11 @@ def read_code(content: bytes) -> FileCode:
     definitions: list[Definition] = []
     statements: list[Statement] = []
     for scope, statement in _in_order(tree):
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                definitions.append(_function(scope, statement))
-            case ast.ClassDef():
-                definitions.append(_class(scope, statement))
-            case _:
-                values = [*_values(scope, statement)]
-                definitions += values
-                statements += [] if values else [_statement(scope, statement)]
+        found = list(_defined(scope, statement))
+        definitions += found
+        statements += [] if found else [_statement(scope, statement)]
     definitions = _with_members(definitions, statements)
-    imports = imports_of_tree(tree)
+    imports = _imports(tree)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
@@ -56,15 +68,12 @@ def _with_members(definitions: list[Definition], statements: list[Statement]) ->
     found: list[Definition] = []
     for one in reversed(definitions):  # what is inside a class comes after it
         if one.kind == "class":
-            inner = members.pop(one.name, [])
-            one = one._replace(
-                meaning=joined([one.meaning, *(part[0] for part in inner)]),
-                annotations=joined([one.annotations, *(part[1] for part in inner)]),
-                weight=one.weight + sum(part[2] for part in inner),
-            )
-        scope, _, name = _ACCESSOR.sub("", one.name).rpartition(".")
-        if scope:
-            members.setdefault(scope, []).append((f"{name} {one.sense}", one.annotations, one.weight))
+            own = (one.meaning, one.annotations, one.weight)
+            meanings, annotations, weights = zip(own, *members.pop(one.name, []), strict=True)
+            one = one._replace(meaning=joined(meanings), annotations=joined(annotations), weight=sum(weights))
+        if one.owner:
+            name = ACCESSOR.sub("", one.name).rpartition(".")[2]
+            members.setdefault(one.owner, []).append((f"{name} {one.sense}", one.annotations, one.weight))
         found.append(one)
     return found[::-1]
 
@@ -81,45 +90,56 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
             case ast.ClassDef(name=name, body=body):
                 waiting += [(f"{scope}{name}.", child) for child in reversed(body)]
             case _ if isinstance(statement, _CONTAINERS):
-                bodies = [*statement.body, *getattr(statement, "orelse", ())]
-                for handler in getattr(statement, "handlers", ()):
-                    bodies += handler.body
-                bodies += getattr(statement, "finalbody", ())
-                waiting += [(scope, child) for child in reversed(bodies)]
+                waiting += [(scope, child) for block in [*blocks(statement)][::-1] for child in reversed(block)]
         yield scope, statement
 
 
+def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
+    """The function, the class, or the names that a statement defines."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield _function(scope, node)
+        case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
+            result = digest([*bases, *keywords, *decorators])
+            text = f"({', '.join(map(exact, [*bases, *keywords]))})"
+            known = tuple(map(exact, decorators))
+            yield Definition(
+                f"{scope}{name}", "class", text, result.meaning, result.annotations, "", result.weight, known
+            )
+        case _:
+            names, value = assigned(node)
+            if names and value is not None:
+                text, result = short(value), digest([value])
+                for name in names:
+                    yield Definition(f"{scope}{name}", "value", text, result.meaning, "", "", result.weight)
+
+
 def _function(scope: str, node: FunctionNode) -> Definition:
-    decorators = tuple(exact(decorator) for decorator in node.decorator_list)
+    decorators = tuple(map(exact, node.decorator_list))
     accessors = [f"{node.name}.{kind}" for kind in ("setter", "deleter", "getter")]
     setter = next((text.rpartition(".")[2] for text in decorators if text in accessors), "")
     starts = "init" in node.name or node.name.startswith("reset_")
-    result = digest([node.body], creators_alike=starts, annotations=_annotations(node))
-    parameters = tuple(_parameters(node.args))
+    annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
+    result = digest([node.body], creators_alike=starts, annotations=annotations)
     return Definition(
         f"{scope}{node.name}" + (f".{setter}" if setter else ""),
         "function",
-        _signature(parameters),
+        _signature(node.args),
         result.meaning,
         result.annotations,
         result.skeleton,
         result.weight,
         decorators,
-        parameters,
+        tuple(_parameters(node.args)),
         tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS],
         tuple(attention_choices(result.nodes)),
         "gradient_checkpointing" in node.name and is_idle(node),
     )
 
 
-def _annotations(node: FunctionNode) -> list[ast.expr | None]:
-    return [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
-
-
 def _call(node: ast.Call) -> Call:
-    return Call(
-        dotted(node.func), tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in node.keywords)
-    )
+    keywords = (f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in node.keywords)
+    return Call(dotted(node.func), tuple(keywords))
 
 
 def _parameters(arguments: ast.arguments) -> Iterator[Parameter]:
@@ -127,44 +147,22 @@ def _parameters(arguments: ast.arguments) -> Iterator[Parameter]:
     missing: Sequence[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
     for index, (argument, default) in enumerate(zip(plain, [*missing, *arguments.defaults], strict=True)):
         kind = "positional" if index < len(arguments.posonlyargs) else "normal"
-        yield Parameter(argument.arg, kind, None if default is None else exact(default))
+        yield Parameter(argument.arg, kind, exact(default) if default else None)
     if arguments.vararg:
         yield Parameter(arguments.vararg.arg, "*", None)
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield Parameter(argument.arg, "keyword", None if default is None else exact(default))
+        yield Parameter(argument.arg, "keyword", exact(default) if default else None)
     if arguments.kwarg:
         yield Parameter(arguments.kwarg.arg, "**", None)
 
 
-def _signature(parameters: Sequence[Parameter]) -> str:
-    parts: list[str] = []
-    for index, (name, kind, default) in enumerate(parameters):
-        before = parameters[index - 1].kind if index else ""
-        if before == "positional" and kind != "positional":
-            parts.append("/")
-        if kind == "keyword" and before not in ("keyword", "*"):
-            parts.append("*")
-        parts.append((kind if kind in ("*", "**") else "") + name + ("" if default is None else f"={default}"))
-    if parameters and parameters[-1].kind == "positional":
-        parts.append("/")
-    return f"({', '.join(parts)})"
-
-
-def _class(scope: str, node: ast.ClassDef) -> Definition:
-    result = digest([*node.bases, *node.keywords, *node.decorator_list])
-    bases = ", ".join(exact(part) for part in [*node.bases, *node.keywords])
-    decorators = tuple(exact(decorator) for decorator in node.decorator_list)
-    return Definition(
-        f"{scope}{node.name}", "class", f"({bases})", result.meaning, result.annotations, "", result.weight, decorators
-    )
-
-
-def _values(scope: str, statement: ast.stmt) -> Iterator[Definition]:
-    names, value = assigned(statement)
-    if names and value is not None:
-        text, result = short(value), digest([value])
-        for name in names:
-            yield Definition(f"{scope}{name}", "value", text, result.meaning, "", "", result.weight)
+def _signature(arguments: ast.arguments) -> str:
+    """``(self, x, /, y=1, *, z=None)``."""
+    defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
+    words = [f"{word}{exact(next(defaults))}" if word.endswith("=") else word for word in parameter_words(arguments)]
+    if arguments.posonlyargs:
+        words.insert(len(arguments.posonlyargs), "/")
+    return f"({', '.join(words)})"
 
 
 def _statement(scope: str, statement: ast.stmt) -> Statement:
@@ -188,3 +186,57 @@ def _statement(scope: str, statement: ast.stmt) -> Statement:
         f"{type(statement).__name__} {meaning}",
         text + ", ".join(short(part) for part in head),
     )
+
+
+def _imports(tree: ast.Module) -> list[Import]:
+    """All imports by their dotted names.
+
+    Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
+    a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
+    (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
+    """
+    found: dict[str, tuple[bool, bool]] = {}
+    waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
+    while waiting:
+        node, required, demanded = waiting.pop()
+        names: list[str] = []
+        match node:
+            case ast.Import(names=taken):
+                names = [alias.name for alias in taken]
+            case ast.ImportFrom(module=None, names=taken, level=level):  # `from . import modeling` names a file
+                names = ["." * level + alias.name for alias in taken]
+            case ast.ImportFrom(module=module, names=taken, level=level):
+                names = [f"{'.' * level}{module}.{alias.name}" for alias in taken]
+            case _:
+                demanded = demanded and not _asks_for_package(node)
+                waiting += [(statement, runs, demanded) for statement, runs in _inner(node, required)]
+        for name in names:
+            before = found.get(name, (False, False))
+            found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
+    return [Import(name, *found[name]) for name in sorted(found)]
+
+
+def _asks_for_package(node: ast.AST) -> bool:
+    """``try``, or ``if is_flash_attn_2_available():``, also as a part of the condition."""
+    match node:
+        case ast.Try():
+            return True
+        case ast.If(test=test):
+            called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
+            return any(name.endswith("available") for name in called)
+    return False
+
+
+def _inner(node: ast.AST, required: bool) -> list[tuple[ast.AST, bool]]:
+    """Statements inside the node, and whether they run whenever the node is reached."""
+    parts = {field: getattr(node, field, ()) for field in ("body", "orelse", "finalbody", "handlers", "cases")}
+    always = set() if isinstance(node, _PERHAPS) else {*parts}
+    match node:
+        case ast.Try(handlers=handlers):
+            always = {"finalbody"} if _survives_import_error(handlers) else {"body", "finalbody"}
+    return [(inner, required and field in always) for field, statements in parts.items() for inner in statements]
+
+
+def _survives_import_error(handlers: list[ast.ExceptHandler]) -> bool:
+    kinds = [kind for handler in handlers for kind in elements(handler.type)]
+    return None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))

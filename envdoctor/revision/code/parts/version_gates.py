@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import reduce
+from operator import or_
 
 from envdoctor.revision.code.parts.records import MINOR_ONLY, VERSION_GATE
 from envdoctor.source.definitions import all_nodes, children, dotted
 
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _QUESTION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
+_TESTS = (ast.Compare, ast.BoolOp, ast.IfExp)
 _MAJOR, _MINOR, _WHOLE = 1, 2, 4
 _FIELDS = {"major": _MAJOR, "minor": _MINOR}
 _INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
@@ -21,26 +24,21 @@ class VersionNames:
     def __init__(self, nodes: list[ast.AST]) -> None:
         self.lists: set[str] = set()
         self.parts: dict[str, int] = {}
-        assignments = [node for node in nodes if isinstance(node, ast.Assign)]
+        assignments = [(node.targets, node.value) for node in nodes if isinstance(node, ast.Assign)]
         for _ in range(2):  # once for `parts = v.split(".")`, once for `minor = int(parts[1])`
-            for node in assignments:
-                for target in node.targets:
-                    self._learn(target, node.value)
+            for target, value in ((target, value) for targets, value in assignments for target in targets):
+                self._learn(target, value)
 
     def _learn(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Name(id=name), _ if self._is_list(value):
                 self.lists.add(name)
-            case ast.Name(), ast.Compare() | ast.BoolOp() | ast.IfExp():
-                pass
-            case ast.Name(id=name), _ if not _is_question(value):
+            case ast.Name(id=name), _ if not (isinstance(value, _TESTS) or _is_question(value)):
                 part = self._part(value)
-                if part:
-                    self.parts[name] = part
-            case ((ast.Tuple(elts=items) | ast.List(elts=items)), _) if self._mentions_list(value):
-                for element, part in zip(items, _INDEXES.values(), strict=False):
-                    if isinstance(element, ast.Name):
-                        self.parts[element.id] = part
+                self.parts |= {name: part} if part else {}
+            case ((ast.Tuple(elts=items) | ast.List(elts=items)), _) if any(map(self._is_list, all_nodes(value))):
+                named = zip(items, _INDEXES.values(), strict=False)
+                self.parts |= {element.id: part for element, part in named if isinstance(element, ast.Name)}
 
     def gate(self, node: ast.AST, has_major: bool) -> str | None:
         """The kind of gate that the node is; ``has_major``: the first number was asked for around it."""
@@ -51,12 +49,8 @@ class VersionNames:
 
     def _compared(self, node: ast.AST) -> int:
         """Which parts of a version a comparison looks at."""
-        parts = 0
-        match node:
-            case ast.Compare(left=left, comparators=others):
-                for side in (left, *others):
-                    parts |= self._part(side)
-        return parts
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        return reduce(or_, map(self._part, sides), 0)
 
     def asks_major(self, node: ast.BoolOp | ast.If | ast.IfExp) -> bool:
         """Whether a condition compares the first number or the whole version."""
@@ -104,16 +98,10 @@ class VersionNames:
             case ast.Subscript(value=base, slice=ast.Slice()):
                 return self._is_list(base)
             case ast.Call(func=ast.Attribute(value=base, attr="split"), args=[ast.Constant(value="."), *_]):
-                return self._mentions_version(base)
+                return any(self._is_version(inner) or _says_version(inner) for inner in all_nodes(base))
             case ast.Call(func=ast.Name(id="list" | "tuple" | "map"), args=args):
                 return any(map(self._is_list, args))
         return False
-
-    def _mentions_list(self, node: ast.AST) -> bool:
-        return any(self._is_list(inner) for inner in all_nodes(node))
-
-    def _mentions_version(self, node: ast.AST) -> bool:
-        return any(self._is_version(inner) or _says_version(inner) for inner in all_nodes(node))
 
 
 def _says_version(node: ast.AST) -> bool:
@@ -124,7 +112,4 @@ def _says_version(node: ast.AST) -> bool:
 
 def _is_question(node: ast.AST) -> bool:
     """``is_transformers_version(">=", "4.42")`` and the like."""
-    match node:
-        case ast.Call(func=func):
-            return _QUESTION.match(dotted(func).rpartition(".")[2]) is not None
-    return False
+    return isinstance(node, ast.Call) and _QUESTION.match(dotted(node.func).rpartition(".")[2]) is not None

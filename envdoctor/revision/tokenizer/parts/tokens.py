@@ -80,8 +80,8 @@ def compare_tokens(
 def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Change]:
     symbol = _shown(content)
     if before.number != after.number:
-        was, now = (Message("id {}", side.number) for side in (before, after))
-        yield Change(_AREA, "special-token-moved", path, symbol, was, now)
+        ids = [Message("id {}", side.number) for side in (before, after)]
+        yield Change(_AREA, "special-token-moved", path, symbol, ids[0], ids[1])
     flags = [name for name in _FLAGS if {before.flags.get(name), after.flags.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))

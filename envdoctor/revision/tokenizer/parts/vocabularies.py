@@ -3,7 +3,7 @@
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
@@ -24,7 +24,7 @@ class Merges(NamedTuple):
     """How many there are, and a digest that stands for them. ``pairs`` says whether each is a list of two tokens
     (tokenizers >= 0.20) or one text (before)."""
 
-    count: int
+    number: int
     digest: str
     pairs: bool | None = None
 
@@ -108,22 +108,22 @@ def compare_files(path: str, one: TokenizerFile, two: TokenizerFile) -> Iterator
     yield from _compare_merges(path, "model.merges", one.merges, two.merges)
     formats = one.merges.pairs, two.merges.pairs
     if one.merges.digest == two.merges.digest and None not in formats and formats[0] != formats[1]:
-        was, now = ("pairs of tokens" if pairs else "texts" for pairs in formats)
-        yield Change("tokenizer", "merges-format-changed", path, "model.merges", was, now)
+        forms = ["pairs of tokens" if pairs else "texts" for pairs in formats]
+        yield Change("tokenizer", "merges-format-changed", path, "model.merges", forms[0], forms[1])
     for key in dict.fromkeys([*two.options, *one.options]):
         before, after = one.options.get(key), two.options.get(key)
         if (before or after) and before != after:  # missing, null, false and "" mean the same here
-            texts = [short(side.options[key]) if key in side.options else None for side in (one, two)]
-            yield Change("tokenizer", "model-option-changed", path, f"model.{key}", *texts)
+            was, now = (short(side.options[key]) if key in side.options else None for side in (one, two))
+            yield Change("tokenizer", "model-option-changed", path, f"model.{key}", was, now)
     for key, kind in _STEPS.items():
         before, after = one.steps[key], two.steps[key]
         if before != after:
             yield Change("tokenizer", kind, path, key, *_step(before, after))
 
 
-def _step(before: object, after: object) -> Iterable[str | None]:
+def _step(before: object, after: object) -> tuple[str | None, str | None]:
     if before is None or after is None:
-        return (None if side is None else _name(side) for side in (before, after))
+        return None if before is None else _name(before), None if after is None else _name(after)
     first, second = (json.dumps(side, sort_keys=True, ensure_ascii=False) for side in (before, after))
     return (first, second) if max(len(first), len(second)) <= LONGEST else around(first, second)
 
@@ -153,7 +153,7 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
 def _compare_merges(path: str, symbol: str, one: Merges, two: Merges) -> Iterator[Change]:
     """``merges-changed`` when number, order or content of the merges differ."""
     if one.digest != two.digest:
-        yield Change("tokenizer", "merges-changed", path, symbol, f"{one.count:,} merges", f"{two.count:,} merges")
+        yield Change("tokenizer", "merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
 
 
 def compare_vocabulary_file(revisions: Revisions, path: str) -> Iterator[Change | Unread]:
@@ -163,7 +163,7 @@ def compare_vocabulary_file(revisions: Revisions, path: str) -> Iterator[Change 
     name = posixpath.basename(path)
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
     sizes = revisions.sizes(path)
-    pair: tuple[bytes | None, bytes | None] | Unread = (None, None)
+    before = after = b""
     if state in ("added", "removed"):
         yield Change("tokenizer", f"tokenizer-file-{state}", path, name, *sizes)
         return
@@ -172,9 +172,9 @@ def compare_vocabulary_file(revisions: Revisions, path: str) -> Iterator[Change 
         if isinstance(pair, Unread):
             yield pair
             return
-        if pair[0] == pair[1]:
+        before, after = pair[0] or b"", pair[1] or b""
+        if before == after:
             return
-    before, after = (content or b"" for content in pair)
     if name == "merges.txt":
         yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))
     elif name == "vocab.txt":

@@ -1,11 +1,14 @@
-"""The weight files of a repository, as sets that are loaded together, and which of them two snapshots share."""
+"""The weight files of a repository, as sets that are loaded together: which of them two snapshots share, which are
+compared with which, and which headers have to be read for it."""
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import FileEntry, Snapshot
+from envdoctor.revision.comparer import Change
+from envdoctor.text.message import Message
 
 #: Formats whose tensors are not read; a difference between such files is known by their object ids alone.
 _OPAQUE = (".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".onnx_data", ".tflite", ".npz")
@@ -114,3 +117,70 @@ def shared_files(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> 
         if names:
             moved[path] = names.pop(0)
     return Shared(same, moved)
+
+
+class SetPair(NamedTuple):
+    """Two sets of files to compare, and which files of each have to be read."""
+
+    old_key: SetKey
+    new_key: SetKey
+    old_files: tuple[str, ...]
+    new_files: tuple[str, ...]
+    old_read: tuple[str, ...]
+    new_read: tuple[str, ...]
+
+
+def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[SetPair], list[Change]]:
+    """Which sets are compared with which; sets that only one side has."""
+    old_sets, new_sets = weight_sets(old), weight_sets(new)
+    arrived = set(shared.moved.values())
+    changes: list[Change] = []
+    keys: list[tuple[SetKey, SetKey]] = []
+    for key in sorted(set(old_sets) & set(new_sets)):
+        if key.format == "opaque":
+            differing = [path for path in old_sets[key] if path not in shared.same]
+            changes += [Change("weights", "opaque-changed", path, path) for path in differing]
+        else:
+            keys.append((key, key))
+    old_main, new_main = main_set(old_sets), main_set(new_sets)
+    replaced = old_main is not None and new_main is not None and old_main != new_main
+    if old_main is not None and new_main is not None and replaced:
+        keys.append((old_main, new_main))
+        files = new_sets[new_main]
+        before, after = _spell(old_main, old_sets[old_main]), _spell(new_main, files)
+        changes.append(Change("weights", "set-replaced", files[0], new_main.stem, before, after, len(files)))
+    one_sided = (
+        ("set-removed", old_sets, new_sets, old_main, shared.moved),
+        ("set-added", new_sets, old_sets, new_main, arrived),
+    )
+    for kind, sets, others, main, elsewhere in one_sided:
+        for key in sorted(set(sets) - set(others)):
+            named = [path for path in sets[key] if path not in elsewhere]
+            if named and not (replaced and key == main):
+                text = _spell(key, named)
+                gone, come = (text, None) if kind == "set-removed" else (None, text)
+                changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
+    pairs = [_pair(one, other, old_sets[one], new_sets[other], shared) for one, other in keys]
+    return [pair for pair in pairs if pair.old_read or pair.new_read or pair.old_files != pair.new_files], changes
+
+
+def _pair(one: SetKey, other: SetKey, before: tuple[str, ...], after: tuple[str, ...], shared: Shared) -> SetPair:
+    known = {*shared.same, *shared.moved} if one == other else set()
+    arrived = {*shared.same, *shared.moved.values()} if one == other else set()
+    old_read = tuple(path for path in before if path not in known)
+    new_read = tuple(path for path in after if path not in arrived)
+    return SetPair(one, other, before, after, old_read, new_read)
+
+
+def _spell(key: SetKey, files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else f"{len(files)} {key.format} files"
+
+
+def moved_files(shared: Shared) -> tuple[Change, ...]:
+    """``file-moved``: one change for all files that have the same bytes under another name."""
+    if not shared.moved:
+        return ()
+    before, after = next(iter(shared.moved.items()))
+    rest = len(shared.moved) - 1
+    detail = Message("and {} more", rest) if rest else None
+    return (Change("weights", "file-moved", after, after, before, after, len(shared.moved), detail),)

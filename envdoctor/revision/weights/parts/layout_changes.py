@@ -1,21 +1,25 @@
 """The differences between two layouts of one set of weights, as changes: one line a cause, and one line a pattern."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot
-from envdoctor.revision.comparer import Change
-from envdoctor.revision.weights.parts.amounts import gigabytes
-from envdoctor.revision.weights.parts.heads import compare_embeddings, head_changes, is_head
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.weights.parts.layouts import Layout, Spec
-from envdoctor.revision.weights.parts.name_patterns import Group, group, leaf, size_of, spell_shape
+from envdoctor.revision.weights.parts.name_patterns import Group, gigabytes, group, leaf, size_of, spell_shape
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 
 _MOST_RESHAPED = 12
+#: What turns hidden states into logits.
+_HEAD = re.compile(r"(?:^|\.)(?:lm_head|output_layer|embed_out|output)\.weight\Z")
+_EMBEDDING = re.compile(
+    r"(?:^|\.)(?:embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embeddings|tokens_embed|shared)\.weight\Z"
+)
 _change = partial(Change, "weights")
 
 
@@ -26,13 +30,6 @@ class Differences(NamedTuple):
     patterns: list[Change]
 
 
-class _Names(NamedTuple):
-    gone: list[str]
-    come: list[str]
-    retyped: list[str]
-    reshaped: list[str]
-
-
 def compare_layouts(
     old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool, whole: bool
 ) -> Differences:
@@ -41,23 +38,23 @@ def compare_layouts(
     ``relaid`` says that the set's files are cut differently. Unless ``whole``, parts could not be read: then only
     tensors that are in both are compared.
     """
-    names = _sort(old, new, whole)
-    embedding, covered = compare_embeddings(old, new, snapshots[1])
-    gone, come = group(names.gone), group(names.come)
-    renames = find_renames(gone, come, old.tensors, new.tensors)
+    retyped, reshaped = _in_both(old, new)
+    embedding, covered = _embeddings(old, new, snapshots[1])
+    gone, come = (group(_lone(*sides) if whole else (), sides[0].tensors) for sides in ((old, new), (new, old)))
+    renames = find_renames(gone, come)
     for rename in renames:
         for side, items in ((gone, rename.before), (come, rename.after)):
             for item in items:
                 side.pop(item.pattern, None)
-    heads_gone, heads_come = ([pattern for pattern in side if is_head(pattern)] for side in (gone, come))
-    heads = head_changes(heads_gone, heads_come, snapshots, (old, new))
-    gone = {pattern: item for pattern, item in gone.items() if pattern not in heads_gone}
-    come = {pattern: item for pattern, item in come.items() if pattern not in heads_come}
+    heads_gone, heads_come = (
+        [side.pop(pattern) for pattern in list(side) if _HEAD.search(pattern)] for side in (gone, come)
+    )
+    heads = _heads(heads_gone, heads_come, snapshots, (old, new))
     lost = relaid and bool(gone) and not come and not renames
     parts = [
         Differences(embedding, embedding),
-        _retyped(names.retyped, old, new),
-        _reshaped([name for name in names.reshaped if name not in covered], old, new),
+        _retyped(retyped, old, new),
+        _reshaped([name for name in reshaped if name not in covered], old, new),
         _renamed(renames, old, new),
         Differences(heads, heads),
         _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
@@ -69,21 +66,15 @@ def compare_layouts(
     return Differences(*([change for part in side for change in part] for side in zip(*parts, strict=True)))
 
 
-def _sort(old: Layout, new: Layout, whole: bool) -> _Names:
-    names = _Names([], [], [], [])
-    others = new.tensors
-    for name, spec in old.tensors.items():
-        other = others.get(name)
-        if other is None:
-            if whole and not _lives_on(name, old, others):
-                names.gone.append(name)
-        elif other is not spec and other != spec:
-            (names.retyped if other.shape == spec.shape else names.reshaped).append(name)
-            if other.shape != spec.shape and other.dtype != spec.dtype:
-                names.retyped.append(name)
-    if whole:
-        names.come.extend(name for name in others if name not in old.tensors and not _lives_on(name, new, old.tensors))
-    return names
+def _in_both(old: Layout, new: Layout) -> tuple[list[str], list[str]]:
+    """Tensors with another dtype, and with another shape."""
+    pairs = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
+    retyped = [name for name, spec, other in pairs if spec.dtype != other.dtype]
+    return retyped, [name for name, spec, other in pairs if spec.shape != other.shape]
+
+
+def _lone(layout: Layout, other: Layout) -> list[str]:
+    return [name for name in layout.tensors if name not in other.tensors and not _lives_on(name, layout, other.tensors)]
 
 
 def _lives_on(name: str, layout: Layout, others: Mapping[str, Spec]) -> bool:
@@ -92,6 +83,78 @@ def _lives_on(name: str, layout: Layout, others: Mapping[str, Spec]) -> bool:
     if owner in others:
         return owner != name
     return any(other in others for other, first in layout.twins.items() if first == owner) if layout.twins else False
+
+
+def _tying(snapshot: Snapshot) -> str:
+    """``tied``, ``not tied``, ``not given``, or ``not readable`` when the configuration could not be read.
+
+    Not given is no answer: which default holds depends on the class and on the transformers release.
+    """
+    config = _config(snapshot)
+    if config is None:
+        return "not readable"
+    for table in (config, config.get("text_config"), config.get("llm_config")):
+        match table:
+            case {"tie_word_embeddings": bool(given)}:
+                return "tied" if given else "not tied"
+    return Message("not given")
+
+
+def _config(snapshot: Snapshot) -> dict[str, Any] | None:
+    read = read_json(snapshot, "config.json")
+    return None if read is None or isinstance(read, Unread) else read.data
+
+
+def _heads(
+    gone: list[Group], come: list[Group], snapshots: tuple[Snapshot, Snapshot], layouts: tuple[Layout, Layout]
+) -> list[Change]:
+    """``head-gone`` and ``head-added``, with the tying of each configuration as before and after."""
+    if not gone and not come:
+        return []
+    before, after = map(_tying, snapshots)
+    return [
+        _change(kind, layout.where[head.members[0][1]], head.pattern, before, after)
+        for kind, heads, layout in (("head-gone", gone, layouts[0]), ("head-added", come, layouts[1]))
+        for head in heads
+    ]
+
+
+def _embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
+    """``embedding-rows`` and ``rows-differ-from-config``; and the names that they stand for."""
+    changes: list[Change] = []
+    covered: set[str] = set()
+    # The token embedding is the matrix with the most rows of those that are called so.
+    named = [name for name, spec in new.tensors.items() if len(spec.shape) == 2 and _EMBEDDING.search(name)]
+    name = max(named, key=lambda name: (new.tensors[name].shape[0], name), default=None)
+    if name is None:
+        return changes, covered
+    shape = new.tensors[name].shape
+    before = old.tensors.get(name)
+    grown = before is not None and len(before.shape) == 2 and before.shape[0] != shape[0]
+    if before is not None and grown and before.shape[1:] == shape[1:]:
+        heads = [other for other in new.tensors if other in old.tensors and _HEAD.search(other)]
+        covered.add(name)
+        for other in heads:
+            was, now = old.tensors[other].shape, new.tensors[other].shape
+            if was != now and was[1:] == now[1:]:
+                covered.add(other)
+        detail = Message("fewer") if shape[0] < before.shape[0] else Message("more")
+        sizes = str(before.shape[0]), str(shape[0])
+        changes.append(_change("embedding-rows", new.where[name], name, *sizes, len(covered), detail))
+    given = _vocabulary(new_snapshot)
+    if given is not None and given != shape[0] and (before is None or grown):
+        which = Message("fewer rows than tokens") if shape[0] < given else Message("more rows than tokens")
+        sizes = str(shape[0]), str(given)
+        changes.append(_change("rows-differ-from-config", new.where[name], name, *sizes, 1, which))
+    return changes, covered
+
+
+def _vocabulary(snapshot: Snapshot) -> int | None:
+    config = _config(snapshot) or {}
+    inner = config.get("text_config")
+    tables = (config, inner if isinstance(inner, dict) else {})
+    given = (table.get(key) for table in tables for key in ("vocab_size", "padded_vocab_size"))
+    return next((value for value in given if type(value) is int), None)
 
 
 def _retyped(names: Sequence[str], old: Layout, new: Layout) -> Differences:

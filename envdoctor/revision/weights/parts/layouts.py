@@ -1,6 +1,7 @@
 """The tensors of weight files, read from their headers only: names, dtypes, shapes and the file of each."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from time import process_time
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ class Spec(NamedTuple):
     shape: tuple[int, ...]
 
 
+@dataclass
 class Layout:
     """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be.
 
@@ -27,17 +29,14 @@ class Layout:
     own bytes by file, to tell "the same header" from "the same tensors". ``remarks`` are odd things by file.
     """
 
-    __slots__ = ("files", "raw", "remarks", "tensors", "twice", "twins", "unread", "where")
-
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.tensors: dict[str, Spec] = {}
-        self.where: dict[str, str] = {}
-        self.twins: dict[str, str] = {}
-        self.twice: list[str] = []
-        self.raw: dict[str, int] = {}
-        self.remarks: dict[str, tuple[str, ...]] = {}
-        self.unread: list[Unread] = []
+    files: set[str] = field(default_factory=set)
+    tensors: dict[str, Spec] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)
+    twins: dict[str, str] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+    raw: dict[str, int] = field(default_factory=dict)
+    remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: list[Unread] = field(default_factory=list)
 
     def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]], specs: dict[Spec, Spec]) -> None:
         """Add one file's tensors; ``specs`` keeps equal dtypes and shapes as one object."""

@@ -1,7 +1,10 @@
-"""Tensor names as patterns: running numbers become {i}, experts {e}, so that a layer is one line instead of sixty."""
+"""Tensors by the patterns of their names, and what they amount to.
+
+Running numbers become {i}, experts {e}, so that a layer is one line instead of sixty.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from envdoctor.hub.safetensors_header import DTYPE_BITS
@@ -12,10 +15,11 @@ _MORE_BITS = {"C128": 128, "qint8": 8, "quint8": 8, "qint32": 32, "quint4x2": 4,
 
 
 class Group(NamedTuple):
-    """Tensors of one pattern: ``members`` are (running numbers, name), in the order of the numbers."""
+    """Tensors of one pattern: ``members`` are (running numbers, name), in the order of the numbers, with ``shapes``."""
 
     pattern: str
     members: tuple[tuple[tuple[int, ...], str], ...]
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
@@ -30,13 +34,18 @@ def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
     return (".".join(parts) if numbers else name), tuple(numbers)
 
 
-def group(names: Iterable[str]) -> dict[str, Group]:
-    """Names by their pattern, patterns in the order of their first name."""
+def group(names: Iterable[str], tensors: Mapping[str, Spec] = {}) -> dict[str, Group]:
+    """Names by their pattern, patterns in the order of their first name; ``tensors`` give the shapes."""
     found: dict[str, list[tuple[tuple[int, ...], str]]] = {}
     for name in names:
         pattern, numbers = pattern_of(name)
         found.setdefault(pattern, []).append((numbers, name))
-    return {pattern: Group(pattern, tuple(sorted(members))) for pattern, members in found.items()}
+    for members in found.values():
+        members.sort()
+    return {
+        pattern: Group(pattern, tuple(members), tuple(tensors[name].shape for _, name in members if name in tensors))
+        for pattern, members in found.items()
+    }
 
 
 def leaf(pattern: str) -> str:
@@ -63,3 +72,32 @@ def size_of(spec: Spec) -> tuple[int, int]:
 def spell_shape(shape: tuple[int, ...]) -> str:
     """``[4096, 2560]``; a scalar is ``[]``."""
     return "[" + ", ".join(map(str, shape[:6])) + (", …" if len(shape) > 6 else "") + "]"
+
+
+class Amount(NamedTuple):
+    """How many tensors, with how many parameters (elements) and bytes."""
+
+    tensors: int
+    parameters: int
+    bytes: int
+
+
+def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
+    """``dtype`` and ``module``: what the tensors of one snapshot amount to by dtype, and by module pattern
+    (``model.layers.{i}.mlp``), the largest first."""
+    counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
+    sizes = {spec: size_of(spec) for spec in set(tensors.values())}
+    for name, spec in tensors.items():
+        elements, size = sizes[spec]
+        for by, key in (("dtype", spec.dtype), ("module", module_of(pattern_of(name)[0]))):
+            known = counted[by].get(key, Amount(0, 0, 0))
+            counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
+    return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
+
+
+def gigabytes(size: int) -> str:
+    """Bytes as people write them: ``12.5 GB``, ``4.2 MB`` (decimal, as the Hub shows sizes)."""
+    for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

@@ -1,11 +1,10 @@
 """Which removed tensors live on under other names: by shape and running numbers, whole, split or fused."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from envdoctor.revision.weights.parts.layouts import Spec
 from envdoctor.revision.weights.parts.name_patterns import Group, leaf
 
 #: Comparisons of names for likeness, some 50 µs each; beyond that patterns are paired in their order.
@@ -42,23 +41,20 @@ class _Module(NamedTuple):
     groups: tuple[Group, ...]
 
 
-def find_renames(
-    removed: Mapping[str, Group], added: Mapping[str, Group], old: Mapping[str, Spec], new: Mapping[str, Spec]
-) -> list[Rename]:
-    """Pair the groups. ``old`` and ``new`` give the tensors; what is in no rename was really removed or added."""
+def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> list[Rename]:
+    """Pair the groups; what is in no rename was really removed or added."""
     gone, come = dict(removed), dict(added)
-    found: list[Rename] = []
-    for whole, parts in _splits(gone, come, old, new):
-        found.append(Rename((whole,), parts))
-    for whole, parts in _splits(come, gone, new, old):
-        found.append(Rename(parts, (whole,)))
+    found = [Rename((whole,), parts) for whole, parts in _splits(gone, come)]
+    found += [Rename(parts, (whole,)) for whole, parts in _splits(come, gone)]
     budget = _MOST_LIKENESSES
     # Whole modules first: a norm's bias has the shape of many biases, a norm's weight and bias together have not.
-    for split_off in (1, 0):
+    for split_off in (True, False):
         buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
-        for side, (groups, tensors) in enumerate(((gone, old), (come, new))):
-            for module in _modules(groups, split_off):
-                buckets.setdefault(_signature(module, tensors), ([], []))[side].append(module)
+        for side, groups in enumerate((gone, come)):
+            for module in _modules(groups, split_off=split_off):
+                # What a module must have in common with what it became: endings, running numbers and shapes.
+                parts = tuple((_ending(item), _numbers(item), item.shapes) for item in module.groups)
+                buckets.setdefault((hash(parts), len(parts)), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
@@ -68,7 +64,7 @@ def find_renames(
     return sorted(found, key=lambda rename: rename.before[0].pattern)
 
 
-def _modules(groups: Mapping[str, Group], split_off: int) -> list[_Module]:
+def _modules(groups: Mapping[str, Group], *, split_off: bool) -> list[_Module]:
     """Patterns put together by all but their last component (weight, bias), or each for itself."""
     found: dict[str, list[Group]] = {}
     for pattern in sorted(groups):
@@ -77,20 +73,15 @@ def _modules(groups: Mapping[str, Group], split_off: int) -> list[_Module]:
     return [_Module(parent, tuple(items)) for parent, items in found.items()]
 
 
+def _ending(item: Group) -> str:
+    return item.pattern.rpartition(".")[2]
+
+
 def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
     """The running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
     numbers = [member[0] for member in item.members]
     lowest = [min(column) for column in zip(*numbers, strict=False)]
     return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in numbers)
-
-
-def _signature(module: _Module, tensors: Mapping[str, Spec]) -> object:
-    """What a module must have in common with what it became: endings, running numbers and shapes."""
-    parts = []
-    for item in module.groups:
-        shapes = tuple(tensors[name].shape for _, name in item.members)
-        parts.append((item.pattern.rpartition(".")[2], _numbers(item), shapes))
-    return hash(tuple(parts)), len(parts)
 
 
 def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> list[tuple[_Module, _Module]]:
@@ -119,77 +110,45 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
     return found
 
 
-def _splits(
-    wholes: dict[str, Group],
-    parts: dict[str, Group],
-    whole_tensors: Mapping[str, Spec],
-    part_tensors: Mapping[str, Spec],
-) -> list[tuple[Group, tuple[Group, ...]]]:
+def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple[Group, tuple[Group, ...]]]:
     """Fused groups whose first dimension is the sum of others'. What was found is taken out of both tables."""
-    found: list[tuple[Group, tuple[Group, ...]]] = []
     candidates: dict[object, list[Group]] = {}
     for item in parts.values():
-        candidates.setdefault(_tail(item, part_tensors), []).append(item)
+        candidates.setdefault(_tail(item), []).append(item)
     for pattern, whole in list(wholes.items()):
-        if not _FUSED.search(pattern):
-            continue
-        near = [item for item in candidates.get(_tail(whole, whole_tensors), ()) if item.pattern in parts]
-        chosen = _choose(whole, near, whole_tensors, part_tensors)
-        if chosen:
-            found.append((whole, chosen))
-            del wholes[pattern]
-            for item in chosen:
-                del parts[item.pattern]
-    return found
+        if _FUSED.search(pattern):
+            chosen = _choose(whole, [item for item in candidates.get(_tail(whole), ()) if item.pattern in parts])
+            if chosen:
+                yield whole, chosen
+                del wholes[pattern]
+                for item in chosen:
+                    del parts[item.pattern]
 
 
-def _tail(item: Group, tensors: Mapping[str, Spec]) -> object:
+def _tail(item: Group) -> object:
     """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
-    return hash((_numbers(item), tuple(tensors[name].shape[1:] for _, name in item.members))), item.pattern.rpartition(
-        "."
-    )[2]
+    return hash((_numbers(item), tuple(shape[1:] for shape in item.shapes))), _ending(item)
 
 
-def _choose(
-    whole: Group, near: list[Group], whole_tensors: Mapping[str, Spec], part_tensors: Mapping[str, Spec]
-) -> tuple[Group, ...] | None:
+def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
     parents: dict[str, dict[str, Group]] = {}
     for item in near:
-        parents.setdefault(item.pattern.rsplit(".", 2)[0], {})[_role(item)] = item
-    # A vision tower has a q, k and v of its own: the likest path first.
-    for _, roles in sorted(parents.items(), key=lambda entry: -_common_components(entry[0], whole.pattern)):
+        role = _ENDINGS.sub("", leaf(item.pattern)).lower()
+        parents.setdefault(item.pattern.rsplit(".", 2)[0], {})[role] = item
+    # A vision tower has a q, k and v of its own: the path that shares most components comes first.
+    components = set(whole.pattern.split("."))
+    for _, roles in sorted(parents.items(), key=lambda entry: -len(components.intersection(entry[0].split(".")))):
         for names in _PARTS:
-            if all(name in roles for name in names):
-                chosen = tuple(roles[name] for name in names)
-                if _adds_up(whole, chosen, whole_tensors, part_tensors):
-                    return chosen
+            chosen = tuple(roles[name] for name in names if name in roles)
+            if len(chosen) == len(names) and _adds_up(whole, chosen):
+                return chosen
     if len(near) > _MOST_PARTS:
         return None
-    fitting = [
-        chosen
-        for count in (2, 3)
-        for chosen in combinations(near, count)
-        if _adds_up(whole, chosen, whole_tensors, part_tensors)
-    ]
+    fitting = [chosen for count in (2, 3) for chosen in combinations(near, count) if _adds_up(whole, chosen)]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _common_components(one: str, other: str) -> int:
-    """How many different components two patterns have in common."""
-    return len(set(one.split(".")) & set(other.split(".")))
-
-
-def _role(item: Group) -> str:
-    return _ENDINGS.sub("", leaf(item.pattern)).lower()
-
-
-def _adds_up(
-    whole: Group, parts: Iterable[Group], whole_tensors: Mapping[str, Spec], part_tensors: Mapping[str, Spec]
-) -> bool:
-    chosen = list(parts)
-    for place, (_, name) in enumerate(whole.members):
-        shape = whole_tensors[name].shape
-        rows = [part_tensors[item.members[place][1]].shape for item in chosen]
-        if not shape or any(not row for row in rows) or sum(row[0] for row in rows) != shape[0]:
-            return False
-    return True
+def _adds_up(whole: Group, parts: Iterable[Group]) -> bool:
+    """Whether the rows of the parts are together those of the whole, tensor by tensor."""
+    sides = zip(whole.shapes, *(item.shapes for item in parts), strict=True)
+    return all(all(shapes) and sum(shape[0] for shape in shapes[1:]) == shapes[0][0] for shapes in sides)

@@ -1,7 +1,5 @@
 """Which safetensors release can read the dtypes of a revision."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import Unknown, Value
