@@ -4,8 +4,6 @@ A checkpoint is a zip archive whose ``data.pkl`` describes the tensors, or (befo
 pickles in a row followed by raw storages. Weights are never read.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from struct import error as StructError

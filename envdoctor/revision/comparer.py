@@ -4,7 +4,7 @@ A comparer is a module in a folder of ``revision/``, with its row in ``COMPARERS
 needs and nothing that is known to be equal, judges nothing, and lists the kinds of its changes in its first docstring.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Value
@@ -124,6 +124,13 @@ def parted(found: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unre
     items = list(found)
     unread = tuple(item for item in items if isinstance(item, Unread))
     return tuple(item for item in items if not isinstance(item, Unread)), unread
+
+
+def outcome(found: Iterable[Change | Unread], name: str | None, harmless: Collection[str] = ()) -> Compared:
+    """Return the outcome. What has the ``name`` is equal if all was read and each change is of a harmless kind."""
+    changes, unread = parted(found)
+    settled = name and not unread and all(change.kind in harmless for change in changes)
+    return Compared(changes, unread, equal=(name,) if name and settled else ())
 
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:

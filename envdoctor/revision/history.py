@@ -1,7 +1,5 @@
 """Which commit brought a change: the steps between two revisions compared one by one, where the file changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from envdoctor.hub.commits import Commit, commits_between

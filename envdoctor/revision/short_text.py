@@ -1,7 +1,5 @@
 """Short texts for people: JSON values, and two long texts around the place where they differ."""
 
-from __future__ import annotations
-
 import json
 import re
 

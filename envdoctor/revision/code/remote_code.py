@@ -27,22 +27,23 @@ Kinds of changes (``symbol`` is the class and method, ``module level``, an impor
 ``unparsable``                           no syntax tree here; the file is unread as well
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from envdoctor.models.auto_map import AUTO_MAP_FILES
-from envdoctor.revision.code.parts.auto_map import compare_auto_maps
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.text.message import Message
 
 AREA = "code"
 _MAX_OF_A_KIND = 100
 _MAX_TEXT = 160
+_MAX_ENTRIES = 200
+_MAX_REFERENCE = 200
 
 
 def wants(path: str) -> bool:
@@ -71,7 +72,7 @@ def compare(revisions: Revisions) -> Compared:
             unread[source.path] = result
             changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
     changes += _changes(pair_files(*({path: part[path] for path in part if path not in unread} for part in codes)))
-    maps, unread_maps = parted(compare_auto_maps(revisions))
+    maps, unread_maps = parted(_auto_maps(revisions))
     changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
     settled = [path for path in paths if revisions.same(path) or path in equal]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
@@ -126,3 +127,48 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
         if rest > 0:
             detail = Message("not listed one by one")
             yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
+
+
+class _Reference(NamedTuple):
+    """``module.Class``, in ``repository`` when it is another one than that of the configuration."""
+
+    text: str
+    repository: str | None
+
+
+def _auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
+    """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
+    there."""
+    for path in AUTO_MAP_FILES:
+        if revisions.changed([path]):
+            before, after = (_references(snapshot, path) for snapshot in (revisions.old, revisions.new))
+            if isinstance(before, Unread):
+                yield before
+                continue
+            if isinstance(after, Unread):
+                yield after
+                continue
+            known = {one.repository for one in before.values()}
+            for key in sorted({**before, **after}):
+                one, two = before.get(key), after.get(key)
+                if one != two:
+                    away = two.repository if two and two.repository not in (None, *known) else None
+                    kind = "auto-map-other-repository" if away is not None else "auto-map-changed"
+                    detail = Message("code of {}", away) if away is not None else None
+                    yield Change(AREA, kind, path, key, one and one.text, two and two.text, detail=detail)
+
+
+def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread:
+    """The entries by their keys (``AutoModel``, ``AutoTokenizer.0``); empty without the file or without an auto_map."""
+    document = read_json(snapshot, path)
+    if isinstance(document, Unread):
+        return document
+    own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
+    found: dict[str, _Reference] = {}
+    for key, text in entries(document.data) if document else ():
+        repository, separator, _ = text.rpartition("--")
+        away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
+        found[key[:_MAX_REFERENCE]] = _Reference(text[:_MAX_REFERENCE], away)
+        if len(found) > _MAX_ENTRIES:
+            return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
+    return found

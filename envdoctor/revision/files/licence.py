@@ -5,14 +5,12 @@ of README.md, ``license``), ``licence-text-changed``, ``licence-text-added``, ``
 the file).
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.comparer import Change, Compared, Revisions, outcome
 from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
 
@@ -34,8 +32,7 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes. Licence files are read only to see whether more than blanks and line breaks changed."""
-    changes, unread = parted(_compare(revisions))
-    return Compared(changes, unread, equal=(Message("licence"),) if revisions.files and not changes + unread else ())
+    return outcome(_compare(revisions), Message("licence") if revisions.files else None)
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:

@@ -4,12 +4,10 @@ Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``f
 notebooks, text and .gitattributes ``documentation-changed`` (added and removed ones too).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.comparer import Change, Compared, Revisions, outcome
 from envdoctor.text.message import Message
 
 _LIMIT = 16 << 20
@@ -21,9 +19,8 @@ _DOCUMENTATION = (
 
 def compare(revisions: Revisions) -> Compared:
     """The changes, in the order of the paths."""
-    changes, unread = parted(_compare(revisions))
-    equal = (Message("{} other files", len(revisions.files)),) if revisions.files and not changes and not unread else ()
-    return Compared(changes, unread, equal=equal)
+    count = len(revisions.files)
+    return outcome(_compare(revisions), Message("{} other files", count) if count else None)
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:

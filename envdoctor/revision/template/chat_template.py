@@ -20,10 +20,9 @@ from functools import partial
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
 from envdoctor.revision.short_text import around, short, visible
-from envdoctor.revision.template.parts.conversations import SUITE
-from envdoctor.revision.template.parts.rendering import Rendered, render
+from envdoctor.revision.template.parts.rendering import SUITE, Rendered, render
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message
 
@@ -76,9 +75,8 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    changes, not_rendered = parted([*_differences(first, second), *_sources(first, second)])
-    settled = not not_rendered and all(change.kind == "template-moved" for change in changes)
-    return Compared(changes, not_rendered, equal=(Message("chat templates"),) if settled else ())
+    found = [*_differences(first, second), *_sources(first, second)]
+    return outcome(found, Message("chat templates"), harmless=("template-moved",))
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -144,14 +142,14 @@ def _sources(first: _Side, second: _Side) -> Iterator[Change]:
 def _rendered(name: str, before: _Template, after: _Template, variables: Mapping[str, str]) -> Change | Unread:
     change = partial(Change, "template", path=after.path, symbol=name)
     one, two = (render(side.text, variables) for side in (before, after))
-    if one.failure is not None or two.failure is not None:
-        if two.failure is None:
-            reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one.failure)
-            return Unread(before.path, reason)
-        if one.failure is None:
-            return change("rendering-fails", before="renders", after=short(two.failure))
-        return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two.failure))
-    pairs = [(c, one.outcomes[c.name], two.outcomes[c.name]) for c in SUITE]
+    if isinstance(one, Message) and isinstance(two, Message):
+        return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
+    if isinstance(two, Message):
+        return change("rendering-fails", before="renders", after=short(two))
+    if isinstance(one, Message):
+        reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
+        return Unread(before.path, reason)
+    pairs = list(zip(SUITE, one, two, strict=True))
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         return change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
 from envdoctor.revision.short_text import short
@@ -68,10 +68,8 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes. Only files that differ are read, tokenizer.json included."""
-    changes, unread = parted(_compare(revisions))
     harmless = ("noise", "implicit", "class-suffix-changed")
-    settled = not unread and all(change.kind in harmless for change in changes)
-    return Compared(changes, unread, equal=("tokenizer",) if revisions.files and settled else ())
+    return outcome(_compare(revisions), "tokenizer" if revisions.files else None, harmless)
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:

@@ -1,8 +1,6 @@
 """What changed in Python files, from what is known of each before and after: which lives on under another name, and
 which definitions, statements and imports came, went or are others."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

@@ -3,8 +3,6 @@
 They read what is written, so they can be misled on purpose: that nothing was found is no proof of harmlessness.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

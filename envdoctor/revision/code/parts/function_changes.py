@@ -1,7 +1,5 @@
 """What changed in one function: parameters, keywords of its calls, how it starts values, its attention, its body."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

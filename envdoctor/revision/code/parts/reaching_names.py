@@ -1,7 +1,5 @@
 """Which dotted names reach beyond computing: the network, other programs, files, pickles, other code."""
 
-from __future__ import annotations
-
 import ast
 
 from envdoctor.source.definitions import last_name, text_of

@@ -1,7 +1,5 @@
 """The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 

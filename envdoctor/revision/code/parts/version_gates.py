@@ -1,7 +1,5 @@
 """Version gates in a syntax tree: comparisons with a version, and those that look at its second number alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import reduce

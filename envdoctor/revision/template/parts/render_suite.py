@@ -5,8 +5,7 @@ It answers with ``text`` (its first characters) and ``digest`` of the whole, ``r
 raise_exception), a ``problem``, or why the template is ``invalid``.
 """
 
-from __future__ import annotations
-
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -25,7 +24,9 @@ def answer(*, template: str, variables: Mapping[str, str], given: Mapping[str, A
     if isinstance(compiled, str):
         return {"invalid": packed(compiled)}
     try:
-        return _summary(compiled.render(documents=None, **given, **variables))
+        text = compiled.render(documents=None, **given, **variables)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return {"text": text[:_KEPT], "digest": digest}
     except Refusal as error:
         return {"refused": str(error)[:_MESSAGE]}
     except Exception as error:
@@ -39,13 +40,6 @@ def _compiled(template: str) -> Any:
         return template_environment().from_string(template)
     except Exception as error:
         return _problem(error)
-
-
-def _summary(text: str) -> dict[str, Any]:
-    import hashlib
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"text": text[:_KEPT], "digest": digest}
 
 
 def _problem(error: Exception) -> Message:

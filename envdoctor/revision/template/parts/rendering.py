@@ -1,9 +1,8 @@
-"""Rendering one chat template for the whole suite, in a bounded child."""
+"""Rendering one chat template for a fixed suite of conversations, in a bounded child."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.revision.template.parts.conversations import SUITE
 from envdoctor.text.message import Message, as_message, unpacked
 
 #: For all conversations together. Real templates take a few milliseconds each; the rest is the start of Python.
@@ -30,15 +29,97 @@ class Rendered(NamedTuple):
         return (self.refused is None) == (other.refused is None) and self.problem == other.problem
 
 
-class Rendering(NamedTuple):
-    """All outcomes, by the name of the conversation; ``failure`` says why none could be had at all."""
+class Conversation(NamedTuple):
+    """One input of a template.
 
-    outcomes: Mapping[str, Rendered]
-    failure: Message | None = None
+    ``use`` says who meets it: ``chat`` (any fine-tune on conversations), ``prompt`` (generation, and loss masks that
+    are built from the generation prompt), ``tools`` (only with tools), ``rare`` (shapes that most data sets lack).
+    """
+
+    name: str
+    use: str
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = False
 
 
-def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> Rendering:
-    """The outcomes of a template. ``variables`` are special tokens such as ``bos_token``.
+def _said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+_USER = _said("user", "U")
+_ANSWER = _said("assistant", "A")
+_SYSTEM = _said("system", "You are helpful.")
+_WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "Name of the city."}},
+            "required": ["city"],
+        },
+    },
+}
+_CALL = {
+    "id": "call12345",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": {"city": "Beijing"}},
+}
+
+#: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
+SUITE: tuple[Conversation, ...] = (
+    Conversation(Message("one user turn"), "chat", [_USER]),
+    Conversation(Message("one exchange"), "chat", [_USER, _ANSWER]),
+    Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, _USER, _ANSWER]),
+    Conversation(
+        Message("three turns"),
+        "chat",
+        [_SYSTEM, _USER, _ANSWER, _said("user", "U2"), _said("assistant", "A2"), _said("user", "U3")],
+    ),
+    Conversation(
+        Message("unicode and blanks"),
+        "chat",
+        [
+            _said("user", " 你好，世界 é 🙂\n\n  indented\ttext "),
+            _said("assistant", '{{ not code }} <b> & "quoted"\n'),
+        ],
+    ),
+    Conversation(Message("one user turn, generation prompt"), "prompt", [_USER], add_generation_prompt=True),
+    Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, _USER], add_generation_prompt=True),
+    Conversation(
+        Message("three turns, generation prompt"),
+        "prompt",
+        [_USER, _ANSWER, _said("user", "U2")],
+        add_generation_prompt=True,
+    ),
+    Conversation(Message("tools offered"), "tools", [_SYSTEM, _USER], [_WEATHER], add_generation_prompt=True),
+    Conversation(
+        Message("tool call and result"),
+        "tools",
+        [
+            _USER,
+            _said("assistant", "", tool_calls=[_CALL]),
+            _said("tool", "22 degrees", name="get_weather", tool_call_id="call12345"),
+            _ANSWER,
+        ],
+        [_WEATHER],
+    ),
+    Conversation(Message("empty content"), "rare", [_said("user", ""), _said("assistant", "")]),
+    Conversation(Message("system only"), "rare", [_SYSTEM]),
+    Conversation(Message("assistant first"), "rare", [_ANSWER, _USER]),
+    Conversation(Message("content in parts"), "rare", [_said("user", [{"type": "text", "text": "U"}]), _ANSWER]),
+    Conversation("reasoning", "rare", [_USER, _said("assistant", "A", reasoning_content="R"), _said("user", "U2")]),
+    Conversation(
+        Message("thinking tags"), "rare", [_USER, _said("assistant", "<think>\nR\n</think>\n\nA"), _said("user", "U2")]
+    ),
+)
+
+
+def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[Rendered] | Message:
+    """The outcomes of a template for each conversation of the suite, or why none could be had at all.
+    ``variables`` are special tokens such as ``bos_token``.
 
     Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
     was hit is kept; the conversation that hit it and those after it carry the problem.
@@ -52,12 +133,12 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
     first = answers[0]
     if isinstance(first, Problem) and first.kind == "failed":
-        return Rendering({}, Message("it could not be rendered here: {}", first.tail))
+        return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
-        return Rendering({}, as_message(unpacked(first["invalid"])))
-    outcomes = [Rendered(problem=one.said()) if isinstance(one, Problem) else _rendered(one) for one in answers]
-    return Rendering({conversation.name: one for conversation, one in zip(SUITE, outcomes, strict=True)})
-
-
-def _rendered(answer: Mapping[str, Any]) -> Rendered:
-    return Rendered(**{name: unpacked(value) for name, value in answer.items()})
+        return as_message(unpacked(first["invalid"]))
+    return [
+        Rendered(problem=answer.said())
+        if isinstance(answer, Problem)
+        else Rendered(**{name: unpacked(value) for name, value in answer.items()})
+        for answer in answers
+    ]

@@ -1,7 +1,5 @@
 """What tokenizer_config.json says of chat templates, and of the tokens that they use."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -26,25 +26,18 @@ class Token(NamedTuple):
 
 def collect(decoder: object, added: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
     """Tokens by content, from added_tokens_decoder, added_tokens.json and added_tokens of tokenizer.json."""
+    listed = decoder.items() if isinstance(decoder, Mapping) else ()
+    rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
+    rows += [(entry.get("id"), entry) for entry in entries]
+    rows += [(number, {"content": content}) for content, number in added.items()]
     tokens: dict[str, Token] = {}
-    for number, entry in decoder.items() if isinstance(decoder, Mapping) else ():
-        match entry:
-            case {"content": str(content)} if str(number).isdecimal():
-                _add(tokens, content, int(str(number)[:18]), entry)
-    for entry in entries:
-        match entry:
-            case {"content": str(content), "id": int(number)}:
-                _add(tokens, content, number, entry)
-    for content, number in added.items():
-        if isinstance(number, int):
-            _add(tokens, content, number, {})
+    for row in rows:
+        match row:
+            case (int(number), {"content": str(content), **given}):
+                flags = {name: flag for name in _FLAGS if isinstance(flag := given.get(name), bool)}
+                known = tokens.get(content, Token(number, {}))
+                tokens[content] = Token(known.number, {**flags, **known.flags})
     return tokens
-
-
-def _add(tokens: dict[str, Token], content: str, number: int, entry: Mapping[str, Any]) -> None:
-    flags = {name: entry[name] for name in _FLAGS if isinstance(entry.get(name), bool)}
-    known = tokens.get(content)
-    tokens[content] = Token(number, flags) if known is None else Token(known.number, {**flags, **known.flags})
 
 
 def compare_tokens(

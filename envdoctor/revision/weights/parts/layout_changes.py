@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, read_json
-from envdoctor.revision.weights.parts.layouts import Layout, Spec
-from envdoctor.revision.weights.parts.name_patterns import Group, gigabytes, group, leaf, size_of, spell_shape
+from envdoctor.revision.weights.parts.layouts import (
+    Group,
+    Layout,
+    Spec,
+    gigabytes,
+    group,
+    leaf,
+    pattern_of,
+    size_of,
+    spell_shape,
+)
 from envdoctor.revision.weights.parts.renames import Rename, find_renames
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
@@ -55,13 +64,14 @@ def compare_layouts(
         Differences(embedding, embedding),
         _retyped(retyped, old, new),
         _reshaped([name for name in reshaped if name not in covered], old, new),
-        _renamed(renames, old, new),
+        _renamed(renames, new),
         Differences(heads, heads),
         _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
         _one_sided("tensor-added", come, new),
     ]
     if new.twice and not old.twice:
-        again = [_change("tensor-twice", new.where[new.twice[0]], next(iter(group(new.twice))), count=len(new.twice))]
+        first = new.twice[0]
+        again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]
         parts.append(Differences(again, again))
     return Differences(*([change for part in side for change in part] for side in zip(*parts, strict=True)))
 
@@ -113,7 +123,7 @@ def _heads(
         return []
     before, after = map(_tying, snapshots)
     return [
-        _change(kind, layout.where[head.members[0][1]], head.pattern, before, after)
+        _change(kind, layout.where[head.names[0]], head.pattern, before, after)
         for kind, heads, layout in (("head-gone", gone, layouts[0]), ("head-added", come, layouts[1]))
         for head in heads
     ]
@@ -163,47 +173,45 @@ def _retyped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
     for name in names:
         pairs.setdefault((old.tensors[name].dtype, new.tensors[name].dtype), []).append(name)
     for dtypes, members in pairs.items():
-        groups = group(members)
+        groups = group(members, new.tensors)
         for pattern, item in groups.items():
-            path = new.where[item.members[0][1]]
-            found.patterns.append(_change("tensor-retyped", path, pattern, *dtypes, len(item.members)))
-        was, now = (gigabytes(_bytes(members, layout)) for layout in (old, new))
-        path, count = new.where[members[0]], len(members)
-        found.changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, f"{was} → {now}"))
+            path, count = new.where[item.names[0]], len(item.names)
+            found.patterns.append(_change("tensor-retyped", path, pattern, *dtypes, count))
+        was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
+        sizes, path, count = f"{gigabytes(was)} → {gigabytes(now)}", new.where[members[0]], len(members)
+        found.changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, sizes))
     return found
 
 
 def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
     found: list[Change] = []
-    for pattern, item in group(names).items():
-        first = item.members[0][1]
-        shapes = {(old.tensors[name].shape, new.tensors[name].shape) for _, name in item.members}
-        detail = Message("and {} more pairs of shapes", len(shapes) - 1) if len(shapes) > 1 else None
-        was, now = (spell_shape(layout.tensors[first].shape) for layout in (old, new))
-        found.append(_change("tensor-reshaped", new.where[first], pattern, was, now, len(item.members), detail))
+    for pattern, item in group(names, new.tensors).items():
+        shapes = [(old.tensors[name].shape, spec.shape) for name, spec in zip(item.names, item.specs, strict=True)]
+        more = len(set(shapes)) - 1
+        detail = Message("and {} more pairs of shapes", more) if more else None
+        was, now = map(spell_shape, shapes[0])
+        found.append(_change("tensor-reshaped", new.where[item.names[0]], pattern, was, now, len(shapes), detail))
     rest = found[_MOST_RESHAPED:]
     if not rest:
         return Differences(found, found)
     total, detail = sum(change.count for change in rest), listed([change.symbol for change in rest], 3)
-    more = _change("tensor-reshaped", rest[0].path, Message("{} more patterns", len(rest)), None, None, total, detail)
-    return Differences([*found[:_MOST_RESHAPED], more], found)
+    last = _change("tensor-reshaped", rest[0].path, Message("{} more patterns", len(rest)), None, None, total, detail)
+    return Differences([*found[:_MOST_RESHAPED], last], found)
 
 
-def _renamed(renames: Sequence[Rename], old: Layout, new: Layout) -> Differences:
+def _renamed(renames: Sequence[Rename], new: Layout) -> Differences:
     if not renames:
         return Differences([], [])
     patterns: list[Change] = []
-    sizes: list[int] = []
     for rename in renames:
         before, after = (" + ".join(item.pattern for item in side) for side in rename)
-        members = [name for item in rename.before for _, name in item.members]
-        path = new.where[rename.after[0].members[0][1]]
-        patterns.append(_change("tensor-renamed", path, before, before, after, len(members)))
-        # A split or a fusion is what breaks most: it goes first.
-        sizes.append(_bytes(members, old) + (1 << 62 if len(rename.before) != len(rename.after) else 0))
-    largest = sizes.index(max(sizes))
+        path, count = new.where[rename.after[0].names[0]], sum(len(item.names) for item in rename.before)
+        patterns.append(_change("tensor-renamed", path, before, before, after, count))
+    # A split or a fusion is what breaks most: it goes first, then what has the most bytes.
+    weights = [(len(one.before) != len(one.after), sum(item.bytes for item in one.before)) for one in renames]
+    largest = weights.index(max(weights))
     first = patterns[largest]
-    gone, come = _module_names([renames[largest], *renames], old)
+    gone, come = _module_names([renames[largest], *renames])
     example = renames[largest].before[0].pattern
     lines = sorted((f"{one.before} → {one.after}" for one in patterns), key=lambda line: not line.startswith(example))
     total, detail = sum(change.count for change in patterns), listed(lines, 3)
@@ -214,13 +222,10 @@ def _renamed(renames: Sequence[Rename], old: Layout, new: Layout) -> Differences
     return Differences([told], patterns)
 
 
-def _module_names(renames: Sequence[Rename], old: Layout) -> tuple[list[str], list[str]]:
+def _module_names(renames: Sequence[Rename]) -> tuple[list[str], list[str]]:
     """Module names that went and came: those of matrices in layers, which LoRA targets, or else all."""
-    inner = [
-        rename
-        for rename in renames
-        if "{i}" in rename.before[0].pattern and len(old.tensors[rename.before[0].members[0][1]].shape) == 2
-    ]
+    firsts = [(rename, rename.before[0]) for rename in renames]
+    inner = [rename for rename, item in firsts if "{i}" in item.pattern and len(item.specs[0].shape) == 2]
     for chosen in (inner, renames):
         was = {leaf(item.pattern): None for rename in chosen for item in rename.before}
         now = {leaf(item.pattern): None for rename in chosen for item in rename.after}
@@ -236,23 +241,17 @@ def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> Differ
 
     def told(item: Group, text: str, count: int, detail: str | None = None) -> Change:
         before, after = (None, text) if kind == "tensor-added" else (text, None)
-        return _change(kind, layout.where[item.members[0][1]], item.pattern, before, after, count, detail)
+        return _change(kind, layout.where[item.names[0]], item.pattern, before, after, count, detail)
 
-    patterns: list[Change] = []
-    sizes: dict[str, int] = {}
-    for pattern, item in groups.items():
-        spec = layout.tensors[item.members[0][1]]
-        sizes[pattern] = _bytes([name for _, name in item.members], layout)
-        patterns.append(told(item, f"{spec.dtype} {spell_shape(spec.shape)}", len(item.members)))
+    patterns = [
+        told(item, f"{item.specs[0].dtype} {spell_shape(item.specs[0].shape)}", len(item.names))
+        for item in groups.values()
+    ]
     total = sum(change.count for change in patterns)
-    text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(sum(sizes.values()))}"
-    largest = max(groups, key=lambda pattern: sizes[pattern])
-    others = [pattern for pattern in groups if pattern != largest]
-    return Differences([told(groups[largest], text, total, f"also {listed(others)}" if others else None)], patterns)
-
-
-def _bytes(names: Iterable[str], layout: Layout) -> int:
-    return sum(size_of(layout.tensors[name])[1] for name in names)
+    text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(sum(item.bytes for item in groups.values()))}"
+    largest = max(groups.values(), key=lambda item: item.bytes)
+    others = [pattern for pattern in groups if pattern != largest.pattern]
+    return Differences([told(largest, text, total, f"also {listed(others)}" if others else None)], patterns)
 
 
 def _common(patterns: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from envdoctor.revision.weights.parts.name_patterns import Group, leaf
+from envdoctor.revision.weights.parts.layouts import Group, leaf
 
 #: Comparisons of names for likeness, some 50 µs each; beyond that patterns are paired in their order.
 _MOST_LIKENESSES = 20_000
@@ -53,7 +53,9 @@ def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> li
         for side, groups in enumerate((gone, come)):
             for module in _modules(groups, split_off=split_off):
                 # What a module must have in common with what it became: endings, running numbers and shapes.
-                parts = tuple((_ending(item), _numbers(item), item.shapes) for item in module.groups)
+                parts = tuple(
+                    (_ending(item), _numbers(item), tuple(spec.shape for spec in item.specs)) for item in module.groups
+                )
                 buckets.setdefault((hash(parts), len(parts)), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
@@ -79,9 +81,8 @@ def _ending(item: Group) -> str:
 
 def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
     """The running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
-    numbers = [member[0] for member in item.members]
-    lowest = [min(column) for column in zip(*numbers, strict=False)]
-    return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in numbers)
+    lowest = [min(column) for column in zip(*item.numbers, strict=False)]
+    return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in item.numbers)
 
 
 def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> list[tuple[_Module, _Module]]:
@@ -127,7 +128,7 @@ def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple
 
 def _tail(item: Group) -> object:
     """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
-    return hash((_numbers(item), tuple(shape[1:] for shape in item.shapes))), _ending(item)
+    return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), _ending(item)
 
 
 def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
@@ -150,5 +151,8 @@ def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
 
 def _adds_up(whole: Group, parts: Iterable[Group]) -> bool:
     """Whether the rows of the parts are together those of the whole, tensor by tensor."""
-    sides = zip(whole.shapes, *(item.shapes for item in parts), strict=True)
-    return all(all(shapes) and sum(shape[0] for shape in shapes[1:]) == shapes[0][0] for shapes in sides)
+    sides = zip(whole.specs, *(item.specs for item in parts), strict=True)
+    return all(
+        all(spec.shape for spec in specs) and sum(spec.shape[0] for spec in specs[1:]) == specs[0].shape[0]
+        for specs in sides
+    )
