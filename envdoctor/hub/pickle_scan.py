@@ -1,6 +1,7 @@
 """What a pickle would import and build, found by walking its opcodes: no class is imported and nothing is called.
 
-The unpickler's stack holds inert objects instead: names for classes, records for calls.
+The unpickler's stack holds inert objects instead: names for classes, and of what calls would build tables and the
+names, shapes and dtypes of tensors.
 """
 
 import io
@@ -10,7 +11,7 @@ import warnings
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from envdoctor.text.message import Message, said_by
 
@@ -22,6 +23,21 @@ MOST_OPCODES = 4_000_000
 COMPUTED_NAME = "a name that is computed"
 
 _LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4301}")
+#: torch's storage classes and dtypes, in the spelling of safetensors where that has one.
+_DTYPES = {
+    **{"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"},
+    **{"LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8"},
+    **{"BoolStorage": "BOOL", "ComplexFloatStorage": "C64", "ComplexDoubleStorage": "C128"},
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "complex64": "C64"},
+    **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "bool": "BOOL", "complex128": "C128"},
+    **{"uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "float4_e2m1fn_x2": "F4"},
+    **{"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"},
+    **{"float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ"},
+}
+_REBUILD = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor")
+#: What torch can build: int64 lengths, 64 dimensions.
+_LONGEST = 1 << 63
+_MOST_DIMENSIONS = 64
 _MARK = object()
 #: By opcode: how many objects it takes from the stack, and whether it takes all down to a mark before them.
 _TAKES = {
@@ -53,24 +69,21 @@ class Table:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
-    """A global called with arguments; ``items`` are what was put into the result as into a mapping."""
-
-    function: object
-    arguments: object
-    items: list[tuple[Any, Any]] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """The called global, empty when something else is called."""
-        return self.function.text if isinstance(self.function, Name) else ""
-
-
-@dataclass(slots=True, eq=False)
 class Stored:
     """An object that the pickle names by a persistent ``id``, which torch uses for storages."""
 
     id: object
+
+
+class PickledTensor(NamedTuple):
+    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``).
+
+    Tensors with one ``storage`` and shape are one tensor under several names (tied weights).
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    storage: str
 
 
 @dataclass
@@ -219,7 +232,7 @@ class _Machine:
             case "BINPERSID":
                 return [Stored(below[0])]
             case "REDUCE" | "NEWOBJ" | "NEWOBJ_EX":  # the third is given keywords too
-                return [Call(*below[:2])]
+                return [_built(*below[:2])]
             case "MEMOIZE":
                 self.memo[len(self.memo)] = below[0]
                 return below
@@ -231,13 +244,13 @@ class _Machine:
             case "EXT1" | "EXT2" | "EXT4":
                 return [self.found(f"copyreg extension {argument}")]
             case "INST":
-                return [Call(self.written(argument), tuple(above))]
+                return [_built(self.written(argument), tuple(above))]
             case "OBJ":
                 if not above:
                     raise _Broken(Message("it builds an object of no class"))
-                return [Call(above[0], tuple(above[1:]))]
+                return [_built(above[0], tuple(above[1:]))]
             case "SETITEM" | "SETITEMS":
-                if isinstance(below[0], (Table, Call)):
+                if isinstance(below[0], Table):
                     below[0].items += _pairs([*below[1:], *above])
                 return below[:1]
             case "APPEND" | "APPENDS" | "ADDITEMS":
@@ -263,3 +276,36 @@ class _Machine:
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     return [*zip(items[::2], items[1::2], strict=False)]
+
+
+def _built(function: object, arguments: object) -> object:
+    """What a call of a global builds, as far as a state of PyTorch is made of it; else an object without meaning."""
+    for _ in range(4):  # parameter around subclass around tensor
+        match getattr(function, "text", ""), arguments:
+            case "collections.OrderedDict", _:
+                return Table()
+            case "torch.Size", (lengths,):
+                return lengths
+            case (("torch._utils._rebuild_parameter" | "torch._utils._rebuild_parameter_with_state"), (tensor, *_)):
+                return tensor
+            case "torch._tensor._rebuild_from_type_v2", (function, _, arguments, *_):
+                continue
+            case name, (Stored(id=tuple((_, Name() as kind, key, _, *_))), offset, shape, _, *others):
+                if name in _REBUILD:
+                    return _tensor(kind, key, offset, shape, others)
+        break
+    return object()
+
+
+def _tensor(kind: Name, key: object, offset: object, shape: object, others: list[Any]) -> object:
+    if not isinstance(shape, (tuple, list)) or len(shape) > _MOST_DIMENSIONS:
+        return None
+    if not all(type(length) is int and 0 <= length < _LONGEST for length in shape):
+        return None
+    if len(others) >= 3 and isinstance(others[2], Name):
+        kind = others[2]
+    name = kind.text.rpartition(".")[2]
+    dtype = _DTYPES.get(name, name.removesuffix("Storage").lower())
+    # Keys and offsets are text and numbers; anything else says nothing of what is shared.
+    storage = key if type(key) is str else "?"
+    return PickledTensor(dtype, tuple(shape), f"{storage}+{offset}" if type(offset) is int else storage)

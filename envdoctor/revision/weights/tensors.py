@@ -21,36 +21,18 @@ from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
-from envdoctor.revision.weights.parts.file_sets import (
-    SetPair,
-    Shared,
-    check_index,
-    index_path,
-    main_set,
-    moved_files,
-    plan,
-    shared_files,
-    weight_paths,
-    weight_sets,
-)
+from envdoctor.revision.weights.parts import file_sets, layouts
+from envdoctor.revision.weights.parts.file_sets import SetPair, Shared, check_index, main_set, weight_paths, weight_sets
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
-from envdoctor.revision.weights.parts.layouts import (
-    Amount,
-    Layout,
-    Spec,
-    amounts_of,
-    gigabytes,
-    pattern_of,
-    read_pickled,
-    read_safetensors,
-)
+from envdoctor.revision.weights.parts.layouts import Amount, Layout, Spec, amounts_of, gigabytes, pattern_of
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 from envdoctor.versions.dotted import rank
 
-AREA = "weights"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _INDEX = (".safetensors.index.json", ".bin.index.json")
+#: What the table safetensors-dtypes starts with: a need for it is no news.
+_OLDEST = "0.4.0"
 _LEFT_ALONE = Unknown(Message("not every header was read: files that did not change are left alone"))
 _NOT_READ = Unknown(Message("the weight files did not change, so their headers were not read"))
 
@@ -68,8 +50,8 @@ def compare(revisions: Revisions) -> Compared:
     old, new = weight_paths(revisions.old), weight_paths(revisions.new)
     if not old and not new:
         return Compared(facts={"revision.weights": "none"})
-    shared = shared_files(old, new)
-    moved = moved_files(shared)
+    shared = file_sets.shared_files(old, new)
+    moved = file_sets.moved_files(shared)
     equal = _equal_files(old, shared)
     if len(shared.same) + len(shared.moved) == len(old) == len(new):
         changes, unread = parted(_index_of_moved(revisions.new, shared))
@@ -83,7 +65,7 @@ def compare(revisions: Revisions) -> Compared:
 def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
     old, new = revisions.old, revisions.new
     dtypes = dtype_releases(revisions.matrix)
-    pairs, sets = plan(old, new, shared)
+    pairs, sets = file_sets.plan(old, new, shared)
     changes: list[Change] = [*moved, *sets]
     patterns, unread = list(changes), list[Unread]()
     was, now = main_set(weight_sets(old)), main_set(weight_sets(new))
@@ -146,8 +128,9 @@ class _Result(NamedTuple):
 
 def _compare_pair(revisions: Revisions, pair: SetPair) -> _Result:
     old, new = revisions.old, revisions.new
+    readers = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
     before, after = (
-        (read_safetensors if key.format == "safetensors" else read_pickled)(snapshot, paths, revisions.clock)
+        readers[key.format](snapshot, paths, revisions.clock)
         for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
     )
     unread = [*before.unread, *after.unread]
@@ -190,7 +173,7 @@ def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout)
 
 def _index_matters(old: Snapshot, new: Snapshot, pair: SetPair, before: Layout, after: Layout) -> bool:
     """Whether the index or what it describes has changed; an unchanged one of up to 9 MB is not fetched for nothing."""
-    path = index_path(pair.new_key)
+    path = file_sets.index_path(pair.new_key)
     was, now = old.files.get(path), new.files.get(path)
     if len(pair.new_files) < 2 and now is None:
         return False
@@ -215,10 +198,6 @@ def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...
     return (Message("{} of {} weight files by {} ({})", len(entries), len(old), digest, size),)
 
 
-#: What the table safetensors-dtypes starts with: a need for it is no news.
-_OLDEST = "0.4.0"
-
-
 def dtype_releases(matrix: Matrix) -> dict[str, str]:
     """dtype to the first release that reads it."""
     return {row["key"]: row["since"] for row in matrix.rows("safetensors-dtypes")}
@@ -237,7 +216,7 @@ def newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
         return Unknown(Message("no safetensors header of the new revision was read"))
     newest = max(known, key=rank)
     if not read_all and rank(newest) <= rank(_OLDEST):
-        return Unknown(Message("not every header was read: files that did not change are left alone"))
+        return _LEFT_ALONE
     return newest
 
 

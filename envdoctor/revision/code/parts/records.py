@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from envdoctor.source.uses import Use
@@ -126,11 +127,11 @@ def from_json(document: Sequence[Any]) -> FileCode:
     meaning, definitions, imports, sites, statements, uses = document
     return FileCode(
         meaning,
-        tuple(_definition(row) for row in definitions),
-        tuple(Import(*row) for row in imports),
-        tuple(Site(*row) for row in sites),
-        tuple(Statement(*row) for row in statements),
-        tuple(Use(*row) for row in uses),
+        tuple(map(_definition, definitions)),
+        tuple(starmap(Import, imports)),
+        tuple(starmap(Site, sites)),
+        tuple(starmap(Statement, statements)),
+        tuple(starmap(Use, uses)),
     )
 
 

@@ -100,10 +100,8 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
             result = digest([*bases, *keywords, *decorators])
             text = f"({', '.join(map(exact, [*bases, *keywords]))})"
-            known = tuple(map(exact, decorators))
-            yield Definition(
-                f"{scope}{name}", "class", text, result.meaning, result.annotations, "", result.weight, known
-            )
+            digests = result.meaning, result.annotations, "", result.weight
+            yield Definition(f"{scope}{name}", "class", text, *digests, tuple(map(exact, decorators)))
         case _:
             names, value = assigned(node)
             if names and value is not None:
@@ -178,12 +176,8 @@ def _statement(scope: str, statement: ast.stmt) -> Statement:
             head, text = [*items], "with "
         case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
             head, text = [target, values], "for "
-    meaning = digest(head).meaning
-    return Statement(
-        scope.rstrip(".") or MODULE_LEVEL,
-        f"{type(statement).__name__} {meaning}",
-        text + ", ".join(short(part) for part in head),
-    )
+    meaning = f"{type(statement).__name__} {digest(head).meaning}"
+    return Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text + ", ".join(map(short, head)))
 
 
 def _imports(tree: ast.Module) -> list[Import]:

@@ -47,8 +47,11 @@ def _said(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-_USER = _said("user", "U")
-_ANSWER = _said("assistant", "A")
+def _turns(*contents: str) -> list[dict[str, Any]]:
+    """User and assistant in turn."""
+    return [_said(("user", "assistant")[place % 2], content) for place, content in enumerate(contents)]
+
+
 _SYSTEM = _said("system", "You are helpful.")
 _WEATHER = {
     "type": "function",
@@ -69,51 +72,43 @@ _CALL = {
 }
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
-SUITE: tuple[Conversation, ...] = (
-    Conversation(Message("one user turn"), "chat", [_USER]),
-    Conversation(Message("one exchange"), "chat", [_USER, _ANSWER]),
-    Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, _USER, _ANSWER]),
-    Conversation(
-        Message("three turns"),
-        "chat",
-        [_SYSTEM, _USER, _ANSWER, _said("user", "U2"), _said("assistant", "A2"), _said("user", "U3")],
-    ),
+SUITE = (
+    Conversation(Message("one user turn"), "chat", _turns("U")),
+    Conversation(Message("one exchange"), "chat", _turns("U", "A")),
+    Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
+    Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
     Conversation(
         Message("unicode and blanks"),
         "chat",
-        [
-            _said("user", " 你好，世界 é 🙂\n\n  indented\ttext "),
-            _said("assistant", '{{ not code }} <b> & "quoted"\n'),
-        ],
+        _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n'),
     ),
-    Conversation(Message("one user turn, generation prompt"), "prompt", [_USER], add_generation_prompt=True),
-    Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, _USER], add_generation_prompt=True),
+    Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U"), add_generation_prompt=True),
     Conversation(
-        Message("three turns, generation prompt"),
-        "prompt",
-        [_USER, _ANSWER, _said("user", "U2")],
-        add_generation_prompt=True,
+        Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")], add_generation_prompt=True
     ),
-    Conversation(Message("tools offered"), "tools", [_SYSTEM, _USER], [_WEATHER], add_generation_prompt=True),
+    Conversation(
+        Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2"), add_generation_prompt=True
+    ),
+    Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")], [_WEATHER], add_generation_prompt=True),
     Conversation(
         Message("tool call and result"),
         "tools",
         [
-            _USER,
+            _said("user", "U"),
             _said("assistant", "", tool_calls=[_CALL]),
             _said("tool", "22 degrees", name="get_weather", tool_call_id="call12345"),
-            _ANSWER,
+            _said("assistant", "A"),
         ],
         [_WEATHER],
     ),
-    Conversation(Message("empty content"), "rare", [_said("user", ""), _said("assistant", "")]),
+    Conversation(Message("empty content"), "rare", _turns("", "")),
     Conversation(Message("system only"), "rare", [_SYSTEM]),
-    Conversation(Message("assistant first"), "rare", [_ANSWER, _USER]),
-    Conversation(Message("content in parts"), "rare", [_said("user", [{"type": "text", "text": "U"}]), _ANSWER]),
-    Conversation("reasoning", "rare", [_USER, _said("assistant", "A", reasoning_content="R"), _said("user", "U2")]),
+    Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
     Conversation(
-        Message("thinking tags"), "rare", [_USER, _said("assistant", "<think>\nR\n</think>\n\nA"), _said("user", "U2")]
+        Message("content in parts"), "rare", [_said("user", [{"type": "text", "text": "U"}]), _said("assistant", "A")]
     ),
+    Conversation("reasoning", "rare", [*_turns("U"), _said("assistant", "A", reasoning_content="R"), *_turns("U2")]),
+    Conversation(Message("thinking tags"), "rare", _turns("U", "<think>\nR\n</think>\n\nA", "U2")),
 )
 
 

@@ -19,15 +19,14 @@ _SHARD = re.compile(r"-(\d{5,6})-of-(\d{5,6})\Z")
 _PART = re.compile(r"\.\d\d\Z")
 #: Pickled files under other names are the state of a training run, or no weights at all.
 _PICKLED_STEMS = re.compile(r"(?:.*pytorch_model|adapter_model|model|consolidated)(?:\.[a-z0-9_]+)?\Z")
+#: That of DeepSeek-V3, with 91,991 tensors, has 8.9 MB.
+_LARGEST_INDEX = 64 << 20
+_EXTENSION = {"safetensors": ".safetensors", "pickled": ".bin"}
 #: What transformers and peft look for, in their order of preference.
 _PREFERRED = (
-    ("model", "safetensors"),
-    ("pytorch_model", "pickled"),
-    ("adapter_model", "safetensors"),
-    ("adapter_model", "pickled"),
-    ("diffusion_pytorch_model", "safetensors"),
-    ("consolidated", "safetensors"),
-    ("consolidated", "pickled"),
+    *(("model", "safetensors"), ("pytorch_model", "pickled"), ("adapter_model", "safetensors")),
+    *(("adapter_model", "pickled"), ("diffusion_pytorch_model", "safetensors")),
+    *(("consolidated", "safetensors"), ("consolidated", "pickled")),
 )
 
 
@@ -186,11 +185,6 @@ def moved_files(shared: Shared) -> tuple[Change, ...]:
     rest = len(shared.moved) - 1
     detail = Message("and {} more", rest) if rest else None
     return (Change("weights", "file-moved", after, after, before, after, len(shared.moved), detail),)
-
-
-#: That of DeepSeek-V3, with 91,991 tensors, has 8.9 MB.
-_LARGEST_INDEX = 64 << 20
-_EXTENSION = {"safetensors": ".safetensors", "pickled": ".bin"}
 
 
 def index_path(key: SetKey) -> str:

@@ -123,7 +123,7 @@ def _heads(
         return []
     before, after = map(_tying, snapshots)
     return [
-        _change(kind, layout.where[head.names[0]], head.pattern, before, after)
+        _change(kind, layout.where[head.names[0]], head.pattern, before, after, len(head.names))
         for kind, heads, layout in (("head-gone", gone, layouts[0]), ("head-added", come, layouts[1]))
         for head in heads
     ]

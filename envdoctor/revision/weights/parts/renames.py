@@ -13,15 +13,7 @@ _MOST_PARTS = 12
 _FUSED = re.compile(r"qkv|query_key_value|w_?pack|c_attn|in_proj|kv_proj|gate_up|up_gate|h_to_4h|w13", re.I)
 _ENDINGS = re.compile(r"[_.]?(?:proj|projs|linear|lin|layer|weight|attn|net)\Z", re.I)
 #: Names of the parts of a fused matrix, in the order in which they are stacked.
-_PARTS = (
-    ("q", "k", "v"),
-    ("query", "key", "value"),
-    ("wq", "wk", "wv"),
-    ("k", "v"),
-    ("key", "value"),
-    ("gate", "up"),
-    ("w1", "w3"),
-)
+_PARTS = [names.split() for names in ("q k v", "query key value", "wq wk wv", "k v", "key value", "gate up", "w1 w3")]
 
 
 class Rename(NamedTuple):
@@ -52,11 +44,7 @@ def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> li
         buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
         for side, groups in enumerate((gone, come)):
             for module in _modules(groups, split_off=split_off):
-                # What a module must have in common with what it became: endings, running numbers and shapes.
-                parts = tuple(
-                    (_ending(item), _numbers(item), tuple(spec.shape for spec in item.specs)) for item in module.groups
-                )
-                buckets.setdefault((hash(parts), len(parts)), ([], []))[side].append(module)
+                buckets.setdefault(_signature(module), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
@@ -73,6 +61,12 @@ def _modules(groups: Mapping[str, Group], *, split_off: bool) -> list[_Module]:
         parent = pattern.rpartition(".")[0] if split_off else pattern
         found.setdefault(parent or pattern, []).append(groups[pattern])
     return [_Module(parent, tuple(items)) for parent, items in found.items()]
+
+
+def _signature(module: _Module) -> object:
+    """What a module must have in common with what it became: endings, running numbers and shapes."""
+    parts = [(_ending(item), _numbers(item), tuple(spec.shape for spec in item.specs)) for item in module.groups]
+    return hash(tuple(parts)), len(parts)
 
 
 def _ending(item: Group) -> str:
