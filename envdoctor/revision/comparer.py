@@ -103,12 +103,6 @@ class Revisions(NamedTuple):
             found.append(content)
         return found[0], found[1]
 
-    def objects(self, path: str) -> tuple[JsonObject | None, JsonObject | None, list[Unread]]:
-        """Return the JSON object in both snapshots, None where there is none, and those that cannot be read."""
-        sides = [read_json(snapshot, path) for snapshot in (self.old, self.new)]
-        before, after = (None if isinstance(side, Unread) else side for side in sides)
-        return before, after, [side for side in sides if isinstance(side, Unread)]
-
 
 class Comparer(NamedTuple):
     """Who compares an area, or a part of one. ``wants`` says whether it compares a file; None stands for the files that

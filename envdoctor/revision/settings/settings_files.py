@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 from envdoctor.hub.snapshot import Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
@@ -131,7 +131,9 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
         if number >= _MOST_FILES:
             yield Unread(path, Message("only {} files of this kind are compared", _MOST_FILES))
             continue
-        before, after, broken = revisions.objects(path)
+        sides = [read_json(snapshot, path) for snapshot in (revisions.old, revisions.new)]
+        before, after = (None if isinstance(side, Unread) else side for side in sides)
+        broken = [side for side in sides if isinstance(side, Unread)]
         names = names_of(area, path, revisions.matrix)
         if broken:
             yield from broken

@@ -67,11 +67,6 @@ def name_kind(name: str) -> str | None:
     return _NAMES.get(name)
 
 
-def is_open(name: str) -> bool:
-    """Whether the dotted name opens files, for reading or writing."""
-    return name in _OPENERS
-
-
 def call_kind(name: str, call: ast.Call) -> str | None:
     """What a call can do, from its (resolved) dotted name and its arguments."""
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -82,16 +77,14 @@ def call_kind(name: str, call: ast.Call) -> str | None:
     if kind:
         return kind
     if name == "numpy.load":
-        return PICKLE if _not_constant(keywords.get("allow_pickle"), (False, None)) else None
-    if "trust_remote_code" in keywords and _not_constant(keywords["trust_remote_code"], (False, None)):
+        return PICKLE if _is_set(keywords.get("allow_pickle")) else None
+    if _is_set(keywords.get("trust_remote_code")):
         return DYNAMIC_IMPORT
-    if is_open(name) or (last == "open" and name.startswith(".")):
+    if name in _OPENERS or (last == "open" and name.startswith(".")):
         position = 0 if name.startswith(".") else 1
         mode = keywords.get("mode", call.args[position] if len(call.args) > position else None)
         return FILE_WRITE if _writes(mode, is_method=name.startswith(".")) else None
-    if last in _WRITING_METHODS and "." in name:
-        return FILE_WRITE
-    return None
+    return FILE_WRITE if last in _WRITING_METHODS and "." in name else None
 
 
 def _is_safe_load(name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> bool:
@@ -103,9 +96,9 @@ def _is_safe_load(name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> b
     return False
 
 
-def _not_constant(value: ast.expr | None, harmless: tuple[object, ...]) -> bool:
-    """Whether an argument was given that is not one of the harmless constants."""
-    return value is not None and not (isinstance(value, ast.Constant) and value.value in harmless)
+def _is_set(value: ast.expr | None) -> bool:
+    """Whether an argument was given that may be anything but False or None."""
+    return value is not None and not (isinstance(value, ast.Constant) and value.value in (False, None))
 
 
 def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:

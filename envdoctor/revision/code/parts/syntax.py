@@ -17,6 +17,12 @@ _CREATORS = """
 CREATORS = frozenset(_CREATORS.split())
 
 _SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+#: The fields of each kind of node that mean something, last one first.
+_FIELDS = {
+    kind: [field for field in reversed(kind._fields) if field not in _SKIPPED_FIELDS]
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 _ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
 _EVERYWHERE, _NOT_IN_SKELETON, _ANNOTATION = 0, 1, 2
 _MAX_NODES = 150
@@ -40,58 +46,37 @@ def digest(
     annotations: Iterable[ast.AST | None] = (),
 ) -> Digest:
     """Docstrings, other constants that stand alone and ``pass`` count as nothing; ``annotations`` are further roots."""
-    meaning: list[str] = []
-    skeleton: list[str] = []
-    notes: list[str] = []
+    tokens: list[tuple[int, str]] = []
     nodes: list[ast.AST] = []
     waiting: list[tuple[object, int]] = [(root, _EVERYWHERE) for root in roots]
     waiting = [*((note, _ANNOTATION) for note in annotations), *reversed(waiting)]
     while waiting:
         item, part = waiting.pop()
         if isinstance(item, ast.AST):
-            kind = type(item)
-            token = kind.__name__
+            token = type(item).__name__
             nodes.append(item)
             if isinstance(item, ast.Call):
                 creates = creators_alike and dotted(item.func).rpartition(".")[2] in CREATORS
                 hidden = max(part, _NOT_IN_SKELETON)
-                waiting.append((item.keywords, hidden))
-                waiting.append((item.args, part))
-                waiting.append((item.func, hidden if creates else part))
+                waiting += [(item.keywords, hidden), (item.args, part), (item.func, hidden if creates else part)]
             else:
-                for field in _FIELDS.get(kind) or _fields(kind):
+                for field in _FIELDS[type(item)]:
                     inner = _ANNOTATION if field in _ANNOTATION_FIELDS else part
                     waiting.append((getattr(item, field, None), inner))
         elif isinstance(item, list):
             kept = [entry for entry in reversed(item) if not _is_nothing(entry)]
             token = f"[{len(kept)}"
             waiting += [(entry, part) for entry in kept]
-        elif type(item) is int:
-            token = f"{item:x}"  # the decimal text of a huge number is refused
         else:
-            token = repr(item)
-        if part == _ANNOTATION:
-            notes.append(token)
-            continue
-        meaning.append(token)
-        if part == _EVERYWHERE:
-            skeleton.append(token)
+            token = f"{item:x}" if type(item) is int else repr(item)  # the decimal text of a huge number is refused
+        tokens.append((part, token))
+    meaning = [token for part, token in tokens if part != _ANNOTATION]
+    notes, skeleton = ([token for part, token in tokens if part == wanted] for wanted in (_ANNOTATION, _EVERYWHERE))
     return Digest(joined(meaning), joined(notes), joined(skeleton), len(meaning), nodes)
 
 
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
-
-
-def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of node that mean something, last one first."""
-    return _FIELDS.setdefault(kind, tuple(field for field in reversed(kind._fields) if field not in _SKIPPED_FIELDS))
-
-
 def _is_nothing(entry: object) -> bool:
-    match entry:
-        case ast.Pass() | ast.Expr(value=ast.Constant()):
-            return True
-    return False
+    return isinstance(entry, ast.Pass) or (isinstance(entry, ast.Expr) and isinstance(entry.value, ast.Constant))
 
 
 def joined(tokens: Iterable[str]) -> str:

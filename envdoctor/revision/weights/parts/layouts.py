@@ -6,6 +6,7 @@ In a pattern running numbers become {i}, experts {e}, so that a layer is one lin
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import process_time
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ class Spec(NamedTuple):
 
     dtype: str
     shape: tuple[int, ...]
+
+
+#: Equal dtypes and shapes are one object: DeepSeek-V3 has 91,991 tensors.
+_spec = lru_cache(maxsize=1 << 16)(Spec)
 
 
 @dataclass
@@ -42,21 +47,19 @@ class Layout:
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
 
-    def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]], specs: dict[Spec, Spec]) -> None:
-        """Add one file's tensors; ``specs`` keeps equal dtypes and shapes as one object."""
+    def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> None:
+        """Add one file's tensors."""
         self.files.add(path)
         for name, dtype, shape in tensors:
-            spec = Spec(dtype, shape)
             if name in self.tensors:
                 self.twice.append(name)
-            self.tensors[name] = specs.setdefault(spec, spec)
+            self.tensors[name] = _spec(dtype, shape)
             self.where[name] = path
 
 
 def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
     """The layout of safetensors files. Files that could not be read are in ``unread`` and nowhere else."""
     layout = Layout()
-    specs: dict[Spec, Spec] = {}
     wanted = list(paths)
     headers: Mapping[str, bytes | Unread] = snapshot.headers(wanted) if wanted else {}
     for path in wanted:
@@ -75,7 +78,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
             continue
         finally:
             clock.left -= process_time() - began
-        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()), specs)
+        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()))
         layout.raw[path] = hash(raw[: header.header_bytes])
         if header.remarks:
             layout.remarks[path] = header.remarks
@@ -85,7 +88,6 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
 def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
     """The layout of PyTorch checkpoints, as far as their pickles name the tensors."""
     layout = Layout()
-    specs: dict[Spec, Spec] = {}
     for path in paths:
         checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
@@ -95,7 +97,7 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layo
             layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", checkpoint.problem)))
             continue
         tensors = checkpoint.tensors
-        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()), specs)
+        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()))
         first: dict[tuple[str, tuple[int, ...]], str] = {}
         for name, tensor in tensors.items():
             owner = first.setdefault((tensor.storage, tensor.shape), name)
