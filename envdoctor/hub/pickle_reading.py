@@ -4,6 +4,7 @@ Its bytes are somebody else's, and may be made to cost time.
 """
 
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from envdoctor.hub.pickle_scan import PickledTensor, Scan, Table, scan_pickle
@@ -24,12 +25,11 @@ _MOST = 500_000
 class Checkpoint(NamedTuple):
     """What a checkpoint holds.
 
-    ``format`` is zip, torchscript, legacy or pickle. ``globals`` are ``module.name`` in the order of use;
-    ``all_globals`` is False when there may be more behind what was looked at. ``tensors`` is None when the names could
-    not be made out, and then ``problem`` says why; ``cut`` when that is because the bytes ended.
+    ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there may be more behind what was
+    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why, ``cut`` that it is because
+    the bytes ended.
     """
 
-    format: str
     globals: tuple[str, ...]
     all_globals: bool
     tensors: dict[str, PickledTensor] | None
@@ -45,7 +45,8 @@ class Clock:
 
 
 def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
-    """What the pickle describes; ``prefix`` is the beginning of a file that is no archive."""
+    """What the pickle of an archive describes (``zip`` or ``torchscript``); ``prefix`` is the beginning of a file that
+    is no archive."""
     problem = TOO_LONG
     if clock.left > 0:
         began = time.monotonic()
@@ -53,41 +54,33 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         answer = ask_once("envdoctor.hub.pickle_reading:described", {"kind": kind}, limits, data)
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
         if not isinstance(answer, Problem):
-            form, names, whole, tensors, reason, cut = answer
+            names, whole, tensors, reason, cut = answer
             built = None
             if tensors is not None:
                 built = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
-            return Checkpoint(form, tuple(names), whole, built, reason, cut)
+            return Checkpoint(tuple(names), whole, built, reason, cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
-    return Checkpoint("pickle" if kind == "prefix" else kind, (), False, None, problem)
+    return Checkpoint((), False, None, problem)
 
 
 def described(data: bytes, kind: str) -> list[Any]:
     """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
-    kind, scan = _from_prefix(data) if kind == "prefix" else (kind, scan_pickle(data))
-    names = list(scan.globals)
-    if scan.problem is not None:
-        return [kind, names, not (scan.cut or scan.limited), None, scan.problem, scan.cut]
-    if kind == "torchscript":
-        return [kind, names, False, None, Message("it is a TorchScript program"), False]
-    return [kind, names, True, [[name, *tensor] for name, tensor in _tensors_of(scan.result).items()], None, False]
+    scan = _of_prefix(data) if kind == "prefix" else scan_pickle(data)
+    problem, whole, tensors = scan.problem, not (scan.cut or scan.limited), None
+    if problem is None and kind == "torchscript":
+        problem, whole = Message("it is a TorchScript program"), False
+    if problem is None:
+        tensors = [[name, *tensor] for name, tensor in _tensors_of(scan.result).items()]
+    return [list(scan.globals), whole, tensors, problem, scan.cut]
 
 
-def _from_prefix(data: bytes) -> tuple[str, Scan]:
-    first = scan_pickle(data)
-    if first.problem is not None or first.result != _OLD_MAGIC:
-        return "pickle", first
-    found: dict[str, None] = {}
-    scan, result = first, None
-    for place in range(4):  # protocol version, machine, the object itself, and the keys of its storages
-        scan = scan_pickle(data, scan.end)
-        found.update(scan.globals)
-        if scan.problem is not None:
-            break
-        if place == 2:
-            result = scan.result
-    scan.globals, scan.result = found, result
-    return "legacy", scan
+def _of_prefix(data: bytes) -> Scan:
+    """A pickle, or the four behind torch's number: protocol version, machine, the object, the keys of its storages."""
+    scans = [scan_pickle(data)]
+    while scans[0].result == _OLD_MAGIC and scans[-1].problem is None and len(scans) < 5:
+        scans.append(scan_pickle(data, scans[-1].end))
+    names = {name: None for scan in scans for name in scan.globals}
+    return replace(scans[-1], globals=names, result=scans[3 if len(scans) == 5 else -1].result)
 
 
 def _tensors_of(result: object) -> dict[str, PickledTensor]:

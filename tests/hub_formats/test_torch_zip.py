@@ -54,11 +54,13 @@ def test_a_module_that_a_pickle_names_is_not_imported():
     [
         # a global in the keys of the storages, where the old format goes on
         (legacy_checkpoint(state_pickle(TENSORS), keys=b"\x80\x02cos\nsystem\nq\x00."), ["os.system"], True),
+        # a global in the pickle of the number that the old format begins with
+        (b"\x80\x02cos\nsystem\nq\x000" + legacy_checkpoint(state_pickle(TENSORS))[2:], ["os.system"], True),
         # what goes on behind what is read may have more globals, and what is no pickle has none
         (b"\x80\x02X" + struct.pack("<I", 1 << 30) + bytes(9 << 20), [], False),
         (b"\xfe\xed\xfa\xce" * 5000, [], True),
     ],
-    ids=["old format", "long", "no pickle"],
+    ids=["old format", "before its number", "long", "no pickle"],
 )
 def test_globals_outside_of_an_archive(content, names, whole):
     found = read(content)
