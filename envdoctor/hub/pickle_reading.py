@@ -26,8 +26,8 @@ class Checkpoint(NamedTuple):
     """What a checkpoint holds.
 
     ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there may be more behind what was
-    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why, ``cut`` that it is because
-    the bytes ended.
+    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why, ``cut`` that the bytes
+    ended.
     """
 
     globals: tuple[str, ...]

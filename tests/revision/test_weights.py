@@ -249,8 +249,7 @@ def test_a_head_that_went_or_came_is_told_with_the_tying_of_the_configuration():
         says(old, new, "head-gone", symbol="lm_head.weight", before="not tied", after=after)
     says(Repository(SMALL), Repository(headless, {"config.json": "<html>"}), "head-gone", after="not readable")
     says(Repository(headless, config(**tied)), Repository(SMALL, config(**tied)), "head-added", after="tied")
-    layers = {f"layers.{number}.output.weight": ("BF16", (8, 8)) for number in range(2)}
-    says(whole({**ALL, **layers}), whole(ALL), "head-gone", symbol="layers.{i}.output.weight", count=2)
+    says(whole({"layers.0.output.weight": ("BF16", (8, 8))}), whole({}), "head-gone", symbol="layers.{i}.output.weight")
 
 
 def test_more_rows_of_embedding_and_head_are_one_change():

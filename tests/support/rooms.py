@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from envdoctor.derive import derivations
@@ -17,7 +17,8 @@ _OBSERVED = ("machine", "packages", "binaries", "model", "source", "code")
 
 def observer(name: str) -> Any:
     """The observer of that name."""
-    return _named((module for room in _OBSERVED for module in observers(room)), name)
+    modules = (module for room in _OBSERVED for module in observers(room))
+    return next(module for module in modules if module.__name__.rpartition(".")[2] == name)
 
 
 def derivation(name: str) -> Any:
@@ -33,9 +34,4 @@ def computing(name: str) -> Callable[[Callable[[str], Any], Any], Any]:
 
 def comparer(name: str) -> Any:
     """The comparer of an area, or that of this module."""
-    places = ((one, getattr(one.compare, "__module__", "")) for one in COMPARERS)
-    return next(one for one, module in places if name in (one.area, module.rpartition(".")[2]))
-
-
-def _named(modules: Iterable[Any], name: str) -> Any:
-    return next(module for module in modules if module.__name__.rpartition(".")[2] == name)
+    return next(one for one in COMPARERS if name in (one.area, *getattr(one.compare, "__module__", "").split(".")[-1:]))

@@ -12,7 +12,6 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import reduce
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
@@ -26,7 +25,7 @@ from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
-from envdoctor.versions.releases import EVERY, Releases, intersect, parse_ranges, spell_ranges
+from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 _TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")
@@ -79,7 +78,10 @@ def _window(demands: Sequence[_Demand], unread: Sequence[Unread]) -> str | Unkno
     """The releases that meet every demand; unknown when a file could not be understood."""
     if unread:
         return Unknown(Message("{}: {}", unread[0].path, unread[0].reason))
-    return spell_ranges(reduce(intersect, (parse_ranges(demand.releases) for demand in demands), EVERY))
+    window: tuple[Range, ...] = EVERY
+    for demand in demands:
+        window = intersect(window, parse_ranges(demand.releases))
+    return spell_ranges(window)
 
 
 def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> Iterator[_Demand | Unread]:
