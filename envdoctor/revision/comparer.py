@@ -69,8 +69,7 @@ class Revisions(NamedTuple):
 
     def same(self, path: str) -> bool:
         """Whether both snapshots hold the file and their object ids say that its bytes are the same."""
-        first, second = self.old.files.get(path), self.new.files.get(path)
-        return first is not None and second is not None and first.oid is not None and first.oid == second.oid
+        return self.state(path) == "same"
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
         """Those of the paths (of ``files``) that are in a snapshot and not known to be the same in both, sorted."""

@@ -45,7 +45,9 @@ def attribute(
         if progress is not None:
             progress(f"history: commit {number} of {len(newest_first)}")
         after = open_hub(repo, commit.id, new.access)
-        concerned = [change for change in pending if change not in found and _differs(before, after, change[2])]
+        oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
+        touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]
+        concerned = [change for change in touching if change not in found]
         for area in dict.fromkeys(change[0] for change in concerned):
             step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
@@ -56,8 +58,3 @@ def attribute(
                         found[change] = commit
         before = after
     return {change: found.get(change, touched[change]) for change in pending if change in touched}
-
-
-def _differs(before: Snapshot, after: Snapshot, path: str) -> bool:
-    one, other = before.files.get(path), after.files.get(path)
-    return (one.oid if one else None) != (other.oid if other else None)

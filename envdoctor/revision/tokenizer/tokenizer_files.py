@@ -35,13 +35,8 @@ from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, re
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
 from envdoctor.revision.short_text import short
+from envdoctor.revision.tokenizer.parts import vocabularies
 from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
-from envdoctor.revision.tokenizer.parts.vocabularies import (
-    TokenizerFile,
-    compare_files,
-    compare_vocabulary_file,
-    read_tokenizer_file,
-)
 from envdoctor.text.message import Message
 
 AREA = "tokenizer"
@@ -104,14 +99,14 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
     for name in folder.changed:
         sizes = folder.revisions.sizes(folder.at(name))
         if name not in _JSON:
-            yield from compare_vocabulary_file(folder.revisions, folder.at(name))
+            yield from vocabularies.compare_vocabulary_file(folder.revisions, folder.at(name))
         elif None in sizes:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
             yield Change(AREA, kind, folder.at(name), name, *sizes)
     if one.config is not None and two.config is not None:
         yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
     if one.file is not None and two.file is not None:
-        yield from compare_files(folder.at(_FILE), one.file, two.file)
+        yield from vocabularies.compare_files(folder.at(_FILE), one.file, two.file)
     yield from (*one.broken, *two.broken)
     if one.broken or two.broken:
         return  # what came or went cannot be told from what could not be read
@@ -132,7 +127,7 @@ class _Side(NamedTuple):
     config: JsonObject | None
     special: JsonObject | None
     added: JsonObject | None
-    file: TokenizerFile | None
+    file: vocabularies.TokenizerFile | None
     broken: list[Unread]
 
     def roles(self) -> dict[str, tuple[str, ...]]:
@@ -149,7 +144,7 @@ def _data(file: JsonObject | None) -> Mapping[str, Any]:
 
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
     parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
-    file = read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
+    file = vocabularies.read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
     broken = [part for part in (*parts, file) if isinstance(part, Unread)]
     config, special, added = (None if isinstance(part, Unread) else part for part in parts)
     return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)

@@ -74,7 +74,9 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    gone, come = _apart(*(_creators(one) if _initialises(new) else [] for one in (old, new)))
+    starts = "init" in new.leaf or new.leaf.startswith("reset_")
+    names = [[call.name for call in one.calls] for one in (old, new)]
+    gone, come = _apart(*([name for name in side if starts and name.rpartition(".")[2] in CREATORS] for side in names))
     keywords = list(_keywords(old, new))
     if gone or come:
         yield _change(path, "initialisation-changed", new, _listed(gone), _listed(come))
@@ -89,19 +91,11 @@ def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
         ]
         yield _change(path, "call-keyword-changed", new, before, after, "; ".join(words))
     if old.skeleton != new.skeleton or not (gone or come or keywords):
-        gone, come = _apart([call.name for call in old.calls], [call.name for call in new.calls])
+        gone, come = _apart(*names)
         clauses = [Message("no longer calls {}", _listed(gone))] if gone else []
         clauses += [Message("now calls {}", _listed(come))] if come else []
         detail = joined(clauses) if clauses else Message("body")
         yield _change(path, "definition-changed", new, _listed(gone), _listed(come), detail)
-
-
-def _initialises(definition: Definition) -> bool:
-    return "init" in definition.leaf or definition.leaf.startswith("reset_")
-
-
-def _creators(definition: Definition) -> list[str]:
-    return [call.name for call in definition.calls if call.name.rpartition(".")[2] in CREATORS]
 
 
 def _keywords(old: Definition, new: Definition) -> Iterator[tuple[str, list[str], list[str]]]:

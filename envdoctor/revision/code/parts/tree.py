@@ -225,10 +225,7 @@ def _inner(node: ast.AST, required: bool) -> list[tuple[ast.AST, bool]]:
     always = set() if isinstance(node, _PERHAPS) else {*parts}
     match node:
         case ast.Try(handlers=handlers):
-            always = {"finalbody"} if _survives_import_error(handlers) else {"body", "finalbody"}
+            kinds = [kind for handler in handlers for kind in elements(handler.type)]
+            survives = None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
+            always = {"finalbody"} if survives else {"body", "finalbody"}
     return [(inner, required and field in always) for field, statements in parts.items() for inner in statements]
-
-
-def _survives_import_error(handlers: list[ast.ExceptHandler]) -> bool:
-    kinds = [kind for handler in handlers for kind in elements(handler.type)]
-    return None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))

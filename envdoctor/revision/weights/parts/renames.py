@@ -80,9 +80,7 @@ def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
 
 
 def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> list[tuple[_Module, _Module]]:
-    if not before or not after:
-        return []
-    if not likeness or (len(before) == 1 and len(after) == 1):
+    if not likeness or len(before) * len(after) <= 1:
         return list(zip(before, after, strict=False))
     from difflib import SequenceMatcher
 
@@ -94,15 +92,8 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
             # The module's own name says more than the path to it, which a rename often changes as a whole.
             own = leaf(one.groups[0].pattern) == leaf(other.groups[0].pattern)
             scored.append((-(matcher.ratio() + (1.0 if own else 0.0)), i, j))
-    found: list[tuple[_Module, _Module]] = []
-    taken_before: set[int] = set()
-    taken_after: set[int] = set()
-    for _, i, j in sorted(scored):
-        if i not in taken_before and j not in taken_after:
-            taken_before.add(i)
-            taken_after.add(j)
-            found.append((before[i], after[j]))
-    return found
+    left, right = dict(enumerate(before)), dict(enumerate(after))
+    return [(left.pop(i), right.pop(j)) for _, i, j in sorted(scored) if i in left and j in right]
 
 
 def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple[Group, tuple[Group, ...]]]:
