@@ -31,10 +31,8 @@ class Globals:
     """The table pickle-globals: what torch loads without being asked, and what is known to run code."""
 
     def __init__(self, matrix: Matrix) -> None:
-        self._safe, self._unsafe = (
-            {module: frozenset(attributes) for module, attributes in table.get("names", {}).items()}
-            for table in (matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
-        )
+        parts = (matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
+        self._safe, self._unsafe = (part.get("names", {}) for part in parts)
 
     def verdict(self, name: str) -> str | None:
         """:data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that is safe."""
@@ -44,7 +42,7 @@ class Globals:
         if attribute in self._safe.get(module, ()):
             return None
         while module:
-            listed_here = self._unsafe.get(module, frozenset())
+            listed_here = self._unsafe.get(module, ())
             if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
                 return RUNS_CODE
             module = module.rpartition(".")[0]

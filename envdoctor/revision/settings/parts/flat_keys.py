@@ -53,34 +53,32 @@ def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[st
         else:
             yield name, said + key, value
     if rope:
-        for name, where, value in _rope(table):
+        for name, (where, value) in _rope(table).items():
             yield prefix + name, said + where, value
 
 
-def _rope(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Name in the file and value of rotary settings, by their canonical names."""
     found: dict[str, tuple[str, Any]] = {}
     for key in ("rope_parameters", "rope_scaling"):
         value = table.get(key)
-        if not isinstance(value, Mapping):
-            if value is not None:
-                found.setdefault(key, (key, value))
-            continue
-        if value and all(item is None or isinstance(item, Mapping) for item in value.values()):
+        inner = [*value.values()] if isinstance(value, Mapping) else []
+        if isinstance(value, Mapping) and value and all(item is None or isinstance(item, Mapping) for item in inner):
             for layers, part in value.items():
                 _rope_part(found, part or {}, f"{key}.{layers}.", "" if layers == _FULL else layers)
-        else:
+        elif isinstance(value, Mapping):
             _rope_part(found, value, f"{key}.", "")
+        elif value is not None:
+            found.setdefault(key, (key, value))
     if table.get("rope_theta") is not None:
         found["rope_theta"] = ("rope_theta", table["rope_theta"])
-    theta = found.get("rope_theta")
-    local = found.get("rope_local_base_freq")
+    theta, local = found.get("rope_theta"), found.get("rope_local_base_freq")
     if theta and local and theta[1] == local[1]:
         del found["rope_local_base_freq"]
     scaling = {name: value for name, (_, value) in found.items() if name.startswith("rope_scaling.")}
     if scaling == {"rope_scaling.rope_type": "default"}:
         del found["rope_scaling.rope_type"]
-    for name, (where, value) in found.items():
-        yield name, where, value
+    return found
 
 
 def _rope_part(found: dict[str, tuple[str, Any]], part: Mapping[str, Any], where: str, layers: str) -> None:
