@@ -75,7 +75,7 @@ def described(data: bytes, kind: str) -> list[Any]:
 
 
 def _of_prefix(data: bytes) -> Scan:
-    """A pickle, or the four behind torch's number: protocol version, machine, the object, the keys of its storages."""
+    """Read a pickle, or all five of torch's old format: number, protocol, machine, the object, keys of its storages."""
     scans = [scan_pickle(data)]
     while scans[0].result == _OLD_MAGIC and scans[-1].problem is None and len(scans) < 5:
         scans.append(scan_pickle(data, scans[-1].end))

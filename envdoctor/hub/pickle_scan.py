@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message, MessageError
 
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
@@ -128,7 +128,7 @@ def _walk(data: bytes, start: int) -> Scan:
                 try:
                     machine.step(opcode.name, argument)
                 except _Broken as error:
-                    scan.problem = said_by(error)
+                    scan.problem = error.message
             else:
                 machine.names_only(opcode.name, argument)
     except ValueError as error:
@@ -140,7 +140,7 @@ def _walk(data: bytes, start: int) -> Scan:
     return scan
 
 
-class _Broken(Exception):
+class _Broken(MessageError):
     """The pickle could not be loaded by anyone."""
 
 
@@ -155,7 +155,7 @@ class _Machine:
 
     def top(self) -> Any:
         if not self.stack or self.stack[-1] is _MARK:
-            raise _Broken(Message("it takes more from its stack than there is"))
+            raise _Broken("it takes more from its stack than there is")
         return self.stack[-1]
 
     def pop(self) -> Any:
@@ -168,7 +168,7 @@ class _Machine:
                 items = self.stack[index + 1 :]
                 del self.stack[index:]
                 return items
-        raise _Broken(Message("it ends a list that it did not begin"))
+        raise _Broken("it ends a list that it did not begin")
 
     def name(self, module: str, attribute: str) -> Name:
         # Pickles of protocol 2, torch's own choice, spell modules as Python 2 did.
@@ -214,12 +214,12 @@ class _Machine:
             self.stack += self._result(opcode, argument, below, above)
 
     def _result(self, opcode: str, argument: Any, below: list[Any], above: list[Any]) -> Sequence[Any]:
-        """What the opcode leaves of the objects ``below`` and ``above`` the mark: nothing, one object, or two."""
+        """Return what the opcode leaves of the objects ``below`` and ``above`` the mark: none, one, or two."""
         # The opcodes of a tensor come first: a checkpoint repeats them for each of its tensors.
         match opcode:
             case "BINGET" | "LONG_BINGET" | "GET":
                 if int(argument) not in self.memo:
-                    raise _Broken(Message("it refers to an object that it did not keep"))
+                    raise _Broken("it refers to an object that it did not keep")
                 self.heard(self.memo[int(argument)])
                 return [self.memo[int(argument)]]
             case "BINPUT" | "LONG_BINPUT" | "PUT":
@@ -247,7 +247,7 @@ class _Machine:
                 return [_built(self.written(argument), tuple(above))]
             case "OBJ":
                 if not above:
-                    raise _Broken(Message("it builds an object of no class"))
+                    raise _Broken("it builds an object of no class")
                 return [_built(above[0], tuple(above[1:]))]
             case "SETITEM" | "SETITEMS":
                 if isinstance(below[0], Table):
@@ -271,7 +271,7 @@ class _Machine:
                 return [{"NEWTRUE": True, "NEWFALSE": False}.get(opcode)]
             case "POP_MARK":
                 return []
-        raise _Broken(Message("it uses the opcode {}, which no checkpoint needs", opcode))
+        raise _Broken("it uses the opcode {}, which no checkpoint needs", opcode)
 
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
@@ -279,7 +279,7 @@ def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _built(function: object, arguments: object) -> object:
-    """What a call of a global builds, as far as a state of PyTorch is made of it; else an object without meaning."""
+    """Return what a call of a global builds for a state of PyTorch: a table, lengths, a tensor; else a mere object."""
     for _ in range(4):  # parameter around subclass around tensor
         match getattr(function, "text", ""), arguments:
             case "collections.OrderedDict", _:

@@ -35,8 +35,9 @@ from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, re
 from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
 from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
 from envdoctor.revision.short_text import short
+from envdoctor.revision.template.parts.settings import ROLES
 from envdoctor.revision.tokenizer.parts import vocabularies
-from envdoctor.revision.tokenizer.parts.tokens import ROLES, Token, collect, compare_roles, compare_tokens, roles_of
+from envdoctor.revision.tokenizer.parts.tokens import Token, collect, compare_roles, compare_tokens, roles_of
 from envdoctor.text.message import Message
 
 AREA = "tokenizer"

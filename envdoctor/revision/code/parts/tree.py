@@ -100,14 +100,13 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
             result = digest([*bases, *keywords, *decorators])
             text = f"({', '.join(map(exact, [*bases, *keywords]))})"
-            digests = result.meaning, result.annotations, "", result.weight
-            yield Definition(f"{scope}{name}", "class", text, *digests, tuple(map(exact, decorators)))
+            yield Definition(f"{scope}{name}", "class", text, *result[:4], tuple(map(exact, decorators)))
         case _:
             names, value = assigned(node)
             if names and value is not None:
                 text, result = short(value), digest([value])
                 for name in names:
-                    yield Definition(f"{scope}{name}", "value", text, result.meaning, "", "", result.weight)
+                    yield Definition(f"{scope}{name}", "value", text, *result[:4])
 
 
 def _function(scope: str, node: FunctionNode) -> Definition:
@@ -117,20 +116,13 @@ def _function(scope: str, node: FunctionNode) -> Definition:
     starts = "init" in node.name or node.name.startswith("reset_")
     annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
     result = digest([node.body], creators_alike=starts, annotations=annotations)
-    return Definition(
-        f"{scope}{node.name}" + (f".{setter}" if setter else ""),
-        "function",
-        _signature(node.args),
-        result.meaning,
-        result.annotations,
-        result.skeleton,
-        result.weight,
-        decorators,
-        tuple(_parameters(node.args)),
-        tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS],
-        tuple(attention_choices(result.nodes)),
-        "gradient_checkpointing" in node.name and is_idle(node),
-    )
+    name = f"{scope}{node.name}" + (f".{setter}" if setter else "")
+    parameters = tuple(_parameters(node.args))
+    calls = tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS]
+    choices = tuple(attention_choices(result.nodes))
+    idle = "gradient_checkpointing" in node.name and is_idle(node)
+    text = _signature(node.args)
+    return Definition(name, "function", text, *result[:4], decorators, parameters, calls, choices, idle)
 
 
 def _call(node: ast.Call) -> Call:

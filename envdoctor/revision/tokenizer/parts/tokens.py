@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import short, visible
+from envdoctor.revision.template.parts.settings import ROLES
 from envdoctor.text.message import Message
 
 _AREA = "tokenizer"
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
-#: What a token can be for.
-ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _MANY = 4
 _NUMBER = re.compile(r"\d+")
