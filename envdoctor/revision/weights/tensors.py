@@ -22,7 +22,14 @@ from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.weights.parts import file_sets, layouts
-from envdoctor.revision.weights.parts.file_sets import SetPair, Shared, check_index, main_set, weight_paths, weight_sets
+from envdoctor.revision.weights.parts.file_sets import (
+    Shared,
+    WeightSet,
+    check_index,
+    main_set,
+    weight_paths,
+    weight_sets,
+)
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
 from envdoctor.revision.weights.parts.layouts import Amount, Layout, Spec, amounts_of, gigabytes, pattern_of
 from envdoctor.text.listed import listed
@@ -74,21 +81,19 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
     needs: list[str | None] = []
     read_all = not shared.same and not shared.moved
-    for pair in pairs:
-        result = _compare_pair(revisions, pair)
+    for before, after in pairs:
+        result = _compare_pair(revisions, before, after)
         changes += result.changes
         patterns += result.patterns
         unread += result.unread
         differ = differ or result.differ
-        if pair.new_key.format == "safetensors":
-            changes += needs_changes(result.old, result.new, dtypes, len(pair.new_read) == len(pair.new_files))
+        if after.key.format == "safetensors":
+            changes += needs_changes(result.old, result.new, dtypes, after.read == after.files)
             needs.append(needs_of(result.new.tensors, dtypes))
         read_all = read_all and not result.unread
-        if pair.new_key == now and not result.unread:
-            if len(pair.old_read) == len(pair.old_files):
-                amounts["old"] = amounts_of(result.old.tensors)
-            if len(pair.new_read) == len(pair.new_files):
-                amounts["new"] = amounts_of(result.new.tensors)
+        for side, held, layout in (("old", before, result.old), ("new", after, result.new)):
+            if after.key == now and not result.unread and held.read == held.files:
+                amounts[side] = amounts_of(layout.tensors)
     unhashed = () if differ else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
     if not weight_paths(old) or not weight_paths(new):
@@ -106,10 +111,10 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     return Compared(tuple(changes), (*unread, *unhashed), facts, equal, tuple(patterns), amounts)
 
 
-def _unhashed(revisions: Revisions, pairs: Iterable[SetPair]) -> Iterator[Unread]:
+def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]) -> Iterator[Unread]:
     """Large files of this machine that nobody read to the end: equal headers say nothing about their values."""
-    for pair in pairs:
-        sides = ((revisions.old, pair.old_read), (revisions.new, pair.new_read))
+    for before, after in pairs:
+        sides = ((revisions.old, before.read), (revisions.new, after.read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
         reason = "its values were not compared, only its header: --hash reads its {} bytes"
         yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
@@ -126,31 +131,30 @@ class _Result(NamedTuple):
     new: Layout
 
 
-def _compare_pair(revisions: Revisions, pair: SetPair) -> _Result:
+def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet) -> _Result:
     old, new = revisions.old, revisions.new
     readers = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
     before, after = (
-        readers[key.format](snapshot, paths, revisions.clock)
-        for snapshot, key, paths in ((old, pair.old_key, pair.old_read), (new, pair.new_key, pair.new_read))
+        readers[side.key.format](snapshot, side.read, revisions.clock) for snapshot, side in ((old, one), (new, two))
     )
     unread = [*before.unread, *after.unread]
-    same_format = pair.old_key == pair.new_key
-    relaid = same_format and (
-        pair.old_files != pair.new_files
-        or any(after.where.get(name, path) != path for name, path in before.where.items())
-    )
+    elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
+    relaid = one.key == two.key and (one.files != two.files or elsewhere)
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
     valued = _values_changed(old, new, before, after)
     differ = bool(changes or valued)
     changes += valued
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
-        files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (pair.old_files, pair.new_files)]
-        changes.append(Change("weights", "resharded", pair.new_files[0], pair.new_key.stem, files[0], files[1]))
+        files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
+        changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
     for path, remarks in after.remarks.items():
         news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
         changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
-    if _index_matters(old, new, pair, before, after):
-        found = parted(check_index(new, pair.new_key, pair.new_files, after))
+    index = file_sets.index_path(two.key)
+    # An unchanged index, of up to 9 MB, is not fetched for nothing.
+    touched = not revisions.same(index) or one.files != two.files or before.where != after.where
+    if touched and (len(two.files) > 1 or index in new.files):
+        found = parted(check_index(new, two.key, two.files, after))
         changes += found[0]
         unread += found[1]
     return _Result(changes, patterns, unread, differ, before, after)
@@ -169,17 +173,6 @@ def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout)
         return []
     size = gigabytes(sum(new.files[path].size for path in paths))
     return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
-
-
-def _index_matters(old: Snapshot, new: Snapshot, pair: SetPair, before: Layout, after: Layout) -> bool:
-    """Whether the index or what it describes has changed; an unchanged one of up to 9 MB is not fetched for nothing."""
-    path = file_sets.index_path(pair.new_key)
-    was, now = old.files.get(path), new.files.get(path)
-    if len(pair.new_files) < 2 and now is None:
-        return False
-    if was is None or now is None or was.oid is None or was.oid != now.oid:
-        return True
-    return pair.old_files != pair.new_files or before.where != after.where
 
 
 def _index_of_moved(new: Snapshot, shared: Shared) -> Iterator[Change | Unread]:

@@ -3,7 +3,7 @@ compared with which, which headers have to be read for it, and whether the index
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
@@ -120,18 +120,15 @@ def shared_files(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> 
     return Shared(same, moved)
 
 
-class SetPair(NamedTuple):
-    """Two sets of files to compare, and which files of each have to be read."""
+class WeightSet(NamedTuple):
+    """The files of one checkpoint in one snapshot, and which of them have to be read."""
 
-    old_key: SetKey
-    new_key: SetKey
-    old_files: tuple[str, ...]
-    new_files: tuple[str, ...]
-    old_read: tuple[str, ...]
-    new_read: tuple[str, ...]
+    key: SetKey
+    files: tuple[str, ...]
+    read: tuple[str, ...]
 
 
-def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[SetPair], list[Change]]:
+def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[WeightSet, WeightSet]], list[Change]]:
     """Which sets are compared with which; sets that only one side has."""
     old_sets, new_sets = weight_sets(old), weight_sets(new)
     arrived = set(shared.moved.values())
@@ -148,8 +145,8 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[SetPair], l
     if old_main is not None and new_main is not None and replaced:
         keys.append((old_main, new_main))
         files = new_sets[new_main]
-        before, after = _spell(old_main, old_sets[old_main]), _spell(new_main, files)
-        changes.append(Change("weights", "set-replaced", files[0], new_main.stem, before, after, len(files)))
+        was, now = _spell(old_main, old_sets[old_main]), _spell(new_main, files)
+        changes.append(Change("weights", "set-replaced", files[0], new_main.stem, was, now, len(files)))
     one_sided = (
         ("set-removed", old_sets, new_sets, old_main, shared.moved),
         ("set-added", new_sets, old_sets, new_main, arrived),
@@ -161,16 +158,17 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[SetPair], l
                 text = _spell(key, named)
                 gone, come = (text, None) if kind == "set-removed" else (None, text)
                 changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
-    pairs = [_pair(one, other, old_sets[one], new_sets[other], shared) for one, other in keys]
-    return [pair for pair in pairs if pair.old_read or pair.new_read or pair.old_files != pair.new_files], changes
+    pairs = []
+    for one, other in keys:
+        known = ({*shared.same, *shared.moved}, {*shared.same, *arrived}) if one == other else ((), ())
+        before, after = _set(one, old_sets[one], known[0]), _set(other, new_sets[other], known[1])
+        if before.read or after.read or before.files != after.files:
+            pairs.append((before, after))
+    return pairs, changes
 
 
-def _pair(one: SetKey, other: SetKey, before: tuple[str, ...], after: tuple[str, ...], shared: Shared) -> SetPair:
-    known = {*shared.same, *shared.moved} if one == other else set()
-    arrived = {*shared.same, *shared.moved.values()} if one == other else set()
-    old_read = tuple(path for path in before if path not in known)
-    new_read = tuple(path for path in after if path not in arrived)
-    return SetPair(one, other, before, after, old_read, new_read)
+def _set(key: SetKey, files: tuple[str, ...], known: Collection[str]) -> WeightSet:
+    return WeightSet(key, files, tuple(path for path in files if path not in known))
 
 
 def _spell(key: SetKey, files: Sequence[str]) -> str:
