@@ -35,8 +35,15 @@ def attribute(
     repo = str(new.repo)
     newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), MOST_STEPS + 1)
     if not related:
-        words = "{} is not among the {} commits before {}: their history cannot be walked"
-        raise SnapshotError(Message(words, old.label, MOST_STEPS, new.label), "usage")
+        raise SnapshotError(
+            Message(
+                "{} is not among the {} commits before {}: their history cannot be walked",
+                old.label,
+                MOST_STEPS,
+                new.label,
+            ),
+            "usage",
+        )
     pending = list(wanted)
     found: dict[Wanted, Commit] = {}
     touched: dict[Wanted, Commit] = {}
