@@ -18,7 +18,7 @@ from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.needed import needed
-from envdoctor.source.overriding import spelled
+from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
 
 _COLUMNS = (

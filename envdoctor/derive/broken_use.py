@@ -25,7 +25,7 @@ from envdoctor.knowledge.lookup import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
-from envdoctor.source.overriding import spelled
+from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.releases import Releases, lies_in

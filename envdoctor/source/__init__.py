@@ -11,9 +11,8 @@ __all__, __getattr__ = door(
         "library": "Library Unreadable",
         "names": "Names",
         "notebook": "NotANotebook parse_code",
-        "overriding": "can_be_called spelled",
-        "places": "Places",
+        "signatures": "can_be_called spelled",
         "uses": "Found TooMuch Use uses_of",
-        "world": "Stop UNKNOWN World",
+        "values": "Stop UNKNOWN World",
     },
 )

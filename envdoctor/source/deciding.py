@@ -1,4 +1,8 @@
-"""The value of an expression as far as it can be known without running anything: what guards of imports are made of."""
+"""The value of an expression as far as it can be known without running anything: what guards of imports are made of.
+
+Of functions and methods whose code is not followed (builtins, the standard library, packaging) it is known what they
+answer.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,48 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from envdoctor.source.calling import CHANGING, changed, distributions, library, own_method
-from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known, is_small, joined, truth
-from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
-from envdoctor.versions.pep440 import base_release
+from envdoctor.source.values import (
+    MOST,
+    MOST_ROUNDS,
+    PLAIN,
+    UNKNOWN,
+    Class,
+    Following,
+    Frame,
+    Function,
+    Made,
+    Module,
+    Version,
+    compared,
+    is_known,
+    is_known_deep,
+    is_small,
+    joined,
+    truth,
+)
+from envdoctor.versions.pep440 import base_release, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
+_OPERATORS: Mapping[str, type[ast.cmpop]] = {
+    **{"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt},
+    **{"le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE},
+}
+_TEXT_METHODS = frozenset(
+    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
+)
+_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
+#: What a method says of arguments, or a value of a method, that it does not take.
+_REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
+_CHANGING = frozenset(
+    ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
+)
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    name: getattr(builtins, name)
+    for name in (
+        *("len", "str", "int", "bool", "tuple", "list", "set", "frozenset", "dict"),
+        *("any", "all", "sorted", "min", "max"),
+    )
+}
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -177,7 +218,7 @@ def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
         case Made(dotted="sys.modules"), str():
             return Module(key)
         case Made(dotted="importlib.metadata.packages_distributions()"), str():
-            return distributions(key, following) or UNKNOWN
+            return _distributions(key, following) or UNKNOWN
         case ((dict() | tuple() | list() | str()), _) if is_known(key):
             try:
                 return base[key]
@@ -233,9 +274,9 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
         holder = evaluate(method.value, frame, following)
         if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
             arguments, keywords = _arguments(node, frame, following)
-            if method.attr in CHANGING and isinstance(holder, (dict, set, list)):
-                return changed(holder, method, arguments, frame, following)
-            return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
+            if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
+                return _changed(holder, method, arguments, frame, following)
+            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
     function = evaluate(method, frame, following)
     arguments, keywords = _arguments(node, frame, following)
     match function:
@@ -244,7 +285,7 @@ def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
         case Class():
             return following.made(function, keywords, frame.module, node.lineno)
         case Made(dotted=dotted):
-            return library(dotted, arguments, keywords, frame, following)
+            return _library(dotted, arguments, keywords, frame, following)
     return UNKNOWN
 
 
@@ -253,6 +294,104 @@ def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list
     values = [evaluate(one, frame, following) for one in node.args]
     named = {one.arg or "**": evaluate(one.value, frame, following) for one in node.keywords}
     return values, named
+
+
+def _changed(holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame, following: Following) -> Any:
+    """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds it
+    is not known any more."""
+    if following.certain and len(holder) < MOST and all(map(is_known_deep, arguments)):
+        try:
+            return getattr(holder, method.attr)(*arguments)
+        except _REFUSED:
+            pass
+    if isinstance(method.value, ast.Name):
+        frame.forget(method.value.id)
+    return UNKNOWN
+
+
+def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
+    """What a method of a known value gives that changes nothing."""
+    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
+    if name not in allowed or not all(map(is_known_deep, arguments)):
+        return UNKNOWN
+    try:
+        found = getattr(holder, name)(*arguments)
+    except _REFUSED:
+        return UNKNOWN
+    return list(found) if name in ("keys", "values", "items") else found
+
+
+def _library(dotted: str, values: list[Any], named: dict[str, Any], frame: Frame, following: Following) -> Any:
+    """What a function of the standard library, of packaging or a builtin answers."""
+    first = values[0] if values else UNKNOWN
+    last = dotted.rpartition(".")[2]
+    if dotted in ("os.getenv", "os.environ.get"):
+        return values[1] if len(values) > 1 else named.get("default")
+    if dotted.endswith(".packages_distributions"):
+        return Made("importlib.metadata.packages_distributions()")
+    if isinstance(first, str):
+        if last in ("find_spec", "find_loader"):
+            return following.present(first)
+        if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
+            return following.version(first)
+        if dotted == "importlib.metadata.packages_distributions().get":
+            return _distributions(first, following)
+        if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
+            following.load(first, frame.module, 0)
+            return Module(first)
+        if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
+            return Version(first)
+    if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
+        return compared(first, _OPERATORS[last](), values[1], following)
+    if (
+        dotted == "builtins.isinstance"
+        and values[1:] == [Made("builtins.str")]
+        and isinstance(first, (*PLAIN, Version))
+    ):
+        return isinstance(first, str)
+    if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
+        if dotted == "builtins.hasattr":
+            return following.has(first.module, values[1])
+        if dotted == "builtins.getattr" and values[1] == "__version__":
+            return following.attribute(first.module, "__version__", frame.module, 0)
+    if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
+        return first
+    if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
+        return following.available(last[3:-10])
+    if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and is_known(first):
+        return dict.fromkeys(first)
+    builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
+    if builtin is not None and not named and all(map(is_known_deep, values)):
+        try:
+            return builtin(*values)
+        except (TypeError, ValueError):
+            return UNKNOWN
+    return UNKNOWN
+
+
+def _distributions(module: str, following: Following) -> Any:
+    """The installed distributions that a top-level module belongs to."""
+    names = following.world.owners.get(module, (module,))
+    versions = [following.world.version(name) for name in names]
+    if any(version is UNKNOWN for version in versions):
+        return UNKNOWN
+    return [name for name, version in zip(names, versions, strict=True) if version is not None]
+
+
+def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
+    """Whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None when that is not known."""
+    try:
+        wanted = read_requirement(text)
+    except NotARequirement:
+        return None
+    there = version(wanted.name)
+    if wanted.name == "python":
+        there = UNKNOWN if python is None else ".".join(map(str, python[:3]))
+    if there is UNKNOWN or wanted.marker:
+        return None
+    if there is None:
+        return False
+    return satisfies(there, wanted.specifiers) if wanted.specifiers else True
 
 
 _SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
-from envdoctor.source.calling import demanded
-from envdoctor.source.deciding import evaluate
-from envdoctor.source.definitions import is_generator
+from envdoctor.source.deciding import demanded, evaluate
+from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
+from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.signatures import accepts
-from envdoctor.source.statements import Break, Continue, Returned, Statements
-from envdoctor.source.values import Frame, joined
-from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
+from envdoctor.source.values import (
+    MOST_ROUNDS,
+    UNKNOWN,
+    Class,
+    Failed,
+    Following,
+    Frame,
+    Function,
+    Made,
+    Module,
+    Stop,
+    World,
+    joined,
+    truth,
+)
 
 _MOST_STEPS = 5_000_000
 _MOST_IN_A_CALL = 20_000
@@ -38,6 +50,14 @@ _MOST_STOPS = 8
 _MARKED = re.compile(rb"^@(?:requires|export)\(", re.MULTILINE)
 #: Packages whose functions guards compare versions with.
 _COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
+_CAUGHT_BY = {
+    "ModuleNotFoundError": ("ImportError",),
+    "PackageNotFoundError": ("ModuleNotFoundError", "ImportError"),
+    "KeyError": ("LookupError",),
+    "IndexError": ("LookupError",),
+    "VersionConflict": ("ImportError",),
+}
+_ALL = ("Exception", "BaseException")
 
 
 class OutOfBudget(Exception):
@@ -65,23 +85,51 @@ class _State:
         self.stops += [one for one in (failed.stop, *failed.behind) if one is not None and one not in self.stops]
 
 
-class Importing(Statements):
+class _Returned(Exception):
+    """A function returns ``value``."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class _Break(Exception):
+    """A loop is left."""
+
+
+class _Continue(Exception):
+    """The next round of a loop begins."""
+
+
+class _More:
+    """One more of a counter of who follows, as long as a ``with`` lasts. (A generator takes five times as long.)"""
+
+    def __init__(self, following: Importing, counter: str) -> None:
+        self._counters, self._counter = vars(following), counter
+
+    def __enter__(self) -> None:
+        self._counters[self._counter] += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._counters[self._counter] -= 1
+
+
+class Importing(Following):
     """Imports in one environment."""
 
     def __init__(self, library: Library, world: World) -> None:
-        super().__init__()
         followed = world.followed
         self.library = library
         self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
         self.names = Names(library, self.world)
         self._states: dict[str, _State] = {}
         self._loaded: set[str] = set()  # with the packages around them, to their ends and without a stop
-        self._steps = 0
-        self._depth = 0
+        self._mended: set[Stop] = set()
+        self._unsure = self._catching = self._testing = self._depth = 0
+        self._steps = self._until = 0
         self._current: list[_State] = []
         self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
-        self._until = 0
         self.unread: dict[str, Unreadable] = {}  # files of modules that are certain to be imported
 
     # What the caller asks
@@ -195,16 +243,15 @@ class Importing(Statements):
             names = _bound(whole, arguments, keywords, Frame(function.module, {}, around), self)
         if whole is None or names is None:
             return UNKNOWN
-        frame = Frame(function.module, names, around)
-        self._depth += 1
         self._calling.append(key)
         pending: list[Any] = []
-        if self._depth == 1:
+        if not self._depth:
             self._until = self._steps + _MOST_IN_A_CALL
         try:
-            self._block(whole.body, frame, pending)
+            with _More(self, "_depth"):
+                self._block(whole.body, Frame(function.module, names, around), pending)
             value = None
-        except Returned as returned:
+        except _Returned as returned:
             value = returned.value
         except Failed as failed:
             # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
@@ -212,11 +259,10 @@ class Importing(Statements):
             if pending or not known:
                 return UNKNOWN
             raise
-        except (Break, Continue, _TooLong):
+        except (_Break, _Continue, _TooLong):
             return UNKNOWN
         finally:
             self._calling.pop()
-            self._depth -= 1
         for other in pending:
             value = joined(value, other)
         return value
@@ -253,7 +299,7 @@ class Importing(Statements):
         """A function with its parameters and its body; None for one that yields, or cannot be read."""
         key = function.module, function.node.lineno
         if key not in self._functions:
-            if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
+            if not self._depth or isinstance(function.node.body[0], ast.Pass):
                 whole = self.library.function(function.module, function.node.lineno) if function.at_top else None
             else:
                 whole = None if is_generator(function.node) else function.node
@@ -279,19 +325,19 @@ class Importing(Statements):
                     self.unread[found.path] = unreadable
                 state.running = False
                 return False
-            saved = self._unsure, self._catching, self._depth, self._until, self._testing
-            self._unsure = self._catching = self._depth = self._testing = 0
+            saved = self._unsure, self._catching, self._testing, self._depth, self._until
+            self._unsure = self._catching = self._testing = self._depth = 0
             self._current.append(state)
             try:
                 self._block(body, state.frame, [])
             except Failed as failed:
                 if failed.stop is not None:  # else it rests on a value that may have been read wrongly
                     state.stop(failed)
-            except (Returned, Break, Continue, RecursionError):
+            except (_Returned, _Break, _Continue, RecursionError):
                 pass
             finally:
                 self._current.pop()
-                self._unsure, self._catching, self._depth, self._until, self._testing = saved
+                self._unsure, self._catching, self._testing, self._depth, self._until = saved
                 state.running = False
         if state.stops and not state.running:
             raise Failed(state.kind, state.stops[0], state.stops[1:])
@@ -365,7 +411,8 @@ class Importing(Statements):
         """Raises :class:`Failed`, unless it stands at the top of a module: there the statements behind it are followed
         too, to tell what fails next."""
         stop = failed.stop
-        if self._unsure or self._catching or self._depth or not self._current or stop is None or stop.consumer == "":
+        stands_at_top = self._current and not (self._unsure or self._catching or self._depth)
+        if not stands_at_top or stop is None or stop.consumer == "":
             raise failed
         self._current[-1].stop(failed)
         return UNKNOWN
@@ -381,6 +428,245 @@ class Importing(Statements):
             for name, value in state.frame.names.items()
             if (name in exports if exports is not None else not name.startswith("_"))
         }
+
+    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what may or may not happen: what would stop it is no proof."""
+        with _More(self, "_unsure"):
+            try:
+                return action(*arguments)
+            except Failed:
+                return UNKNOWN
+
+    # Statements; ``pending`` are the values that a function may have returned before
+
+    def _block(self, body: Iterable[ast.stmt], frame: Frame, pending: list[Any]) -> None:
+        for statement in body:
+            self.step(statement)
+            method = self._STATEMENTS.get(type(statement))
+            if method is not None:
+                method(self, statement, frame, pending)
+
+    def _import(self, statement: ast.Import, frame: Frame, pending: list[Any]) -> None:
+        for alias in statement.names:
+            try:
+                self.load(alias.name, frame.module, statement.lineno)
+            except Failed as failed:
+                self._goes_on(failed)
+            shown = alias.name if alias.asname else alias.name.partition(".")[0]
+            frame.names[alias.asname or shown] = Module(shown)
+
+    def _import_from(self, statement: ast.ImportFrom, frame: Frame, pending: list[Any]) -> None:
+        found = self.names.library.find(frame.module)
+        module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
+        try:
+            self.load(module, frame.module, statement.lineno)
+        except Failed as failed:
+            self._goes_on(failed)
+        for alias in statement.names:
+            if alias.name == "*":
+                frame.names.update(self._everything(module))
+            else:
+                try:
+                    found = self._take(module, alias.name, frame.module, statement.lineno)
+                except Failed as failed:
+                    found = self._goes_on(failed)
+                frame.names[alias.asname or alias.name] = found
+
+    def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
+        parameters = statement.args
+        if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
+            for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
+                evaluate(one, frame, self)
+        frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
+
+    def _class(self, statement: ast.ClassDef, frame: Frame, pending: list[Any]) -> None:
+        for one in (*statement.bases, *statement.decorator_list):
+            evaluate(one, frame, self)
+        self._block(statement.body, Frame(frame.module, {}, frame), [])
+        frame.names[statement.name] = Class(frame.module, statement.name)
+
+    def _assign(self, statement: ast.Assign, frame: Frame, pending: list[Any]) -> None:
+        value = evaluate(statement.value, frame, self)
+        for target in statement.targets:
+            bind(target, value, frame)
+
+    def _annotated(self, statement: ast.AnnAssign, frame: Frame, pending: list[Any]) -> None:
+        if statement.value is not None:
+            bind(statement.target, evaluate(statement.value, frame, self), frame)
+
+    def _augmented(self, statement: ast.AugAssign, frame: Frame, pending: list[Any]) -> None:
+        evaluate(statement.value, frame, self)
+        bind(statement.target, UNKNOWN, frame)
+
+    def _expression(self, statement: ast.Expr, frame: Frame, pending: list[Any]) -> None:
+        with _More(self, "_testing"):  # a function that is called for what it does decides too
+            evaluate(statement.value, frame, self)
+
+    def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
+        if is_type_checking(statement.test):
+            return self._block(statement.orelse, frame, pending)
+        with _More(self, "_testing"):
+            known = truth(evaluate(statement.test, frame, self))
+        if known is None:
+            self._either([statement.body, statement.orelse], frame, pending)
+        else:
+            self._block(statement.body if known else statement.orelse, frame, pending)
+
+    def _either(self, blocks: list[list[ast.stmt]], frame: Frame, pending: list[Any]) -> None:
+        """Follow several blocks of which one runs, it is not known which."""
+        before = frame.names
+        results: list[dict[str, Any]] = []
+        for block in blocks:
+            frame.names = dict(before)
+            try:
+                with _More(self, "_unsure"):
+                    self._block(block, frame, pending)
+            except _Returned as returned:
+                pending.append(returned.value)
+            except (Failed, _Break, _Continue):
+                pass
+            else:
+                results.append(frame.names)
+        after = dict(before)
+        for names in results:
+            for name, value in names.items():
+                if name not in before:
+                    after[name] = value if name not in after else joined(after[name], value)
+                elif value is not before[name]:
+                    after[name] = joined(after[name], value)
+        if len(results) > 1:
+            for name in after:
+                if any(name not in names for names in results):
+                    after[name] = UNKNOWN
+        # The names of a module are one table: others hold it.
+        before.clear()
+        before.update(after)
+        frame.names = before
+
+    def _try(self, statement: ast.Try, frame: Frame, pending: list[Any]) -> None:
+        try:
+            try:
+                with _More(self, "_catching"):
+                    self._block(statement.body, frame, pending)
+            except Failed as failed:
+                self._handled(statement, failed, frame, pending)
+            else:
+                self._block(statement.orelse, frame, pending)
+        finally:
+            self._block(statement.finalbody, frame, pending)
+
+    def _handled(self, statement: ast.Try, failed: Failed, frame: Frame, pending: list[Any]) -> None:
+        for handler in statement.handlers:
+            if _catches(handler, failed.kind):
+                if handler.name:
+                    frame.names[handler.name] = UNKNOWN
+                try:
+                    self._block(handler.body, frame, pending)
+                except Failed as again:
+                    first = failed.stop
+                    silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
+                    raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
+                return
+        raise failed
+
+    def _raise(self, statement: ast.Raise, frame: Frame, pending: list[Any]) -> None:
+        said: Any = ""
+        match statement.exc:
+            case None:
+                raise Failed("", None)
+            case ast.Call(func=error, args=[first, *_]):
+                said = self.unsure(evaluate, first, frame, self)
+            case ast.Call(func=error) | error:
+                pass
+        name, text = last_name(error), said[:300] if isinstance(said, str) else ""
+        self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+
+    def _return(self, statement: ast.Return, frame: Frame, pending: list[Any]) -> None:
+        raise _Returned(None if statement.value is None else evaluate(statement.value, frame, self))
+
+    def _for(self, statement: ast.For, frame: Frame, pending: list[Any]) -> None:
+        values = evaluate(statement.iter, frame, self)
+        if isinstance(values, dict):
+            values = list(values)
+        if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
+            bind(statement.target, UNKNOWN, frame)
+            return self._either([statement.body, []], frame, pending)
+        for value in list(values):
+            bind(statement.target, value, frame)
+            try:
+                self._block(statement.body, frame, pending)
+            except _Break:
+                return
+            except _Continue:
+                continue
+        self._block(statement.orelse, frame, pending)
+
+    def _while(self, statement: ast.While, frame: Frame, pending: list[Any]) -> None:
+        self._either([statement.body, []], frame, pending)
+
+    def _with(self, statement: ast.With, frame: Frame, pending: list[Any]) -> None:
+        suppressed = False
+        for item in statement.items:
+            evaluate(item.context_expr, frame, self)
+            suppressed = suppressed or "suppress" in ast.dump(item.context_expr)[:200]
+            if item.optional_vars is not None:
+                bind(item.optional_vars, UNKNOWN, frame)
+        if suppressed:
+            self._either([statement.body, []], frame, pending)
+        else:
+            self._block(statement.body, frame, pending)
+
+    def _match(self, statement: ast.Match, frame: Frame, pending: list[Any]) -> None:
+        self._either([case.body for case in statement.cases] + [[]], frame, pending)
+
+    def _delete(self, statement: ast.Delete, frame: Frame, pending: list[Any]) -> None:
+        for name in names_in(statement.targets):
+            frame.names.pop(name, None)
+
+    def _break(self, statement: ast.Break, frame: Frame, pending: list[Any]) -> None:
+        raise _Break
+
+    def _continue(self, statement: ast.Continue, frame: Frame, pending: list[Any]) -> None:
+        raise _Continue
+
+    def _global(self, statement: ast.Global, frame: Frame, pending: list[Any]) -> None:
+        around = self._frame(frame.module)
+        for name in statement.names:
+            around.names[name] = UNKNOWN
+
+    def _assert(self, statement: ast.Assert, frame: Frame, pending: list[Any]) -> None:
+        if truth(evaluate(statement.test, frame, self)) is False:
+            stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
+            self._raised("AssertionError", stop)
+
+    def _raised(self, kind: str, stop: Stop) -> None:
+        if stop not in self._mended:
+            raise Failed(kind, stop)
+
+    _STATEMENTS: ClassVar[Mapping[type, Callable[..., None]]] = {
+        ast.Import: _import,
+        ast.ImportFrom: _import_from,
+        ast.FunctionDef: _define,
+        ast.AsyncFunctionDef: _define,
+        ast.ClassDef: _class,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated,
+        ast.AugAssign: _augmented,
+        ast.Expr: _expression,
+        ast.If: _if,
+        ast.Try: _try,
+        ast.Raise: _raise,
+        ast.Return: _return,
+        ast.For: _for,
+        ast.While: _while,
+        ast.With: _with,
+        ast.Match: _match,
+        ast.Delete: _delete,
+        ast.Break: _break,
+        ast.Continue: _continue,
+        ast.Assert: _assert,
+        ast.Global: _global,
+    }
 
 
 def _bound(
@@ -414,3 +700,29 @@ def _special(module: str, name: str, world: World) -> Any:
     if name == "TYPE_CHECKING":
         return False
     return None
+
+
+def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
+    if handler.type is None or not kind:
+        return True
+    names = set(map(last_name, elements(handler.type)))
+    return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
+
+
+def bind(target: ast.expr, value: Any, frame: Frame) -> None:
+    """Give the names of an assignment's target their value."""
+    match target:
+        case ast.Name(id=name):
+            frame.names[name] = value
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            known = isinstance(value, (tuple, list)) and len(value) == len(items)
+            for index, inner in enumerate(items):
+                bind(inner, value[index] if known else UNKNOWN, frame)
+        case ast.Starred(value=inner):
+            bind(inner, UNKNOWN, frame)
+        case ast.Subscript(value=ast.Name(id=name), slice=key):
+            match frame.get(name), key:
+                case dict(held), ast.Constant(value=str() | int() as place):
+                    held[place] = value
+                case dict(), _:
+                    frame.names[name] = UNKNOWN

@@ -8,26 +8,24 @@ from collections.abc import Iterator
 
 from envdoctor.source.definitions import FunctionNode, names_in
 from envdoctor.source.importing import Importing
-from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.lineage import Lineage, Lineages, Member
-from envdoctor.source.overriding import can_be_called
-from envdoctor.source.own_calls import calls_in
-from envdoctor.source.places import Places
-from envdoctor.source.world import Stop
+from envdoctor.source.library import Unreadable
+from envdoctor.source.lineage import Lineage, Lineages, Member, calls_in
+from envdoctor.source.signatures import can_be_called
+from envdoctor.source.values import Stop
 
 
 class Inheriting:
     """The classes of one environment."""
 
-    def __init__(self, library: Library, following: Importing) -> None:
+    def __init__(self, following: Importing) -> None:
         self._followed = following.world.followed
-        self._places = Places(following.names)
-        self._lineages = Lineages(library, self._places)
+        self._names = following.names
+        self._lineages = Lineages(self._names)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
         """What does not fit of the class of a public name; nothing for what is no class of that kind, or cannot be
         told."""
-        place = self._places.place(module, name)
+        place = self._names.place(module, name)
         lineage = self._lineages.of(place) if place is not None else None
         if lineage is None or all(member.top == lineage.own for member in lineage.members):
             return []
@@ -43,7 +41,7 @@ class Inheriting:
                 for keyword in call.keywords if call.owner == "super" else ():
                     receiver = _receiver(lineage, at, call.name, keyword)
                     method = "" if call.name == "__init__" else f".{call.name}"
-                    takes = self._places.takes(receiver.place + method, keyword) if receiver is not None else None
+                    takes = self._names.takes(receiver.place + method, keyword) if receiver is not None else None
                     if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
                         always = call.name == name == "__init__" and call.sure and lineage.always(at, name)
@@ -57,8 +55,8 @@ class Inheriting:
             homes = {one: home for one in called if (home := self._other(member, one)) is not None}
             for call in member.calls(name) if homes else ():
                 base, _, taken = homes.get(call.name if not call.owner else "", "").partition(":")
-                place = self._places.place(base, taken) if base and call.keywords else None
-                refused = [one for one in call.keywords if place and self._places.takes(place, one) is False]
+                place = self._names.place(base, taken) if base and call.keywords else None
+                refused = [one for one in call.keywords if place and self._names.takes(place, one) is False]
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
                     yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
 

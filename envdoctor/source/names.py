@@ -1,4 +1,5 @@
-"""Which modules an environment has, and which names they have, as far as their files tell."""
+"""Which modules an environment has, and which names they have, as far as their files tell; where these are defined, and
+what they can be called with there."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from envdoctor.source.definitions import texts_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
-from envdoctor.source.world import World
+from envdoctor.source.signatures import accepts
+from envdoctor.source.values import World
 
 _MOST_ALIASES = 6
+_DEEPEST = 12
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
 _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
 
@@ -194,6 +197,58 @@ class Names:
         if home is None and offers.below is not None and name not in offers.names:
             return self._exported_below(module, offers.below).get(name)
         return None
+
+    def place(self, module: str, name: str) -> str | None:
+        """``transformers.training_args:TrainingArguments`` for a public dotted name; None when that cannot be told."""
+        first, *rest = name.split(".")
+        while rest and self.library.find(f"{module}.{first}") is not None:
+            module, (first, *rest) = f"{module}.{first}", rest
+        found = self._home(module, first, 0)
+        return None if found is None else ".".join([found, *rest])
+
+    def takes(self, place: str, keyword: str) -> bool | None:
+        """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
+        takes = accepts(place, keyword, self._items)
+        return takes if takes is not True or accepts(place, keyword, self._named) else None
+
+    def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
+        """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
+        when none calls it, None when that cannot be told."""
+        module, _, qualified = place.partition(":")
+        owner, _, method = qualified.rpartition(".")
+        known = self.library.calls(module)
+        if known is None or depth > _DEEPEST:
+            return None
+        if qualified in known:
+            return known[qualified]
+        for base in (item[1:] for item in known.get(owner, ()) if item.startswith("&")):
+            home = self.place(*base.split(":"))
+            inherited = self.ways(f"{home}.{method}", depth + 1) if home is not None else None
+            if inherited is None or inherited:
+                return inherited
+        return ()
+
+    def _named(self, place: str) -> tuple[str, ...] | None:
+        return tuple(item for item in self._items(place) or () if item != "**")
+
+    def _items(self, place: str) -> tuple[str, ...] | None:
+        home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place
+        return self.library.parameters(home) if home is not None else None
+
+    def _home(self, module: str, name: str, depth: int) -> str | None:
+        offers = self.offers(module)
+        if offers is None or depth > _DEEPEST:
+            return None
+        origin = offers.names.get(name) or offers.lazy.get(name) or self.exported_below(module).get(name)
+        if origin is None:
+            stars = (self._home(star, name, depth + 1) for star in offers.stars if star != module)
+            return next((home for home in stars if home is not None), None)
+        if origin in ("class", "def"):
+            return f"{module}:{name}"
+        if origin == "value" or origin.startswith("module "):
+            return None
+        source, _, inside = origin.partition(":")
+        return self._home(source, inside or name, depth + 1) if (source, inside) != (module, name) else None
 
 
 def _exports(source: bytes) -> list[str]:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from envdoctor.source.definitions import TryStar, chain, dotted, functions_in, names_in, text_of
 from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, leaves, suppressed
-from envdoctor.source.overriding import own_parameters
 from envdoctor.source.scopes import Scope, Target, class_parts, function_parts, inner_parts, is_foreign, scopes_of
+from envdoctor.source.signatures import own_parameters
 
 #: Names behind a module that are looked at; what follows belongs to a class or an object.
 _LONGEST_CHAIN = 4

@@ -15,7 +15,7 @@ from typing import Any
 from envdoctor.source.importing import Importing, OutOfBudget
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
-from envdoctor.source.world import UNKNOWN, Stop, World
+from envdoctor.source.values import UNKNOWN, Stop, World
 from envdoctor.text.files import Files, Looks
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
@@ -41,7 +41,7 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
     following = Importing(library, _world(asked))
-    inheriting = Inheriting(library, following)
+    inheriting = Inheriting(following)
     stopped: dict[Stop, list[str]] = {}
     why = None
     # Another release has a name that is not offered.
