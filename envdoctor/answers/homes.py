@@ -169,17 +169,14 @@ def changed_keyword(
         found = _changed(situation, likely, ("parameters", item), (kind, f"{name}({keyword}=)"), places)
         if found:
             return found
-    return _refused(situation, names[0], keyword, likely) if names and not required else []
-
-
-def _refused(situation: Situation, name: str, keyword: str, likely: Sequence[str]) -> list[Found]:
-    """That no release takes it, of a class that only one package has, none of whose others takes it: what a class takes
-    in every release it would not have refused, and what others take it may have been handed."""
-
-    def places(released: Released) -> list[str]:
-        return list(released.subjects_named("parameters", name)) if _OWN.match(name) else []
-
-    found = _changed(situation, likely, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"), places)
+    # That no release takes it is told of a class that only one package has, none of whose others takes it: what a class
+    # takes in every release it would not have refused, and what others take it may have been handed.
+    if required or not names or not _OWN.match(names[0]):
+        return []
+    told = "keyword", f"{names[0]}({keyword}=)"
+    found = _changed(
+        situation, likely, ("parameters", keyword), told, lambda one: [*one.subjects_named("parameters", names[0])]
+    )
     released = situation.changes(found[0].home.package) if len(found) == 1 else None
     return found if released is not None and not any(_classes(released, keyword)) else []
 
@@ -399,9 +396,7 @@ def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -
     """The classes of a package that go with one by their names and take the keyword: ``GRPOTrainer`` and
     ``GRPOConfig``, ``Trainer`` and ``TrainingArguments``."""
     for one in called:
-        if not _ROLES.search(one.name):
-            continue
-        for role in ("TrainingArguments", "Config", "Trainer"):
+        for role in ("TrainingArguments", "Config", "Trainer") if _ROLES.search(one.name) else ():
             others = _offered(situation, _called(situation, _ROLES.sub(role, one.name)))
             for other in (other for other in others if other.package == one.package and other.name != one.name):
                 for home in (found.home for found in keyword_homes(situation, other, keyword)):
