@@ -116,9 +116,8 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)
     other_places = _other_modules(released, module, name, version) if name else _other_homes(released, module, version)
-    asked = [Asked(*place.split(":")) for place in (found or list(other_places))[:2]]
-    having = [offering(released, one.module, one.name).specifier or "" for one in asked]
-    return [Moved(one.dotted, released.name, specifier) for one, specifier in zip(asked, having, strict=True)]
+    homes = [place.partition(":")[::2] for place in (found or list(other_places))[:2]]
+    return [Moved(Asked(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
 
 
 def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:

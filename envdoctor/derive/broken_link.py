@@ -39,7 +39,7 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
     if not there and links is None:
         return None
-    worked = _worked(facts.items("import_run"))
+    worked = {str(item["entry"]): item["outcome"] == "works" for item in facts.items("import_run")}
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(facts, there, matrix.ledger, followed),
@@ -100,11 +100,6 @@ class _Needs:
 
 def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
     return View.of(link).words("fail") or ()
-
-
-def _worked(runs: Iterable[Mapping[str, Value]]) -> Mapping[str, bool]:
-    """Whether a statement worked when it was really run, by statement; none where none was."""
-    return {str(item["entry"]): item["outcome"] == "works" for item in runs}
 
 
 def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
@@ -215,11 +210,7 @@ def _of_ledger(
                 "name": what,
                 "place": takes[0].place,
                 "stops": _listed([take.entry for take in takes]),
-                "text": ABSENT,
-                "keyword": ABSENT,
-                "reach": ABSENT,
-                "need": ABSENT,
-                "works": ABSENT,
+                **dict.fromkeys(("text", "keyword", "reach", "need", "works"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
             found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS

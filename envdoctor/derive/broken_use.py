@@ -87,7 +87,8 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
     framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
     passed: list[tuple[str, Value, Value]] = []
     if keys is not None:
-        passed = [(str(item["call"]), item["key"], item.get("place", ())) for item in keys if _is_passed(View.of(item))]
+        read = [(one.text("call"), one.text("key"), one.words("place") or ()) for one in facts.each("recipe_key")]
+        passed = [(call, key, place) for call, key, place in read if call is not None and key is not None]
     elif names is not None:
         calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
         passed = [(call, name, ()) for call in calls for name in names]
@@ -100,10 +101,6 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
         use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
         items.append({**use, "others": others.get(call, ())})
     return Records(tuple(items), keys.incomplete if keys is not None else None)
-
-
-def _is_passed(item: View) -> bool:
-    return item.text("call") is not None and item.text("key") is not None
 
 
 class _Broken(NamedTuple):

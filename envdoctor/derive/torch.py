@@ -180,14 +180,15 @@ def _completed(
     own = all(is_own_build(one) for one in (version, torch) if isinstance(one, str))
     if not own and row.text("made_for") is None:
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
-    wanted = _release(version) if same_release is True else _listed(companion["name"], release, rows)
+    listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
+    wanted = _release(version) if same_release is True else listed
     computed: dict[str, Value] = {
         "build": build,
         "torch_build": there,
         "apart": _apart(build, there),
         "made_for": made_for,
         "same_release": same_release,
-        "wanted": _with_build(wanted, there),
+        "wanted": ABSENT if wanted is None else f"{wanted}+{there}" if isinstance(there, str) else wanted,
     }
     apart = item.get("apart", computed["apart"])
     computed["same_build"] = apart if isinstance(apart, Unknown) else apart == "same"
@@ -278,18 +279,6 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
         return satisfies(release, made_for)
     except NotASpecifier as error:
         return Unknown(said_by(error))
-
-
-def _listed(name: str, release: str | None, rows: Any) -> str | None:
-    """The release of this package that the table torch-builds has for a release of torch."""
-    listed = next((entry.get(name) for entry in rows if entry["key"] == release), None)
-    return listed if isinstance(listed, str) else None
-
-
-def _with_build(release: str | None, torch_build: Value) -> Value:
-    if release is None:
-        return ABSENT
-    return f"{release}+{torch_build}" if isinstance(torch_build, str) else release
 
 
 @derives(

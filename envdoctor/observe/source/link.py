@@ -149,9 +149,13 @@ class _Naming:
 
     def record(self, stop: Mapping[str, Any], stopped: Sequence[str]) -> dict[str, Value]:
         consumer = self._owner(stop["consumer"])
-        provider, wanted = self._owner(stop["module"]), ABSENT
+        provider = self._owner(stop["module"])
+        wanted: Value = ABSENT
         if stop["kind"] == "demand":
-            provider, wanted = self._asked(stop["text"])
+            from envdoctor.versions.requirement import read_requirement
+
+            asked = read_requirement(stop["text"])
+            provider, wanted = asked.name, asked.specifiers or ABSENT
         name = ".".join(filter(None, (stop["module"], stop["name"])))
         return {
             "consumer": consumer,
@@ -178,12 +182,6 @@ class _Naming:
     def _owner(self, module: str) -> str:
         top = module.partition(".")[0]
         return self._owners.get(top) or normalise(top)
-
-    def _asked(self, requirement: str) -> tuple[str, Any]:
-        from envdoctor.versions.requirement import read_requirement
-
-        asked = read_requirement(requirement)
-        return asked.name, asked.specifiers or ABSENT
 
 
 _SHOWN = 3
