@@ -382,14 +382,11 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Sequence
         if settings:
             having |= released.having("parameters", *own, item=member)
         having = having._replace(doubt="attributes of objects are not in the ledger")
-        if having.yes or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
+        # All that an object of settings is was given to it where that is several things, by classes of one package.
+        taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
+        is_made = len(taken) > 1 and all(package == called.package for package, _ in called.places)
+        if having.yes or (settings and not anybodys(situation, called, likely) and is_made):
             yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))
-
-
-def _is_made(released: Released, called: Called) -> bool:
-    """Whether a class of settings is all that it is given: it takes several things, and inherits within its package."""
-    taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
-    return len(taken) > 1 and all(package == called.package for package, _ in called.places)
 
 
 def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -> Iterator[Moved]:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from envdoctor.answers.answer import Answer, Home, Moved, Way
-from envdoctor.answers.homes import Found, home_of, moved_by, offering
+from envdoctor.answers.homes import home_of, moved_by, offering
 from envdoctor.answers.question import Question, asker_of, caller, package_answer, with_ways
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.lookup import Asked, modules_with, name_moves
-from envdoctor.tracebacks.frames import imported_in, module_of
-from envdoctor.tracebacks.reading import Reading
+from envdoctor.tracebacks.reading import Reading, imported_in, module_of
 from envdoctor.versions.names import normalise, valid_name
 
 #: A name that is shorter may be anybody's.
@@ -52,19 +51,15 @@ def place_answer(question: Question) -> Answer:
     moved = moved_of(situation, package, module, name)
     if failure.kind == "attribute" and is_submodule(situation, package, module, name):
         moved = [Moved(f"import {module}.{name}", package)]
-    if found is None or (found.home.releases is None and not moved and _is_vague(found)):
+    having = found.having if found is not None else None
+    is_vague = having is not None and 2 * having.unsure.bit_count() >= len(having.read)  # of most it cannot be told
+    if found is None or (found.home.releases is None and not moved and is_vague):
         return Answer(question.reading)
     asker = None
     if question.asking and question.asking != package:
         asked = f"{module}:{name}" if name else module
         asker = asker_of(situation, question.asking, question.asking_in, found.home, asked)
     return with_ways(question, [found], moved, asker)
-
-
-def _is_vague(found: Found) -> bool:
-    """Whether of most releases it cannot be told if they have it."""
-    having = found.having
-    return having is not None and 2 * having.unsure.bit_count() >= len(having.read)
 
 
 def _only_module_with(situation: Situation, name: str) -> str:

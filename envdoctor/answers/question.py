@@ -174,7 +174,10 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     released = situation.by_names(package)
     if released is None:
         return Asker(package, module, version)
-    taking = _asking(situation, released, asked)
+    # The releases that take it, by any of their public names, where the condition they put is not known to fail.
+    found = [one for one in released.beginning("takes", f"{asked} ") if _counts(situation, one[1])]
+    having = (released.having("takes", subject, item=item) for subject, item in found)
+    taking = reduce(or_, having, Releases(released.read, 0))
     if not taking.yes:
         return Asker(package, module, version)
     beside = f"{home.package} {home.installed}" if home.installed else ""
@@ -186,13 +189,6 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     else:
         fits = tuple(without[:_NAMED])
     return Asker(package, module, version, taking.specifier, fits, beside)
-
-
-def _asking(situation: Situation, released: Released, asked: str) -> Releases:
-    """The releases that take it, by any of their public names, where the condition they put is not known to fail."""
-    found = (one for one in released.beginning("takes", f"{asked} ") if _counts(situation, one[1]))
-    having = (released.having("takes", subject, item=item) for subject, item in found)
-    return reduce(or_, having, Releases(released.read, 0))
 
 
 def _counts(situation: Situation, item: str) -> bool:

@@ -47,9 +47,12 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     if facts.records("refused") is not None:  # a list: nobody says what of it is used
         found = tuple(_Needs(facts, matrix, there).told(list(found)))
     declared = _declared(facts.each("conflict"))
-    items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
-    items = tuple({key: cell for key, cell in item.items() if key != "fail"} for item in items)
-    return Derived(Records(items, observed.incomplete), Message("what packages take from each other"))
+    items = []
+    for item in found:
+        ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
+        if not ran or not all(ran):
+            items.append({key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"})
+    return Derived(Records(tuple(items), observed.incomplete), Message("what packages take from each other"))
 
 
 class _Needs:
@@ -100,12 +103,6 @@ class _Needs:
 
 def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
     return View.of(link).words("fail") or ()
-
-
-def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
-    """Whether statements that the link stops were run, and all of them worked."""
-    ran = [worked[statement] for statement in str(link["stops"]).split(", ") if statement in worked]
-    return bool(ran) and all(ran)
 
 
 def _declared(conflicts: Iterable[View]) -> Mapping[tuple[str, str], str]:

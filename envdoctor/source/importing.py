@@ -396,11 +396,8 @@ class Importing(Following):
 
     def _own_version(self, module: str) -> Any:
         top = module.partition(".")[0]
-        for distribution in self.world.owners.get(top, (top,)):
-            found = self.world.version(distribution)
-            if found is not None:
-                return found
-        return UNKNOWN
+        versions = map(self.world.version, self.world.owners.get(top, (top,)))
+        return next((version for version in versions if version is not None), UNKNOWN)
 
     def _stopped(self, kind: str, stop: Stop) -> Any:
         """What happens at something that is certain to fail. Raises :class:`Failed`, or goes on: see

@@ -76,7 +76,7 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
         replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
         unfit = [
             (call.sure and lineage.always(caller, method), call.way)
-            for caller, method in (lineage.callers(name) if replaced is not None else ())
+            for caller, method in (lineage.callers.get(name, ()) if replaced is not None else ())
             for call in lineage.members[caller].calls(method)
             if (call.owner, call.name) == ("self", name) and call.way and not can_be_called(parameters, call.way)
             if lineage.runs(caller, method)

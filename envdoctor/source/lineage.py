@@ -9,6 +9,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
@@ -164,47 +165,40 @@ class Member:
                     self.methods |= dict.fromkeys(names_in(targets))
         starts = [*map(_start, node.body[1:]), end]
         self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
-        self._bodies: dict[str, FunctionNode | None] = {}
-        self._calls: dict[str, tuple[Call, ...]] = {}
-        self._mentions: dict[str, dict[str, None]] = {}
+        self.body, self.calls, self.mentions = cache(self._body), cache(self._calls), cache(self._mentions)
 
     def text(self, name: str) -> bytes:
         """The source of a method; nothing for what may be something else."""
         node = self.methods.get(name)
         return b"".join(self._source.lines[node.lineno - 1 : self._ends[node.lineno] - 1]) if node is not None else b""
 
-    def body(self, name: str) -> FunctionNode | None:
+    def _body(self, name: str) -> FunctionNode | None:
         """A method with its body; None for what cannot be read."""
-        if name not in self._bodies:
-            node, self._bodies[name] = self.methods.get(name), None
-            try:
-                above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
-                block = ast.parse(above + self.text(name)).body
-            except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
-                block = []
-            match block:
-                case [ast.If(body=[ast.FunctionDef() | ast.AsyncFunctionDef() as method, *_]), *_] if node is not None:
-                    method.decorator_list = node.decorator_list
-                    self._bodies[name] = method
-        return self._bodies[name]
+        node = self.methods.get(name)
+        try:
+            above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
+            block = ast.parse(above + self.text(name)).body
+        except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+            return None
+        match block:
+            case [ast.If(body=[ast.FunctionDef() | ast.AsyncFunctionDef() as method, *_]), *_] if node is not None:
+                method.decorator_list = node.decorator_list
+                return method
+        return None
 
-    def calls(self, name: str) -> tuple[Call, ...]:
+    def _calls(self, name: str) -> tuple[Call, ...]:
         """The calls of a method to methods of its own object."""
-        if name not in self._calls:
-            body = self.body(name)
-            self._calls[name] = tuple(calls_in(body)) if body is not None else ()
-        return self._calls[name]
+        body = self.body(name)
+        return tuple(calls_in(body)) if body is not None else ()
 
     def takes_from(self, name: str) -> str | None:
         """Where a name comes from that the module imports in one way, ``module:name``; None for any other."""
         home = self._source.names.get(name, "")
         return home if ":" in home and self._source.bound.get(name) == 1 else None
 
-    def mentions(self, name: str) -> Collection[str]:
+    def _mentions(self, name: str) -> Collection[str]:
         """The last names of what a method calls."""
-        if name not in self._mentions:
-            self._mentions[name] = {one.decode(): None for one in _CALLED.findall(self.text(name))}
-        return self._mentions[name]
+        return dict.fromkeys(one.decode() for one in _CALLED.findall(self.text(name)))
 
     def binds(self, name: str) -> set[str]:
         """The names that a method gives to anything itself."""
@@ -227,18 +221,16 @@ class Lineage:
     def __init__(self, members: list[Member], written: Mapping[str, str]) -> None:
         self.members, self.written = members, written
         self.own = members[0].top
-        self._always: set[tuple[int, str]] | None = None
-        self._callers: dict[str, list[tuple[int, str]]] | None = None
 
-    def callers(self, name: str) -> Sequence[tuple[int, str]]:
-        """The methods of other packages' members that may call a method of that name: their members and names."""
-        if self._callers is None:
-            self._callers = {}
-            for at, member in enumerate(self.members):
-                for method in member.methods if member.top != self.own else ():
-                    for called in member.mentions(method):
-                        self._callers.setdefault(called, []).append((at, method))
-        return self._callers.get(name, ())
+    @cached_property
+    def callers(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        """The methods of other packages' members, by the names of what they call: their members and names."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        for at, member in enumerate(self.members):
+            for method in member.methods if member.top != self.own else ():
+                for called in member.mentions(method):
+                    found.setdefault(called, []).append((at, method))
+        return found
 
     def definer(self, name: str, start: int = 0) -> int | None:
         """The member, from one on, that has a method."""
@@ -256,11 +248,10 @@ class Lineage:
 
     def always(self, at: int, name: str) -> bool:
         """Whether every object that is made, or trained, comes by a method of a member."""
-        if self._always is None:
-            self._always = self._walk()
         return (at, name) in self._always
 
-    def _walk(self) -> set[tuple[int, str]]:
+    @cached_property
+    def _always(self) -> set[tuple[int, str]]:
         found: set[tuple[int, str]] = set()
         waiting = [(name, 0) for name in _RUN]
         while waiting:
@@ -279,8 +270,7 @@ class Lineages:
 
     def __init__(self, names: Names) -> None:
         self._names, self._library = names, names.library
-        self._sources: dict[str, _Source] = {}
-        self._members: dict[str, Member | None] = {}
+        self._member, self._source = cache(self._readable), cache(self._read_module)
 
     def of(self, place: str) -> Lineage | None:
         """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
@@ -302,21 +292,18 @@ class Lineages:
             found += above
         return found
 
-    def _member(self, place: str) -> Member | None:
-        if place not in self._members:
-            module, _, name = place.partition(":")
-            try:
-                self._members[place] = self._read(module, name)
-            except (Unreadable, RecursionError, MemoryError):
-                self._members[place] = None
-        return self._members[place]
+    def _readable(self, place: str) -> Member | None:
+        try:
+            return self._read(*place.split(":"))
+        except (Unreadable, RecursionError, MemoryError):
+            return None
 
     def _read(self, module: str, name: str) -> Member | None:
         """Raises :class:`~envdoctor.source.library.Unreadable`."""
         offers = self._library.offers(module) if self._library.find(module) is not None else None
         if offers is None:
             return None
-        source = self._source(module, offers.names)
+        source = self._source(module)
         node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
         if node is None or added_by(node.decorator_list) != set():
             return None
@@ -326,15 +313,13 @@ class Lineages:
         end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
         return Member(module, node, end, source, bases_of(node, module, offers.names))
 
-    def _source(self, module: str, names: Mapping[str, str]) -> _Source:
-        if module not in self._sources:
-            found = self._library.find(module)
-            assert found is not None
-            text = self._library.text(found.path)
-            tree = self._library.tree(module)
-            assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
-            self._sources[module] = _Source(tree, names, Counter(_bound(tree)), text.splitlines(True), assigned)
-        return self._sources[module]
+    def _read_module(self, module: str) -> _Source:
+        """Raises :class:`~envdoctor.source.library.Unreadable`."""
+        found, offers = self._library.find(module), self._library.offers(module)
+        assert found is not None and offers is not None
+        text, tree = self._library.text(found.path), self._library.tree(module)
+        assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
+        return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

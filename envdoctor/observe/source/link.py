@@ -59,7 +59,10 @@ def observe(request: Request) -> list[Fact]:
     found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
-    fatal = ("always", "here") if _not_newer(request.value("python.minor")) else ("always",)
+    python = request.value("python.minor")
+    release = release_of(python) if isinstance(python, str) else None
+    knows_syntax = release is not None and release[:2] <= sys.version_info[:2]
+    fatal = ("always", "here") if knows_syntax else ("always",)
     unread = tuple(
         {
             "package": found.owner(path, place.site_packages),
@@ -70,12 +73,6 @@ def observe(request: Request) -> list[Fact]:
         for path, reason, fails in answer["unread"]
     )
     return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(unread))
-
-
-def _not_newer(python: Value) -> bool:
-    """Whether this interpreter knows the syntax of the environment's Python."""
-    release = release_of(python) if isinstance(python, str) else None
-    return release is not None and release[:2] <= sys.version_info[:2]
 
 
 def _facts(links: Records | Unknown, *others: Records) -> list[Fact]:
@@ -107,11 +104,8 @@ def _versions(dists: Records) -> dict[str, str]:
 
 def _has_code(entry: Entry, request: Request) -> bool:
     top = entry.module.partition(".")[0]
-    for folder in request.place.site_packages:
-        names = request.place.files.names_or_none(folder)
-        if top in names or f"{top}.py" in names:
-            return True
-    return False
+    listed = map(request.place.files.names_or_none, request.place.site_packages)
+    return any(top in names or f"{top}.py" in names for names in listed)
 
 
 def _question(
@@ -120,7 +114,10 @@ def _question(
     """What the child is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
-    for name in needed(_in_pure_python(dists), [entry.package for entry in wanted]):
+    # Of what would be imported only packages whose wheels fit everywhere: nothing compiled holds their names.
+    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
+    active = {str(item["name"]): item for item in pure if item.get("active") is not False}
+    for name in needed(active, [entry.package for entry in wanted]):
         followed |= {module for module, owner in owners.items() if owner == name} or {name.replace("-", "_")}
     return {
         "folders": list(place.site_packages),
@@ -133,12 +130,6 @@ def _question(
         "followed": sorted(followed),
         "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
     }
-
-
-def _in_pure_python(dists: Records) -> dict[str, Mapping[str, Value]]:
-    """What would be imported of packages whose wheels fit everywhere, by name: nothing compiled holds their names."""
-    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
-    return {str(item["name"]): item for item in pure if item.get("active") is not False}
 
 
 class _Naming:

@@ -74,7 +74,8 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
                 found.setdefault(stop, []).append(f"{module}.{name}")
         # What fails behind it is told of packages of which nothing is told yet: a cure has to meet that too.
         told = {_parties(stop) for stop in stopped}
-        stopped |= {stop: what for stop, what in found.items() if _is_told(stop) and _parties(stop) not in told}
+        named = {stop: what for stop, what in found.items() if stop.consumer and (stop.kind != "raise" or stop.text)}
+        stopped |= {stop: what for stop, what in named.items() if _parties(stop) not in told}
         if not failing:
             break
         following.mend(found)
@@ -105,10 +106,6 @@ def _world(asked: Mapping[str, Any]) -> World:
         followed=followed.__contains__,
         complete=complete,
     )
-
-
-def _is_told(stop: Stop) -> bool:
-    return bool(stop.consumer) and (stop.kind != "raise" or bool(stop.text))
 
 
 def _parties(stop: Stop) -> tuple[str, str]:
