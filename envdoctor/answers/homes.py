@@ -260,23 +260,18 @@ def _meant(situation: Situation, found: Sequence[_T], likely: Sequence[str]) -> 
 
 
 class Called(NamedTuple):
-    """A class, function or method of a package whose parameters the ledger knows. ``subjects`` are its places there:
-    one of each module that it was in. ``bases`` are the places of the classes it inherits from, with their packages."""
+    """A class, function or method of a package whose parameters the ledger knows. ``own`` are its places there, with
+    the package: one of each module that it was in; ``bases`` those of the classes it inherits from."""
 
     package: str
     name: str
-    subjects: tuple[str, ...]
-    bases: tuple[tuple[str, str], ...] = ()
+    own: tuple[tuple[str, str], ...]
+    bases: tuple[tuple[str, str], ...]
 
     @property
-    def own(self) -> list[tuple[str, str]]:
-        """Its own places with their package."""
-        return [(self.package, subject) for subject in self.subjects]
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
+    def places(self) -> tuple[tuple[str, str], ...]:
         """All places with their packages, its own first."""
-        return [*self.own, *self.bases]
+        return self.own + self.bases
 
 
 def called_of(situation: Situation, callee: str, likely: Sequence[str]) -> list[Called]:
@@ -313,7 +308,7 @@ def _called(situation: Situation, name: str) -> Iterator[Called]:
         subjects = tuple(released.subjects_named("parameters", name))
         if subjects:
             bases = dict.fromkeys(base for one in subjects for base in _bases(situation, released, one))
-            yield Called(released.name, name, subjects, tuple(bases))
+            yield Called(released.name, name, tuple((released.name, one) for one in subjects), tuple(bases))
 
 
 def _offered(situation: Situation, found: Iterable[Called]) -> list[Called]:
@@ -383,7 +378,7 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Sequence
             having |= released.having("parameters", *own, item=member)
         having = having._replace(doubt="attributes of objects are not in the ledger")
         # All that an object of settings is was given to it where that is several things, by classes of one package.
-        taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
+        taken = {item for _, one in called.own for _, item, _, _ in released.items_of("parameters", one)}
         is_made = len(taken) > 1 and all(package == called.package for package, _ in called.places)
         if having.yes or (settings and not anybodys(situation, called, likely) and is_made):
             yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))

@@ -151,10 +151,11 @@ class _Judged:
             self._asked[owner, asked] = None
             seen = use.text("lacks") if lacks != top else None
             broken = None if lacks is ABSENT else self._broken(owner, asked, version, moves, seen)
-        if broken is None or self._is_kept(broken):
+        if broken is None or self._is_kept(broken) or (others is not None and not self._went(broken, others)):
             return
-        if others is None or self._went(broken, others):
-            self._keep(broken, item)
+        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
+        places += use.words("place") or ()
+        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _is_kept(self, broken: _Broken) -> bool:
         """Whether something else that the code imports makes the call take the keyword."""
@@ -225,12 +226,6 @@ class _Judged:
         if asked.parameters is not None:
             return []
         return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
-
-    def _keep(self, broken: _Broken, item: Mapping[str, Value]) -> None:
-        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
-        use = View.of(item)
-        places += use.words("place") or ()
-        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
         package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)

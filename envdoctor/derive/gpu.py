@@ -107,11 +107,8 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
         return answers.pop()
     if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
         return "none", bound
-    return _neither(
-        Message("torch builds for CUDA {} differ", cuda)
-        if answers
-        else Message("no table has the build of torch for CUDA {}", cuda)
-    )
+    unlisted = Message("no table has the build of torch for CUDA {}", cuda)
+    return _neither(Message("torch builds for CUDA {} differ", cuda) if answers else unlisted)
 
 
 def _by_compiler(

@@ -269,9 +269,8 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     if release is None:
         return torch if isinstance(torch, Unknown) else Unknown(Message("torch's version is no release"))
     if not isinstance(made_for, str):
-        return (
-            made_for if isinstance(made_for, Unknown) else Unknown(Message("nothing says for which torch it was made"))
-        )
+        untold = Unknown(Message("nothing says for which torch it was made"))
+        return made_for if isinstance(made_for, Unknown) else untold
     pinned = re.match(_PINNED, made_for)
     if pinned:
         return pinned[1].split(".") == release.split(".")[:2]
@@ -320,27 +319,24 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
         own = pinned or by_major.get(wanted) or last
         unknown = Unknown(Message("no wheel names the CUDA major of this one"))
         file = files.get(component, Unknown(Message("the files of its wheels are not known")))
+        unpinned = Unknown(Message("what torch requires is not known"))
+        pinned_to: Value = unpinned if pins is None else pins.get(own.name, ABSENT)
         yield {
             "component": component,
             "package": own.name,
             "packages": ", ".join(sorted(item.name for item in wheels.values())),
             "majors": unknown if None in by_major else ", ".join(majors),
             "installed": own.version,
-            "pinned": Unknown(Message("what torch requires is not known"))
-            if pins is None
-            else pins.get(own.name, ABSENT),
+            "pinned": pinned_to,
             "same_files": ABSENT if len(wheels) < 2 else file,
         }
 
 
 def _plain_major(installed: InstalledSet) -> str | None:
     """The CUDA major of the wheels that carry none in their name."""
-    for name in _TELLING:
-        version = next((one.version for one in installed.get(name)), None)
-        match = re.match(_MAJOR, version) if isinstance(version, str) else None
-        if match:
-            return match[1]
-    return None
+    versions = (next((one.version for one in installed.get(name)), None) for name in _TELLING)
+    majors = (re.match(_MAJOR, version) for version in versions if isinstance(version, str))
+    return next((match[1] for match in majors if match), None)
 
 
 def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:

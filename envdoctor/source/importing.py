@@ -482,18 +482,11 @@ class Importing(Following):
         self._block(statement.body, Frame(frame.module, {}, frame), [])
         frame.names[statement.name] = Class(frame.module, statement.name)
 
-    def _assign(self, statement: ast.Assign, frame: Frame, pending: list[Any]) -> None:
-        value = evaluate(statement.value, frame, self)
-        for target in statement.targets:
-            bind(target, value, frame)
-
-    def _annotated(self, statement: ast.AnnAssign, frame: Frame, pending: list[Any]) -> None:
+    def _assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame, pending: list[Any]) -> None:
         if statement.value is not None:
-            bind(statement.target, evaluate(statement.value, frame, self), frame)
-
-    def _augmented(self, statement: ast.AugAssign, frame: Frame, pending: list[Any]) -> None:
-        evaluate(statement.value, frame, self)
-        bind(statement.target, UNKNOWN, frame)
+            value = evaluate(statement.value, frame, self)
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
 
     def _expression(self, statement: ast.Expr, frame: Frame, pending: list[Any]) -> None:
         with _More(self, "_testing"):  # a function that is called for what it does decides too
@@ -647,8 +640,8 @@ class Importing(Following):
         ast.AsyncFunctionDef: _define,
         ast.ClassDef: _class,
         ast.Assign: _assign,
-        ast.AnnAssign: _annotated,
-        ast.AugAssign: _augmented,
+        ast.AnnAssign: _assign,
+        ast.AugAssign: _assign,
         ast.Expr: _expression,
         ast.If: _if,
         ast.Try: _try,
