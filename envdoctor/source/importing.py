@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from envdoctor.source.deciding import demanded, evaluate
 from envdoctor.source.definitions import elements, is_generator, last_name, names_in
@@ -244,26 +244,26 @@ class Importing(Following):
         if whole is None or names is None:
             return UNKNOWN
         self._calling.append(key)
-        pending: list[Any] = []
+        frame = Frame(function.module, names, around)
         if not self._depth:
             self._until = self._steps + _MOST_IN_A_CALL
         try:
             with _More(self, "_depth"):
-                self._block(whole.body, Frame(function.module, names, around), pending)
+                self._block(whole.body, frame)
             value = None
         except _Returned as returned:
             value = returned.value
         except Failed as failed:
             # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
             known = failed.kind in _IMPORT_ERRORS or (failed.stop is not None and failed.stop.kind == "argument")
-            if pending or not known:
+            if frame.returned or not known:
                 return UNKNOWN
             raise
         except (_Break, _Continue, _TooLong):
             return UNKNOWN
         finally:
             self._calling.pop()
-        for other in pending:
+        for other in frame.returned:
             value = joined(value, other)
         return value
 
@@ -329,7 +329,7 @@ class Importing(Following):
             self._unsure = self._catching = self._testing = self._depth = 0
             self._current.append(state)
             try:
-                self._block(body, state.frame, [])
+                self._block(body, state.frame)
             except Failed as failed:
                 if failed.stop is not None:  # else it rests on a value that may have been read wrongly
                     state.stop(failed)
@@ -434,16 +434,16 @@ class Importing(Following):
             except Failed:
                 return UNKNOWN
 
-    # Statements; ``pending`` are the values that a function may have returned before
+    # Statements
 
-    def _block(self, body: Iterable[ast.stmt], frame: Frame, pending: list[Any]) -> None:
+    def _block(self, body: Iterable[ast.stmt], frame: Frame) -> None:
         for statement in body:
             self.step(statement)
-            method = self._STATEMENTS.get(type(statement))
-            if method is not None:
-                method(self, statement, frame, pending)
+            visit = getattr(self, f"visit_{type(statement).__name__}", None)
+            if visit is not None:
+                visit(statement, frame)
 
-    def _import(self, statement: ast.Import, frame: Frame, pending: list[Any]) -> None:
+    def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:
             try:
                 self.load(alias.name, frame.module, statement.lineno)
@@ -452,7 +452,7 @@ class Importing(Following):
             shown = alias.name if alias.asname else alias.name.partition(".")[0]
             frame.names[alias.asname or shown] = Module(shown)
 
-    def _import_from(self, statement: ast.ImportFrom, frame: Frame, pending: list[Any]) -> None:
+    def visit_ImportFrom(self, statement: ast.ImportFrom, frame: Frame) -> None:
         found = self.names.library.find(frame.module)
         module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
         try:
@@ -469,40 +469,40 @@ class Importing(Following):
                     found = self._goes_on(failed)
                 frame.names[alias.asname or alias.name] = found
 
-    def _define(self, statement: ast.FunctionDef, frame: Frame, pending: list[Any]) -> None:
+    def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
         parameters = statement.args
         if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
             for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
                 evaluate(one, frame, self)
         frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
 
-    def _class(self, statement: ast.ClassDef, frame: Frame, pending: list[Any]) -> None:
+    def visit_ClassDef(self, statement: ast.ClassDef, frame: Frame) -> None:
         for one in (*statement.bases, *statement.decorator_list):
             evaluate(one, frame, self)
-        self._block(statement.body, Frame(frame.module, {}, frame), [])
+        self._block(statement.body, Frame(frame.module, {}, frame))
         frame.names[statement.name] = Class(frame.module, statement.name)
 
-    def _assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame, pending: list[Any]) -> None:
+    def visit_Assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame) -> None:
         if statement.value is not None:
             value = evaluate(statement.value, frame, self)
             for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                 bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
 
-    def _expression(self, statement: ast.Expr, frame: Frame, pending: list[Any]) -> None:
+    def visit_Expr(self, statement: ast.Expr, frame: Frame) -> None:
         with _More(self, "_testing"):  # a function that is called for what it does decides too
             evaluate(statement.value, frame, self)
 
-    def _if(self, statement: ast.If, frame: Frame, pending: list[Any]) -> None:
+    def visit_If(self, statement: ast.If, frame: Frame) -> None:
         if is_type_checking(statement.test):
-            return self._block(statement.orelse, frame, pending)
+            return self._block(statement.orelse, frame)
         with _More(self, "_testing"):
             known = truth(evaluate(statement.test, frame, self))
         if known is None:
-            self._either([statement.body, statement.orelse], frame, pending)
+            self._either([statement.body, statement.orelse], frame)
         else:
-            self._block(statement.body if known else statement.orelse, frame, pending)
+            self._block(statement.body if known else statement.orelse, frame)
 
-    def _either(self, blocks: list[list[ast.stmt]], frame: Frame, pending: list[Any]) -> None:
+    def _either(self, blocks: list[list[ast.stmt]], frame: Frame) -> None:
         """Follow several blocks of which one runs, it is not known which."""
         before = frame.names
         results: list[dict[str, Any]] = []
@@ -510,9 +510,9 @@ class Importing(Following):
             frame.names = dict(before)
             try:
                 with _More(self, "_unsure"):
-                    self._block(block, frame, pending)
+                    self._block(block, frame)
             except _Returned as returned:
-                pending.append(returned.value)
+                frame.returned.append(returned.value)
             except (Failed, _Break, _Continue):
                 pass
             else:
@@ -533,25 +533,25 @@ class Importing(Following):
         before.update(after)
         frame.names = before
 
-    def _try(self, statement: ast.Try, frame: Frame, pending: list[Any]) -> None:
+    def visit_Try(self, statement: ast.Try, frame: Frame) -> None:
         try:
             try:
                 with _More(self, "_catching"):
-                    self._block(statement.body, frame, pending)
+                    self._block(statement.body, frame)
             except Failed as failed:
-                self._handled(statement, failed, frame, pending)
+                self._handled(statement, failed, frame)
             else:
-                self._block(statement.orelse, frame, pending)
+                self._block(statement.orelse, frame)
         finally:
-            self._block(statement.finalbody, frame, pending)
+            self._block(statement.finalbody, frame)
 
-    def _handled(self, statement: ast.Try, failed: Failed, frame: Frame, pending: list[Any]) -> None:
+    def _handled(self, statement: ast.Try, failed: Failed, frame: Frame) -> None:
         for handler in statement.handlers:
             if _catches(handler, failed.kind):
                 if handler.name:
                     frame.names[handler.name] = UNKNOWN
                 try:
-                    self._block(handler.body, frame, pending)
+                    self._block(handler.body, frame)
                 except Failed as again:
                     first = failed.stop
                     silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
@@ -559,7 +559,7 @@ class Importing(Following):
                 return
         raise failed
 
-    def _raise(self, statement: ast.Raise, frame: Frame, pending: list[Any]) -> None:
+    def visit_Raise(self, statement: ast.Raise, frame: Frame) -> None:
         said: Any = ""
         match statement.exc:
             case None:
@@ -571,30 +571,30 @@ class Importing(Following):
         name, text = last_name(error), said[:300] if isinstance(said, str) else ""
         self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
 
-    def _return(self, statement: ast.Return, frame: Frame, pending: list[Any]) -> None:
+    def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
         raise _Returned(None if statement.value is None else evaluate(statement.value, frame, self))
 
-    def _for(self, statement: ast.For, frame: Frame, pending: list[Any]) -> None:
+    def visit_For(self, statement: ast.For, frame: Frame) -> None:
         values = evaluate(statement.iter, frame, self)
         if isinstance(values, dict):
             values = list(values)
         if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
             bind(statement.target, UNKNOWN, frame)
-            return self._either([statement.body, []], frame, pending)
+            return self._either([statement.body, []], frame)
         for value in list(values):
             bind(statement.target, value, frame)
             try:
-                self._block(statement.body, frame, pending)
+                self._block(statement.body, frame)
             except _Break:
                 return
             except _Continue:
                 continue
-        self._block(statement.orelse, frame, pending)
+        self._block(statement.orelse, frame)
 
-    def _while(self, statement: ast.While, frame: Frame, pending: list[Any]) -> None:
-        self._either([statement.body, []], frame, pending)
+    def visit_While(self, statement: ast.While, frame: Frame) -> None:
+        self._either([statement.body, []], frame)
 
-    def _with(self, statement: ast.With, frame: Frame, pending: list[Any]) -> None:
+    def visit_With(self, statement: ast.With, frame: Frame) -> None:
         suppressed = False
         for item in statement.items:
             evaluate(item.context_expr, frame, self)
@@ -602,29 +602,29 @@ class Importing(Following):
             if item.optional_vars is not None:
                 bind(item.optional_vars, UNKNOWN, frame)
         if suppressed:
-            self._either([statement.body, []], frame, pending)
+            self._either([statement.body, []], frame)
         else:
-            self._block(statement.body, frame, pending)
+            self._block(statement.body, frame)
 
-    def _match(self, statement: ast.Match, frame: Frame, pending: list[Any]) -> None:
-        self._either([case.body for case in statement.cases] + [[]], frame, pending)
+    def visit_Match(self, statement: ast.Match, frame: Frame) -> None:
+        self._either([case.body for case in statement.cases] + [[]], frame)
 
-    def _delete(self, statement: ast.Delete, frame: Frame, pending: list[Any]) -> None:
+    def visit_Delete(self, statement: ast.Delete, frame: Frame) -> None:
         for name in names_in(statement.targets):
             frame.names.pop(name, None)
 
-    def _break(self, statement: ast.Break, frame: Frame, pending: list[Any]) -> None:
+    def visit_Break(self, statement: ast.Break, frame: Frame) -> None:
         raise _Break
 
-    def _continue(self, statement: ast.Continue, frame: Frame, pending: list[Any]) -> None:
+    def visit_Continue(self, statement: ast.Continue, frame: Frame) -> None:
         raise _Continue
 
-    def _global(self, statement: ast.Global, frame: Frame, pending: list[Any]) -> None:
+    def visit_Global(self, statement: ast.Global, frame: Frame) -> None:
         around = self._frame(frame.module)
         for name in statement.names:
             around.names[name] = UNKNOWN
 
-    def _assert(self, statement: ast.Assert, frame: Frame, pending: list[Any]) -> None:
+    def visit_Assert(self, statement: ast.Assert, frame: Frame) -> None:
         if truth(evaluate(statement.test, frame, self)) is False:
             stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
             self._raised("AssertionError", stop)
@@ -633,30 +633,8 @@ class Importing(Following):
         if stop not in self._mended:
             raise Failed(kind, stop)
 
-    _STATEMENTS: ClassVar[Mapping[type, Callable[..., None]]] = {
-        ast.Import: _import,
-        ast.ImportFrom: _import_from,
-        ast.FunctionDef: _define,
-        ast.AsyncFunctionDef: _define,
-        ast.ClassDef: _class,
-        ast.Assign: _assign,
-        ast.AnnAssign: _assign,
-        ast.AugAssign: _assign,
-        ast.Expr: _expression,
-        ast.If: _if,
-        ast.Try: _try,
-        ast.Raise: _raise,
-        ast.Return: _return,
-        ast.For: _for,
-        ast.While: _while,
-        ast.With: _with,
-        ast.Match: _match,
-        ast.Delete: _delete,
-        ast.Break: _break,
-        ast.Continue: _continue,
-        ast.Assert: _assert,
-        ast.Global: _global,
-    }
+    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_AnnAssign = visit_AugAssign = visit_Assign
 
 
 def _bound(

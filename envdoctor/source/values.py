@@ -162,12 +162,14 @@ class World(NamedTuple):
 
 
 class Frame:
-    """The names of a module or a function while its statements are followed."""
+    """The names of a module or a function while its statements are followed, and what it may have ``returned`` so
+    far."""
 
-    __slots__ = ("around", "module", "names")
+    __slots__ = ("around", "module", "names", "returned")
 
     def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
         self.module, self.names, self.around = module, names, around
+        self.returned: list[Any] = []
 
     def get(self, name: str) -> Any:
         """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
