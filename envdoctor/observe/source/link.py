@@ -28,6 +28,8 @@ NEEDS = ("dist", "python.minor")
 
 _CHILD = "envdoctor.observe.source.reading.followed:answer"
 _LIMITS = Limits(seconds=60.0, mib=1536, output=8 << 20, patience=5.0)
+_SHOWN = 3
+_OF_CLASSES = ("keyword", "override")
 
 
 def observe(request: Request) -> list[Fact]:
@@ -56,23 +58,18 @@ def observe(request: Request) -> list[Fact]:
         return _facts(
             Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
         )
-    found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
-    links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
+    links = tuple(_record(stop, stopped, versions, owners) for stop, stopped in _together(answer["stops"]))
     python = request.value("python.minor")
     release = release_of(python) if isinstance(python, str) else None
     knows_syntax = release is not None and release[:2] <= sys.version_info[:2]
     fatal = ("always", "here") if knows_syntax else ("always",)
-    unread = tuple(
-        {
-            "package": found.owner(path, place.site_packages),
-            "file": path,
-            "reason": reason,
-            "damaged": fails in fatal,
-        }
-        for path, reason, fails in answer["unread"]
-    )
-    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(unread))
+    unread: list[Mapping[str, Value]] = []
+    for path, reason, fails in answer["unread"]:
+        folder = next(one for one in place.site_packages if path.startswith(one + os.sep))
+        package = _owner(os.path.relpath(path, folder).partition(os.sep)[0], owners)
+        unread.append({"package": package, "file": path, "reason": reason, "damaged": fails in fatal})
+    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(tuple(unread)))
 
 
 def _facts(links: Records | Unknown, *others: Records) -> list[Fact]:
@@ -132,48 +129,37 @@ def _question(
     }
 
 
-class _Naming:
-    """Stops as items of ``link``, with the distributions that their modules belong to."""
-
-    def __init__(self, versions: Mapping[str, str], owners: Mapping[str, str]) -> None:
-        self._versions, self._owners = versions, owners
-
-    def record(self, stop: Mapping[str, Any], stopped: Sequence[str]) -> dict[str, Value]:
-        consumer = self._owner(stop["consumer"])
-        provider = self._owner(stop["module"])
-        wanted: Value = ABSENT
-        if stop["kind"] == "demand":
-            from envdoctor.versions.requirement import read_requirement
-
-            asked = read_requirement(stop["text"])
-            provider, wanted = asked.name, asked.specifiers or ABSENT
-        name = ".".join(filter(None, (stop["module"], stop["name"])))
-        return {
-            "consumer": consumer,
-            "consumer_version": self._versions.get(consumer, ABSENT),
-            "provider": provider,
-            "provider_version": self._versions.get(provider, ABSENT),
-            "kind": stop["kind"],
-            "name": name if stop["kind"] != "demand" else stop["text"],
-            "module": stop["module"],
-            "wanted": wanted,
-            "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
-            "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
-            "text": stop["text"] or ABSENT,
-            "keyword": stop["keyword"] or ABSENT,
-            "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
-            "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
-        }
-
-    def owner(self, path: str, folders: Sequence[str]) -> str:
-        """The distribution that a file below one of the folders belongs to."""
-        folder = next(one for one in folders if path.startswith(one + os.sep))
-        return self._owner(os.path.relpath(path, folder).partition(os.sep)[0].removesuffix(".py"))
-
-    def _owner(self, module: str) -> str:
-        top = module.partition(".")[0]
-        return self._owners.get(top) or normalise(top)
+def _owner(module: str, owners: Mapping[str, str]) -> str:
+    """The distribution that a module belongs to."""
+    top = module.partition(".")[0]
+    return owners.get(top) or normalise(top)
 
 
-_SHOWN = 3
-_OF_CLASSES = ("keyword", "override")
+def _record(
+    stop: Mapping[str, Any], stopped: Sequence[str], versions: Mapping[str, str], owners: Mapping[str, str]
+) -> dict[str, Value]:
+    """A stop as an item of ``link``."""
+    consumer, provider = _owner(stop["consumer"], owners), _owner(stop["module"], owners)
+    wanted: Value = ABSENT
+    if stop["kind"] == "demand":
+        from envdoctor.versions.requirement import read_requirement
+
+        asked = read_requirement(stop["text"])
+        provider, wanted = asked.name, asked.specifiers or ABSENT
+    name = ".".join(filter(None, (stop["module"], stop["name"])))
+    return {
+        "consumer": consumer,
+        "consumer_version": versions.get(consumer, ABSENT),
+        "provider": provider,
+        "provider_version": versions.get(provider, ABSENT),
+        "kind": stop["kind"],
+        "name": name if stop["kind"] != "demand" else stop["text"],
+        "module": stop["module"],
+        "wanted": wanted,
+        "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
+        "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
+        "text": stop["text"] or ABSENT,
+        "keyword": stop["keyword"] or ABSENT,
+        "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
+        "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
+    }
