@@ -5,8 +5,9 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
+        "deciding": "OutOfBudget",
         "definitions": "attributes_of methods_of siblings_of",
-        "importing": "Importing OutOfBudget",
+        "importing": "Importing",
         "inheriting": "Inheriting",
         "library": "Library Unreadable",
         "names": "Names",

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envdoctor.source.deciding import demanded, evaluate
+from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
 from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.names import Names
 from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.signatures import accepts
 from envdoctor.source.values import (
@@ -22,7 +21,6 @@ from envdoctor.source.values import (
     UNKNOWN,
     Class,
     Failed,
-    Following,
     Frame,
     Function,
     Made,
@@ -33,7 +31,6 @@ from envdoctor.source.values import (
     truth,
 )
 
-_MOST_STEPS = 5_000_000
 _MOST_IN_A_CALL = 20_000
 _DEEPEST = 20
 #: Functions whose answer may decide an import, where the call itself stands in no condition.
@@ -48,8 +45,6 @@ _IMPORT_ERRORS = (
 )
 _MOST_STOPS = 8
 _MARKED = re.compile(rb"^@(?:requires|export)\(", re.MULTILINE)
-#: Packages whose functions guards compare versions with.
-_COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
 _CAUGHT_BY = {
     "ModuleNotFoundError": ("ImportError",),
     "PackageNotFoundError": ("ModuleNotFoundError", "ImportError"),
@@ -58,14 +53,6 @@ _CAUGHT_BY = {
     "VersionConflict": ("ImportError",),
 }
 _ALL = ("Exception", "BaseException")
-
-
-class OutOfBudget(Exception):
-    """Following took more steps than one environment may cost."""
-
-
-class _TooLong(Exception):
-    """A function does more than decide."""
 
 
 class _State:
@@ -101,32 +88,14 @@ class _Continue(Exception):
     """The next round of a loop begins."""
 
 
-class _More:
-    """One more of a counter of who follows, as long as a ``with`` lasts. (A generator takes five times as long.)"""
-
-    def __init__(self, following: Importing, counter: str) -> None:
-        self._counters, self._counter = vars(following), counter
-
-    def __enter__(self) -> None:
-        self._counters[self._counter] += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._counters[self._counter] -= 1
-
-
-class Importing(Following):
+class Importing(Deciding):
     """Imports in one environment."""
 
     def __init__(self, library: Library, world: World) -> None:
-        followed = world.followed
-        self.library = library
-        self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
-        self.names = Names(library, self.world)
+        super().__init__(library, world)
         self._states: dict[str, _State] = {}
         self._loaded: set[str] = set()  # with the packages around them, to their ends and without a stop
         self._mended: set[Stop] = set()
-        self._unsure = self._catching = self._testing = self._depth = 0
-        self._steps = self._until = 0
         self._current: list[_State] = []
         self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
@@ -151,45 +120,7 @@ class Importing(Following):
 
     # What expressions ask
 
-    @property
-    def certain(self) -> bool:
-        """Whether what is followed now is certain to happen."""
-        return not self._unsure
-
-    def step(self, node: ast.AST) -> None:
-        """Count work. Raises :class:`OutOfBudget`."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise OutOfBudget
-        if self._depth and self._steps > self._until:
-            raise _TooLong
-
-    def compare(self, left: str, right: str) -> None:
-        """Told that two versions are compared."""
-
-    def present(self, module: str) -> Any:
-        """What ``find_spec`` gives: None for a module that is not there."""
-        there = self.names.exists(module)
-        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
-
-    def version(self, distribution: str) -> Any:
-        """What ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
-        found = self.world.version(distribution)
-        if found is None:
-            raise Failed("PackageNotFoundError", None)
-        return found
-
-    def available(self, module: str) -> Any:
-        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
-        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
-
-    def has(self, module: str, name: str) -> Any:
-        """What ``hasattr`` gives for a module."""
-        found = self.names.has(module, name)
-        return UNKNOWN if found is None else found
-
     def unbound(self, module: str, name: str) -> Any:
-        """A name that nothing has bound so far. Raises :class:`Failed` where the module binds it further down."""
         state = self._states.get(module)
         offers = self.names.offers(module) if state is not None and state.running and self.certain else None
         if offers is not None and name in offers.names and not offers.stars and offers.open is None:
@@ -197,7 +128,6 @@ class Importing(Following):
         return UNKNOWN
 
     def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
-        """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
         special = _special(module, name, self.world)
         if special is not None:
             return special
@@ -208,14 +138,13 @@ class Importing(Following):
             return Module(f"{module}.{name}")
         if name == "__version__":
             return self._own_version(module)
-        if module.partition(".")[0] in self.world.standard or module.startswith(_COMPARING):
+        if module.partition(".")[0] in self.world.standard or module.startswith(COMPARING):
             return Made(f"{module}.{name}")
         if name.startswith("__") or self.names.has(module, name) is not False or (state and state.running):
             return UNKNOWN
         return self._stopped("AttributeError", Stop("attribute", consumer, line, module, name))
 
     def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
-        """An object of a class. Raises :class:`Failed` where the class of another package does not take a keyword."""
         if not self._unsure and of.module.partition(".")[0] != consumer.partition(".")[0]:
             for keyword in keywords:
                 if keyword != "**" and accepts(f"{of.module}:{of.cls}", keyword, self.library.parameters) is False:
@@ -223,7 +152,6 @@ class Importing(Following):
         return UNKNOWN
 
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
         name = function.node.name
         if name.startswith("require_version") and arguments and isinstance(arguments[0], str):
             if demanded(arguments[0], self.world.version, self.world.python) is False:
@@ -240,15 +168,15 @@ class Importing(Following):
         around = self._frame(function.module)
         names = None
         if whole is not None:
-            names = _bound(whole, arguments, keywords, Frame(function.module, {}, around), self)
+            names = self._bound(whole, arguments, keywords, Frame(function.module, {}, around))
         if whole is None or names is None:
             return UNKNOWN
         self._calling.append(key)
         frame = Frame(function.module, names, around)
         if not self._depth:
-            self._until = self._steps + _MOST_IN_A_CALL
+            self._until = min(self._steps + _MOST_IN_A_CALL, MOST_STEPS)
         try:
-            with _More(self, "_depth"):
+            with More(self, "_depth"):
                 self._block(whole.body, frame)
             value = None
         except _Returned as returned:
@@ -259,16 +187,16 @@ class Importing(Following):
             if frame.returned or not known:
                 return UNKNOWN
             raise
-        except (_Break, _Continue, _TooLong):
+        except (_Break, _Continue, TooLong):
             return UNKNOWN
         finally:
             self._calling.pop()
+            self._until = self._until if self._depth else MOST_STEPS
         for other in frame.returned:
             value = joined(value, other)
         return value
 
     def load(self, module: str, consumer: str, line: int) -> None:
-        """Import a module and the packages around it. Raises :class:`Failed`."""
         if module in self._loaded:
             return
         top = module.partition(".")[0]
@@ -294,6 +222,27 @@ class Importing(Following):
             self._loaded.add(module)
 
     # Modules
+
+    def _bound(
+        self, node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame
+    ) -> dict[str, Any] | None:
+        """The parameters of a call by name; None when it cannot be told."""
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        if "**" in keywords or len(arguments) > len(positional):
+            return None
+        names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
+        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
+            names.setdefault(one.arg, self.unsure(self.value, default, frame))
+        for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            names[one.arg] = UNKNOWN if given is None else self.unsure(self.value, given, frame)
+        names.update(keywords)
+        for one in (*positional, *spec.kwonlyargs):
+            names.setdefault(one.arg, UNKNOWN)
+        for rest in (spec.vararg, spec.kwarg):
+            if rest is not None:
+                names[rest.arg] = UNKNOWN
+        return names
 
     def _whole(self, function: Function) -> ast.FunctionDef | None:
         """A function with its parameters and its body; None for one that yields, or cannot be read."""
@@ -327,6 +276,7 @@ class Importing(Following):
                 return False
             saved = self._unsure, self._catching, self._testing, self._depth, self._until
             self._unsure = self._catching = self._testing = self._depth = 0
+            self._until = MOST_STEPS
             self._current.append(state)
             try:
                 self._block(body, state.frame)
@@ -376,7 +326,7 @@ class Importing(Following):
             return UNKNOWN
         if self.names.has(module, name) is False:
             return self._stopped("ImportError", Stop("name", consumer, line, module, name))
-        if top in _COMPARING:
+        if top in COMPARING:
             return Made(f"{module}.{name}")
         return UNKNOWN
 
@@ -426,22 +376,14 @@ class Importing(Following):
             if (name in exports if exports is not None else not name.startswith("_"))
         }
 
-    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Do what may or may not happen: what would stop it is no proof."""
-        with _More(self, "_unsure"):
-            try:
-                return action(*arguments)
-            except Failed:
-                return UNKNOWN
-
     # Statements
 
     def _block(self, body: Iterable[ast.stmt], frame: Frame) -> None:
         for statement in body:
-            self.step(statement)
-            visit = getattr(self, f"visit_{type(statement).__name__}", None)
+            self.step()
+            visit = self._visits.get(type(statement))
             if visit is not None:
-                visit(statement, frame)
+                visit(self, statement, frame)
 
     def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:
@@ -473,30 +415,30 @@ class Importing(Following):
         parameters = statement.args
         if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
             for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
-                evaluate(one, frame, self)
+                self.value(one, frame)
         frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
 
     def visit_ClassDef(self, statement: ast.ClassDef, frame: Frame) -> None:
         for one in (*statement.bases, *statement.decorator_list):
-            evaluate(one, frame, self)
+            self.value(one, frame)
         self._block(statement.body, Frame(frame.module, {}, frame))
         frame.names[statement.name] = Class(frame.module, statement.name)
 
     def visit_Assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame) -> None:
         if statement.value is not None:
-            value = evaluate(statement.value, frame, self)
+            value = self.value(statement.value, frame)
             for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                 bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
 
     def visit_Expr(self, statement: ast.Expr, frame: Frame) -> None:
-        with _More(self, "_testing"):  # a function that is called for what it does decides too
-            evaluate(statement.value, frame, self)
+        with More(self, "_testing"):  # a function that is called for what it does decides too
+            self.value(statement.value, frame)
 
     def visit_If(self, statement: ast.If, frame: Frame) -> None:
         if is_type_checking(statement.test):
             return self._block(statement.orelse, frame)
-        with _More(self, "_testing"):
-            known = truth(evaluate(statement.test, frame, self))
+        with More(self, "_testing"):
+            known = truth(self.value(statement.test, frame))
         if known is None:
             self._either([statement.body, statement.orelse], frame)
         else:
@@ -509,7 +451,7 @@ class Importing(Following):
         for block in blocks:
             frame.names = dict(before)
             try:
-                with _More(self, "_unsure"):
+                with More(self, "_unsure"):
                     self._block(block, frame)
             except _Returned as returned:
                 frame.returned.append(returned.value)
@@ -536,7 +478,7 @@ class Importing(Following):
     def visit_Try(self, statement: ast.Try, frame: Frame) -> None:
         try:
             try:
-                with _More(self, "_catching"):
+                with More(self, "_catching"):
                     self._block(statement.body, frame)
             except Failed as failed:
                 self._handled(statement, failed, frame)
@@ -565,17 +507,17 @@ class Importing(Following):
             case None:
                 raise Failed("", None)
             case ast.Call(func=error, args=[first, *_]):
-                said = self.unsure(evaluate, first, frame, self)
+                said = self.unsure(self.value, first, frame)
             case ast.Call(func=error) | error:
                 pass
         name, text = last_name(error), said[:300] if isinstance(said, str) else ""
         self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
 
     def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
-        raise _Returned(None if statement.value is None else evaluate(statement.value, frame, self))
+        raise _Returned(None if statement.value is None else self.value(statement.value, frame))
 
     def visit_For(self, statement: ast.For, frame: Frame) -> None:
-        values = evaluate(statement.iter, frame, self)
+        values = self.value(statement.iter, frame)
         if isinstance(values, dict):
             values = list(values)
         if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
@@ -597,7 +539,7 @@ class Importing(Following):
     def visit_With(self, statement: ast.With, frame: Frame) -> None:
         suppressed = False
         for item in statement.items:
-            evaluate(item.context_expr, frame, self)
+            self.value(item.context_expr, frame)
             suppressed = suppressed or "suppress" in ast.dump(item.context_expr)[:200]
             if item.optional_vars is not None:
                 bind(item.optional_vars, UNKNOWN, frame)
@@ -625,7 +567,7 @@ class Importing(Following):
             around.names[name] = UNKNOWN
 
     def visit_Assert(self, statement: ast.Assert, frame: Frame) -> None:
-        if truth(evaluate(statement.test, frame, self)) is False:
+        if truth(self.value(statement.test, frame)) is False:
             stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
             self._raised("AssertionError", stop)
 
@@ -635,28 +577,6 @@ class Importing(Following):
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_AnnAssign = visit_AugAssign = visit_Assign
-
-
-def _bound(
-    node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame, following: Importing
-) -> dict[str, Any] | None:
-    """The parameters of a call by name; None when it cannot be told."""
-    spec = node.args
-    positional = [*spec.posonlyargs, *spec.args]
-    if "**" in keywords or len(arguments) > len(positional):
-        return None
-    names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
-    for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-        names.setdefault(one.arg, following.unsure(evaluate, default, frame, following))
-    for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-        names[one.arg] = UNKNOWN if given is None else following.unsure(evaluate, given, frame, following)
-    names.update(keywords)
-    for one in (*positional, *spec.kwonlyargs):
-        names.setdefault(one.arg, UNKNOWN)
-    for rest in (spec.vararg, spec.kwarg):
-        if rest is not None:
-            names[rest.arg] = UNKNOWN
-    return names
 
 
 def _special(module: str, name: str, world: World) -> Any:

@@ -4,30 +4,15 @@ them, and the environment that they are known of."""
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
-
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from typing import Any, NamedTuple
 
 PLAIN = (str, int, bool, float, bytes, type(None))
 #: Items of a value that are looked at.
 MOST = 20_000
 #: Of a loop over more values, no round is followed.
 MOST_ROUNDS = 500
-_COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda left, right: left in right),
-    ast.NotIn: ("not in", lambda left, right: left not in right),
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-}
 
 
 class _Unknown:
@@ -110,39 +95,6 @@ class Failed(Exception):
         self.kind, self.stop, self.behind = kind, stop, behind
 
 
-class Following(Protocol):
-    """Whoever follows an import, as an expression needs it: :class:`envdoctor.source.importing.Importing`."""
-
-    world: World
-
-    @property
-    def certain(self) -> bool: ...
-
-    def step(self, node: ast.AST) -> None: ...
-
-    def compare(self, left: str, right: str) -> None: ...
-
-    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any: ...
-
-    def present(self, module: str) -> Any: ...
-
-    def version(self, distribution: str) -> Any: ...
-
-    def available(self, module: str) -> Any: ...
-
-    def has(self, module: str, name: str) -> Any: ...
-
-    def unbound(self, module: str, name: str) -> Any: ...
-
-    def attribute(self, module: str, name: str, consumer: str, line: int) -> Any: ...
-
-    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any: ...
-
-    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any: ...
-
-    def load(self, module: str, consumer: str, line: int) -> None: ...
-
-
 class World(NamedTuple):
     """The environment.
 
@@ -203,32 +155,6 @@ def truth(value: Any) -> bool | None:
     if isinstance(value, (*PLAIN, tuple, list, dict, set, frozenset)):
         return bool(value)
     return True if isinstance(value, (Module, Function, Class, Version)) else None
-
-
-def compared(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
-    """What a comparison of two values gives."""
-    spelled, compare = _COMPARE[type(sign)]
-    match spelled, left, right:
-        case "is" | "is not", _, _:
-            known = not any(one is UNKNOWN or isinstance(one, Made) for one in (left, right))
-        case "in" | "not in", _, str():
-            known = left is not UNKNOWN
-        case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
-            known = left is not UNKNOWN and not any(one is UNKNOWN for one in right)
-        case "in" | "not in", _, _:
-            known = False
-        case _, Version(version=version), Version(version=other):
-            following.compare(version, other)
-            try:
-                return satisfies(version, spelled + other.partition("+")[0])
-            except NotASpecifier:
-                return UNKNOWN
-        case _:
-            known = is_known(left) and is_known(right)
-    try:
-        return compare(left, right) if known else UNKNOWN
-    except TypeError:
-        return UNKNOWN
 
 
 def is_known(value: Any) -> bool:

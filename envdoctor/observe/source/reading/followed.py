@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.source.importing import Importing, OutOfBudget
+from envdoctor.source.deciding import OutOfBudget
+from envdoctor.source.importing import Importing
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.values import UNKNOWN, Stop, World
