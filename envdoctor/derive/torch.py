@@ -334,9 +334,12 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
 
 def _plain_major(installed: InstalledSet) -> str | None:
     """The CUDA major of the wheels that carry none in their name."""
-    versions = (next((one.version for one in installed.get(name)), None) for name in _TELLING)
-    majors = (re.match(_MAJOR, version) for version in versions if isinstance(version, str))
-    return next((match[1] for match in majors if match), None)
+    for name in _TELLING:
+        version = next((one.version for one in installed.get(name)), None)
+        match = re.match(_MAJOR, version) if isinstance(version, str) else None
+        if match:
+            return match[1]
+    return None
 
 
 def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:

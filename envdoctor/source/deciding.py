@@ -372,7 +372,7 @@ class Deciding(ABC):
             case Class():
                 return self.made(function, keywords, frame.module, node.lineno)
             case Made(dotted=dotted):
-                return self._library(dotted, arguments, keywords, frame)
+                return self._answer(dotted, arguments, keywords, frame)
         return UNKNOWN
 
     def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Any], dict[str, Any]]:
@@ -393,7 +393,7 @@ class Deciding(ABC):
             frame.forget(method.value.id)
         return UNKNOWN
 
-    def _library(self, dotted: str, values: list[Any], named: dict[str, Any], frame: Frame) -> Any:
+    def _answer(self, dotted: str, values: list[Any], named: dict[str, Any], frame: Frame) -> Any:
         """What a function of the standard library, of packaging or a builtin answers."""
         first = values[0] if values else UNKNOWN
         last = dotted.rpartition(".")[2]
