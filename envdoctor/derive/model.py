@@ -263,11 +263,8 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
     if not seen:
         return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
-    release = (
-        Message("transformers {}", installed)
-        if isinstance(installed, str)
-        else Message("every transformers that knows it")
-    )
+    every = Message("every transformers that knows it")
+    release = Message("transformers {}", installed) if isinstance(installed, str) else every
     return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
 
 

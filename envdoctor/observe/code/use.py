@@ -67,8 +67,5 @@ def _content(file: CodeFile, files: Files, before: int) -> bytes | Message:
         content = files.whole(file.path, limit)
     except (OSError, Spent) as error:
         return because_of(error)
-    return (
-        content
-        if before + len(content) <= _MAX_TOTAL
-        else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)
-    )
+    fits = before + len(content) <= _MAX_TOTAL
+    return content if fits else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)
