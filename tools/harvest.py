@@ -47,7 +47,7 @@ NAMES = [
 TAKES = [
     *(HERE / "harvesting" / f"{name}.py" for name in ("taking", "takes")),
     *(TABLES / "entry-statements.toml", TABLES / "module-distributions.toml"),
-    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "world")),
+    *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "values")),
 ]
 
 _SERVED = "a finder of the package may serve it"

@@ -169,17 +169,14 @@ def changed_keyword(
         found = _changed(situation, likely, ("parameters", item), (kind, f"{name}({keyword}=)"), places)
         if found:
             return found
-    return _refused(situation, names[0], keyword, likely) if names and not required else []
-
-
-def _refused(situation: Situation, name: str, keyword: str, likely: Sequence[str]) -> list[Found]:
-    """That no release takes it, of a class that only one package has, none of whose others takes it: what a class takes
-    in every release it would not have refused, and what others take it may have been handed."""
-
-    def places(released: Released) -> list[str]:
-        return list(released.subjects_named("parameters", name)) if _OWN.match(name) else []
-
-    found = _changed(situation, likely, ("parameters", keyword), ("keyword", f"{name}({keyword}=)"), places)
+    # That no release takes it is told of a class that only one package has, none of whose others takes it: what a class
+    # takes in every release it would not have refused, and what others take it may have been handed.
+    if required or not names or not _OWN.match(names[0]):
+        return []
+    told = "keyword", f"{names[0]}({keyword}=)"
+    found = _changed(
+        situation, likely, ("parameters", keyword), told, lambda one: [*one.subjects_named("parameters", names[0])]
+    )
     released = situation.changes(found[0].home.package) if len(found) == 1 else None
     return found if released is not None and not any(_classes(released, keyword)) else []
 
@@ -263,23 +260,18 @@ def _meant(situation: Situation, found: Sequence[_T], likely: Sequence[str]) -> 
 
 
 class Called(NamedTuple):
-    """A class, function or method of a package whose parameters the ledger knows. ``subjects`` are its places there:
-    one of each module that it was in. ``bases`` are the places of the classes it inherits from, with their packages."""
+    """A class, function or method of a package whose parameters the ledger knows. ``own`` are its places there, with
+    the package: one of each module that it was in; ``bases`` those of the classes it inherits from."""
 
     package: str
     name: str
-    subjects: tuple[str, ...]
-    bases: tuple[tuple[str, str], ...] = ()
+    own: tuple[tuple[str, str], ...]
+    bases: tuple[tuple[str, str], ...]
 
     @property
-    def own(self) -> list[tuple[str, str]]:
-        """Its own places with their package."""
-        return [(self.package, subject) for subject in self.subjects]
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
+    def places(self) -> tuple[tuple[str, str], ...]:
         """All places with their packages, its own first."""
-        return [*self.own, *self.bases]
+        return self.own + self.bases
 
 
 def called_of(situation: Situation, callee: str, likely: Sequence[str]) -> list[Called]:
@@ -316,7 +308,7 @@ def _called(situation: Situation, name: str) -> Iterator[Called]:
         subjects = tuple(released.subjects_named("parameters", name))
         if subjects:
             bases = dict.fromkeys(base for one in subjects for base in _bases(situation, released, one))
-            yield Called(released.name, name, subjects, tuple(bases))
+            yield Called(released.name, name, tuple((released.name, one) for one in subjects), tuple(bases))
 
 
 def _offered(situation: Situation, found: Iterable[Called]) -> list[Called]:
@@ -385,23 +377,18 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Sequence
         if settings:
             having |= released.having("parameters", *own, item=member)
         having = having._replace(doubt="attributes of objects are not in the ledger")
-        if having.yes or (settings and not anybodys(situation, called, likely) and _is_made(released, called)):
+        # All that an object of settings is was given to it where that is several things, by classes of one package.
+        taken = {item for _, one in called.own for _, item, _, _ in released.items_of("parameters", one)}
+        is_made = len(taken) > 1 and all(package == called.package for package, _ in called.places)
+        if having.yes or (settings and not anybodys(situation, called, likely) and is_made):
             yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))
-
-
-def _is_made(released: Released, called: Called) -> bool:
-    """Whether a class of settings is all that it is given: it takes several things, and inherits within its package."""
-    taken = {item for one in called.subjects for _, item, _, _ in released.items_of("parameters", one)}
-    return len(taken) > 1 and all(package == called.package for package, _ in called.places)
 
 
 def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -> Iterator[Moved]:
     """The classes of a package that go with one by their names and take the keyword: ``GRPOTrainer`` and
     ``GRPOConfig``, ``Trainer`` and ``TrainingArguments``."""
     for one in called:
-        if not _ROLES.search(one.name):
-            continue
-        for role in ("TrainingArguments", "Config", "Trainer"):
+        for role in ("TrainingArguments", "Config", "Trainer") if _ROLES.search(one.name) else ():
             others = _offered(situation, _called(situation, _ROLES.sub(role, one.name)))
             for other in (other for other in others if other.package == one.package and other.name != one.name):
                 for home in (found.home for found in keyword_homes(situation, other, keyword)):

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from envdoctor.answers.answer import Answer, Home, Moved, Way
-from envdoctor.answers.homes import Found, home_of, moved_by, offering
-from envdoctor.answers.question import Question, asker_of, caller, with_ways, within
+from envdoctor.answers.homes import home_of, moved_by, offering
+from envdoctor.answers.question import Question, asker_of, caller, package_answer, with_ways
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.lookup import Asked, modules_with, name_moves
-from envdoctor.tracebacks.frames import imported_in, module_of
-from envdoctor.tracebacks.reading import Reading
+from envdoctor.tracebacks.reading import Reading, imported_in, module_of
 from envdoctor.versions.names import normalise, valid_name
 
 #: A name that is shorter may be anybody's.
@@ -35,11 +34,8 @@ def place_answer(question: Question) -> Answer:
         package = situation.ledger.owner(failure.module)
         hidden = home_of(situation, package, failure.module, failure.name) if package else None
         homes = (hidden.home,) if hidden is not None and hidden.home.releases is not None else ()
-        way = (
-            question.ways.again(situation.ledger.owner(what) or what)
-            if kind == "no-files"
-            else Way("rename", what=what)
-        )
+        hides = kind != "no-files"
+        way = Way("rename", what=what) if hides else question.again(situation.ledger.owner(what) or what)
         return Answer(question.reading, homes, ways=(way,), notes=(shadow,))
     if failure.kind == "name" and not failure.module:
         failure = failure._replace(module=_only_module_with(situation, failure.name))
@@ -55,19 +51,15 @@ def place_answer(question: Question) -> Answer:
     moved = moved_of(situation, package, module, name)
     if failure.kind == "attribute" and is_submodule(situation, package, module, name):
         moved = [Moved(f"import {module}.{name}", package)]
-    if found is None or (found.home.releases is None and not moved and _is_vague(found)):
+    having = found.having if found is not None else None
+    is_vague = having is not None and 2 * having.unsure.bit_count() >= len(having.read)  # of most it cannot be told
+    if found is None or (found.home.releases is None and not moved and is_vague):
         return Answer(question.reading)
     asker = None
     if question.asking and question.asking != package:
         asked = f"{module}:{name}" if name else module
         asker = asker_of(situation, question.asking, question.asking_in, found.home, asked)
     return with_ways(question, [found], moved, asker)
-
-
-def _is_vague(found: Found) -> bool:
-    """Whether of most releases it cannot be told if they have it."""
-    having = found.having
-    return having is not None and 2 * having.unsure.bit_count() >= len(having.read)
 
 
 def _only_module_with(situation: Situation, name: str) -> str:
@@ -91,22 +83,17 @@ def _required(question: Question, name: str) -> Answer:
     if specifier is None:
         return Answer(question.reading)
     home = Home(name, "package", question.failure.module, specifier)
-    way = question.ways.install(name, (), specifier) or Way("install", (name + specifier,))
+    way = question.install(name, (), specifier) or Way("install", (name + specifier,))
     return Answer(question.reading, (home,), asker=caller(question), ways=(way,))
 
 
 def _whole_package(question: Question, package: str) -> Answer:
-    situation = question.situation
+    situation, asking = question.situation, question.asking
     installed = situation.version(package)
-    asker = caller(question, package)
-    specifier = situation.required_by(question.asking, package) if asker is not None else None
-    there = True if installed else False if situation.is_missing(package) else None
-    home = Home(package, "package", question.failure.module, specifier or "", installed=installed, there=there)
-    if there:
-        return Answer(question.reading, (home,), asker=asker, notes=(("elsewhere", f"{package} {installed}"),))
-    fitting = within(situation.ledger.package(package), specifier or "")
-    way = question.ways.install(package, fitting, specifier or "") or Way("install", (package,))
-    return Answer(question.reading, (home,), asker=asker, ways=(way,))
+    specifier = situation.required_by(asking, package) if asking not in ("", package) else None
+    there = True if installed else False if situation.facts.absent(f"pkg.{package}") else None
+    module = question.failure.module
+    return package_answer(question, Home(package, "package", module, specifier or "", installed=installed, there=there))
 
 
 def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
@@ -124,8 +111,8 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     places = released.items("moved", f"{module}:{name}", version) if name else ()
     found = [] if isinstance(places, Unknown) else list(places)
     other_places = _other_modules(released, module, name, version) if name else _other_homes(released, module, version)
-    found = found or list(other_places)
-    return [_in_package(released, place) for place in found[:2]]
+    homes = [place.partition(":")[::2] for place in (found or list(other_places))[:2]]
+    return [Moved(Asked(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
 
 
 def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
@@ -141,11 +128,6 @@ def is_submodule(situation: Situation, package: str, module: str, name: str) -> 
 def _judged(released: Released, installed: str) -> str:
     """The release in which a new place is looked for: the installed one where the ledger can judge it."""
     return installed if released.covers(installed) else released.read[-1]
-
-
-def _in_package(released: Released, place: str) -> Moved:
-    module, _, name = place.partition(":")
-    return Moved(Asked(module, name).dotted, released.name, offering(released, module, name).specifier or "")
 
 
 def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
@@ -209,7 +191,8 @@ def shadow_of(situation: Situation, reading: Reading) -> tuple[str, str] | None:
             return "shadow", failure.place
     for before, frame in zip(reading.frames, reading.frames[1:], strict=False):
         asked = imported_in(before.code).partition(".")[0]
-        if asked and asked == _stem(frame.path) and not module_of(frame.path) and _is_library(before.path):
+        in_library = module_of(before.path) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", before.path)
+        if in_library and asked and asked == _stem(frame.path) and not module_of(frame.path):
             return "shadow", frame.path
     if failure.not_a_package and failure.module.count(".") == 1 and situation.ledger.owner(top):
         return "not-a-package", top
@@ -219,7 +202,3 @@ def shadow_of(situation: Situation, reading: Reading) -> tuple[str, str] | None:
 def _stem(path: str) -> str:
     found = _FILE.match(path)
     return found[1] if found else ""
-
-
-def _is_library(path: str) -> bool:
-    return bool(module_of(path)) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", path) is not None

@@ -4,10 +4,10 @@ release judged on the facts of the environment before."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import or_
-from typing import NamedTuple
+from typing import Any
 
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Way
 from envdoctor.answers.homes import Found, usable_releases
@@ -32,61 +32,16 @@ _ASKERS, _NAMED = 12, 3
 _PASSING = ("__getattr__", "_get_module", "import_module", "_handle_fromlist")
 
 
-class Ways:
-    """Makes the ways of one answer: what the environment is like is judged once."""
+class Question:
+    """What is asked: the text as read, where it is looked up, and who asked: the package ``asking``, in its module
+    ``asking_in`` (empty: code of the user's own). It makes the ways out; what is installed is judged once."""
 
-    def __init__(self, situation: Situation) -> None:
-        self._situation = situation
+    def __init__(self, reading: Reading, failure: Failure, situation: Situation) -> None:
+        self.reading, self.failure, self.situation = reading, failure, situation
+        self.asking, self.asking_in, certain = _asking_module(situation, reading)
+        if not certain and failure.module and situation.ledger.owner(failure.module) == self.asking:
+            self.asking = self.asking_in = ""
         self._place = place_of(situation.facts)
-
-    @cached_property
-    def _now(self) -> Before:
-        return before(self._situation.facts, self._situation.matrix)
-
-    def install(self, package: str, releases: Sequence[str], specifier: str = "") -> Way | None:
-        """The first of the releases that brings no error and breaks no requirement here; None when there is none. Of a
-        package that is not installed, or of no known version: the whole range, of several the newest."""
-        if not self._situation.version(package):
-            return self._way(package, specifier.rpartition(" or ")[2])
-        objection: Message | None = None
-        candidates = Candidates(self._situation.facts, self._situation.matrix)
-        for candidate in candidates.of_range(package, releases[:_TRIES]):
-            if isinstance(candidate, Message):
-                objection = objection or candidate
-                continue
-            reason = try_remedy(candidate, self._now).objection(self._now)
-            if reason is None:
-                pins = tuple(name + pin for name, pin in candidate.pins.items())
-                commands = candidate.commands(self._place, self._situation.matrix.rows("packages", "package"))
-                return Way("install", pins, commands)
-            objection = objection or reason
-        if not releases:
-            return None
-        return Way("install", (f"{package}=={releases[0]}",), withheld=objection)
-
-    def again(self, package: str) -> Way:
-        """Install the same release of a package once more."""
-        version = self._situation.version(package)
-        way = self._way(package, f"=={version.partition('+')[0]}" if version else "")
-        commands = tuple(
-            command.replace(" install ", " install --force-reinstall --no-deps ", 1) for command in way.commands
-        )
-        return Way("reinstall", way.pins, commands if self._place.installer != "conda" else ())
-
-    def _way(self, package: str, specifier: str) -> Way:
-        rows = self._situation.matrix.rows("packages", "package")
-        return Way("install", (package + specifier,), install_commands([(package, specifier)], self._place, None, rows))
-
-
-class Question(NamedTuple):
-    """What is asked: the text as read, where it is looked up, and who asked (empty: code of the user's own)."""
-
-    reading: Reading
-    failure: Failure
-    situation: Situation
-    asking: str
-    asking_in: str
-    ways: Ways
 
     @property
     def likely(self) -> list[str]:
@@ -101,6 +56,45 @@ class Question(NamedTuple):
         lines = reversed([frame.code for frame in self.reading.frames])
         called = [name for line in lines for name in re.findall(r"(?<![\w.])\.*([^\W\d][\w.]*)\(", line[:500])]
         return [name.rpartition(".")[2] for name in called if name.rpartition(".")[2] not in ("super", "__init__")]
+
+    def install(self, package: str, releases: Sequence[str], specifier: str = "") -> Way | None:
+        """The first of the releases that brings no error and breaks no requirement here; None when there is none. Of a
+        package that is not installed, or of no known version: the whole range, of several the newest."""
+        if not self.situation.version(package):
+            return self._way(package, specifier.rpartition(" or ")[2])
+        objection: Message | None = None
+        candidates = Candidates(self.situation.facts, self.situation.matrix)
+        for candidate in candidates.of_range(package, releases[:_TRIES]):
+            if isinstance(candidate, Message):
+                objection = objection or candidate
+                continue
+            reason = try_remedy(candidate, self._now).objection(self._now)
+            if reason is None:
+                pins = tuple(name + pin for name, pin in candidate.pins.items())
+                return Way("install", pins, candidate.commands(self._place, self._packages))
+            objection = objection or reason
+        return Way("install", (f"{package}=={releases[0]}",), withheld=objection) if releases else None
+
+    def again(self, package: str) -> Way:
+        """Install the same release of a package once more."""
+        version = self.situation.version(package)
+        way = self._way(package, f"=={version.partition('+')[0]}" if version else "")
+        commands = tuple(
+            command.replace(" install ", " install --force-reinstall --no-deps ", 1) for command in way.commands
+        )
+        return Way("reinstall", way.pins, commands if self._place.installer != "conda" else ())
+
+    def _way(self, package: str, specifier: str) -> Way:
+        commands = install_commands([(package, specifier)], self._place, None, self._packages)
+        return Way("install", (package + specifier,), commands)
+
+    @cached_property
+    def _now(self) -> Before:
+        return before(self.situation.facts, self.situation.matrix)
+
+    @property
+    def _packages(self) -> Sequence[Mapping[str, Any]]:
+        return self.situation.matrix.rows("packages", "package")
 
 
 def within(released: Released | None, specifier: str) -> list[str]:
@@ -121,18 +115,28 @@ def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved]
             continue
         if question.asking == home.package and failure.kind in ("module", "name"):
             notes.append(("mixed", home.package))
-            ways.append(question.ways.again(home.package))
+            ways.append(question.again(home.package))
         if asker is not None and asker.fits:
-            ways.append(question.ways.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
+            ways.append(question.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
         if home.releases is not None:
-            ways.append(question.ways.install(home.package, one.usable(situation), home.releases))
+            ways.append(question.install(home.package, one.usable(situation), home.releases))
     packages = {one.home.package for one in found}
     for new in moved:
         if new.package and new.package not in packages and not situation.version(new.package):
-            ways.append(question.ways.install(new.package, (), new.releases))
+            ways.append(question.install(new.package, (), new.releases))
     homes = tuple(one.home for one in found)
     offered = tuple(dict.fromkeys(way for way in ways if way is not None))
     return Answer(question.reading, homes, tuple(moved), asker, offered, notes=tuple(notes))
+
+
+def package_answer(question: Question, home: Home) -> Answer:
+    """The answer about a whole package: it is there, and was looked for elsewhere, or a release is to be installed."""
+    package, specifier = home.package, home.releases or ""
+    answer = Answer(question.reading, (home,), asker=caller(question, package))
+    if home.there:
+        return answer._replace(notes=(("elsewhere", f"{package} {home.installed}"),))
+    way = question.install(package, within(question.situation.ledger.package(package), specifier), specifier)
+    return answer._replace(ways=(way,) if way else ())
 
 
 def caller(question: Question, of: str = "") -> Asker | None:
@@ -148,7 +152,7 @@ def distinct(found: Iterable[Found]) -> list[Found]:
     return sorted(unique, key=lambda one: not one.home.installed)[:_MOST_HOMES]
 
 
-def asking_module(situation: Situation, reading: Reading) -> tuple[str, str, bool]:
+def _asking_module(situation: Situation, reading: Reading) -> tuple[str, str, bool]:
     """The package of the ledger whose code failed, its module, and whether that is certain: by the last frame of the
     traceback that is not one of Python's own or of a lazy package's machinery, else by what the user's line imports.
     Empty for code of the user's own, and when the text does not say."""
@@ -170,7 +174,10 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     released = situation.by_names(package)
     if released is None:
         return Asker(package, module, version)
-    taking = _asking(situation, released, asked)
+    # The releases that take it, by any of their public names, where the condition they put is not known to fail.
+    found = [one for one in released.beginning("takes", f"{asked} ") if _counts(situation, one[1])]
+    having = (released.having("takes", subject, item=item) for subject, item in found)
+    taking = reduce(or_, having, Releases(released.read, 0))
     if not taking.yes:
         return Asker(package, module, version)
     beside = f"{home.package} {home.installed}" if home.installed else ""
@@ -182,13 +189,6 @@ def asker_of(situation: Situation, package: str, module: str, home: Home, asked:
     else:
         fits = tuple(without[:_NAMED])
     return Asker(package, module, version, taking.specifier, fits, beside)
-
-
-def _asking(situation: Situation, released: Released, asked: str) -> Releases:
-    """The releases that take it, by any of their public names, where the condition they put is not known to fail."""
-    found = (one for one in released.beginning("takes", f"{asked} ") if _counts(situation, one[1]))
-    having = (released.having("takes", subject, item=item) for subject, item in found)
-    return reduce(or_, having, Releases(released.read, 0))
 
 
 def _counts(situation: Situation, item: str) -> bool:

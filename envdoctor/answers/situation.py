@@ -51,10 +51,6 @@ class Situation(NamedTuple):
         version = self.facts.value(f"pkg.{package}")
         return version if isinstance(version, str) and is_version(version) else ""
 
-    def is_missing(self, package: str) -> bool:
-        """Whether it is known that a package is not installed."""
-        return self.facts.absent(f"pkg.{package}")
-
     def meets(self, requirement: str) -> bool | None:
         """Whether the installed package of a requirement meets it; None when that cannot be told."""
         try:

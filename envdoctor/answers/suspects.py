@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
@@ -39,9 +39,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         keys = set(Rule.keys(rule))
         missing = tuple(sorted(key for key in keys if situation.facts.unknown(key)))
         sharing[seen] += 1
-        if outcome.holds is None and all(
-            any(_of_model(condition[0], missing) for condition in clause) for clause in rule.affects
-        ):
+        of_model = {key for key in missing if key.startswith("model.")}
+        if outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects):
             of_a_model[rule.id] = seen
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
@@ -84,7 +83,3 @@ def _known_errors(
                 rule=False,
             )
             yield seen, (True, -seen.letters, 1, 0, -seen.place, row["id"]), suspect
-
-
-def _of_model(key: str, missing: Collection[str]) -> bool:
-    return key in missing and key.startswith("model.")

@@ -84,9 +84,8 @@ def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
 
 def _newest_python(torch: Released) -> int:
     tags = torch.items("wheels", "*", torch.releases[-1].version) if torch.releases else ()
-    return max(
-        (int(minor) for tag in (tags if isinstance(tags, tuple) else ()) for minor in _CPYTHON.findall(tag)), default=0
-    )
+    minors = _CPYTHON.findall(" ".join(tags)) if isinstance(tags, tuple) else ()
+    return max(map(int, minors), default=0)
 
 
 def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:

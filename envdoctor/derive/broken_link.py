@@ -18,7 +18,7 @@ from envdoctor.knowledge.ledger import Ledger
 from envdoctor.knowledge.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.needed import needed
-from envdoctor.source.overriding import spelled
+from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
 
 _COLUMNS = (
@@ -39,7 +39,7 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
     if not there and links is None:
         return None
-    worked = _worked(facts.items("import_run"))
+    worked = {str(item["entry"]): item["outcome"] == "works" for item in facts.items("import_run")}
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(facts, there, matrix.ledger, followed),
@@ -47,9 +47,12 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     if facts.records("refused") is not None:  # a list: nobody says what of it is used
         found = tuple(_Needs(facts, matrix, there).told(list(found)))
     declared = _declared(facts.each("conflict"))
-    items = tuple(_with_declared(item, declared) for item in found if not _refuted(item, worked))
-    items = tuple({key: cell for key, cell in item.items() if key != "fail"} for item in items)
-    return Derived(Records(items, observed.incomplete), Message("what packages take from each other"))
+    items = []
+    for item in found:
+        ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
+        if not ran or not all(ran):
+            items.append({key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"})
+    return Derived(Records(tuple(items), observed.incomplete), Message("what packages take from each other"))
 
 
 class _Needs:
@@ -100,17 +103,6 @@ class _Needs:
 
 def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
     return View.of(link).words("fail") or ()
-
-
-def _worked(runs: Iterable[Mapping[str, Value]]) -> Mapping[str, bool]:
-    """Whether a statement worked when it was really run, by statement; none where none was."""
-    return {str(item["entry"]): item["outcome"] == "works" for item in runs}
-
-
-def _refuted(link: Mapping[str, Value], worked: Mapping[str, bool]) -> bool:
-    """Whether statements that the link stops were run, and all of them worked."""
-    ran = [worked[statement] for statement in str(link["stops"]).split(", ") if statement in worked]
-    return bool(ran) and all(ran)
 
 
 def _declared(conflicts: Iterable[View]) -> Mapping[tuple[str, str], str]:
@@ -215,11 +207,7 @@ def _of_ledger(
                 "name": what,
                 "place": takes[0].place,
                 "stops": _listed([take.entry for take in takes]),
-                "text": ABSENT,
-                "keyword": ABSENT,
-                "reach": ABSENT,
-                "need": ABSENT,
-                "works": ABSENT,
+                **dict.fromkeys(("text", "keyword", "reach", "need", "works"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
             found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS

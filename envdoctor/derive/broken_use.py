@@ -25,7 +25,7 @@ from envdoctor.knowledge.lookup import (
 )
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
-from envdoctor.source.overriding import spelled
+from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.releases import Releases, lies_in
@@ -87,7 +87,8 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
     framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
     passed: list[tuple[str, Value, Value]] = []
     if keys is not None:
-        passed = [(str(item["call"]), item["key"], item.get("place", ())) for item in keys if _is_passed(View.of(item))]
+        read = [(one.text("call"), one.text("key"), one.words("place") or ()) for one in facts.each("recipe_key")]
+        passed = [(call, key, place) for call, key, place in read if call is not None and key is not None]
     elif names is not None:
         calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
         passed = [(call, name, ()) for call in calls for name in names]
@@ -100,10 +101,6 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
         use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
         items.append({**use, "others": others.get(call, ())})
     return Records(tuple(items), keys.incomplete if keys is not None else None)
-
-
-def _is_passed(item: View) -> bool:
-    return item.text("call") is not None and item.text("key") is not None
 
 
 class _Broken(NamedTuple):
@@ -154,10 +151,11 @@ class _Judged:
             self._asked[owner, asked] = None
             seen = use.text("lacks") if lacks != top else None
             broken = None if lacks is ABSENT else self._broken(owner, asked, version, moves, seen)
-        if broken is None or self._is_kept(broken):
+        if broken is None or self._is_kept(broken) or (others is not None and not self._went(broken, others)):
             return
-        if others is None or self._went(broken, others):
-            self._keep(broken, item)
+        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
+        places += use.words("place") or ()
+        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _is_kept(self, broken: _Broken) -> bool:
         """Whether something else that the code imports makes the call take the keyword."""
@@ -228,12 +226,6 @@ class _Judged:
         if asked.parameters is not None:
             return []
         return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
-
-    def _keep(self, broken: _Broken, item: Mapping[str, Value]) -> None:
-        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
-        use = View.of(item)
-        places += use.words("place") or ()
-        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
         package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
-from envdoctor.facts.values import Absent, Unknown
+from envdoctor.facts.values import Unknown
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
@@ -52,43 +51,38 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
 @derives("cuda.toolkit_fits", of="cuda.toolkit torch.cuda")
 def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
     """Compare nvcc with torch's CUDA: of the same, of another minor or of another major release."""
-    toolkit, cuda = facts.text("cuda.toolkit"), facts.value("torch.cuda")
+    toolkit, cuda = facts.text("cuda.toolkit"), facts.text("torch.cuda")
     if toolkit is None:
         return None
-    if isinstance(cuda, Absent):
+    if facts.absent("torch.cuda"):
         return Unknown(Message("torch is not a CUDA build"))
-    mine, its = dotted(toolkit), None if isinstance(cuda, Unknown) else dotted(str(cuda))
+    mine, its = dotted(toolkit), dotted(cuda or "")
     if mine is None or its is None:
-        return cuda if isinstance(cuda, Unknown) else Unknown(Message("a version that cannot be read"))
+        return facts.unknown("torch.cuda") or Unknown(Message("a version that cannot be read"))
     fits = "major" if mine[0] != its[0] else "same" if mine[:2] == its[:2] else "minor"
     return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
 @derives("torch.cxx_standard build.gcc_min", of="pkg.torch")
 def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
-    """Give the C++ standard of torch's headers and the oldest gcc that has it."""
+    """Give the C++ standard of torch's headers and the oldest gcc that has it, by the table cxx-standards; a
+    pre-release may be from before a change of its release."""
     torch = facts.text("pkg.torch")
-    row = None if torch is None else _headers(torch, matrix)
-    if row is None:
+    if torch is None:
         return {}
-    if isinstance(row, Unknown):
-        return {"torch.cxx_standard": Derived(row, ""), "build.gcc_min": Derived(row, "")}
-    origin = f"cxx-standards: {row['key']}"
-    return {"torch.cxx_standard": Derived(row["cxx_standard"], origin), "build.gcc_min": Derived(row["gcc"], origin)}
-
-
-def _headers(torch: str, matrix: Matrix) -> Mapping[str, Any] | Unknown:
-    """The row of the table cxx-standards; a pre-release may be from before a change of its release."""
     from envdoctor.versions.releases import lies_in
 
-    match = _RELEASE.match(torch)
-    if match is None:
-        return Unknown(Message("torch {} is not a release", torch))
-    for row in matrix.rows("cxx-standards"):
-        if lies_in(match[0], row["key"]):
-            found: Mapping[str, Any] = row
-            return found
-    return Unknown(Message("the headers of torch {} are not in the table cxx-standards", torch))
+    release = _RELEASE.match(torch)
+    row = next((row for row in matrix.rows("cxx-standards") if release and lies_in(release[0], row["key"])), None)
+    if row is not None:
+        origin = f"cxx-standards: {row['key']}"
+        return {
+            "torch.cxx_standard": Derived(row["cxx_standard"], origin),
+            "build.gcc_min": Derived(row["gcc"], origin),
+        }
+    unlisted = Message("the headers of torch {} are not in the table cxx-standards", torch)
+    why = unlisted if release else Message("torch {} is not a release", torch)
+    return dict.fromkeys(("torch.cxx_standard", "build.gcc_min"), Derived(Unknown(why), ""))
 
 
 @derives("build.gcc_max", of="cuda.toolkit")
@@ -98,35 +92,31 @@ def gcc_max(facts: View, matrix: Matrix) -> Answer:
     if toolkit is None:
         return None
     minor = ".".join(toolkit.split(".")[:2])
-    for row in matrix.rows("cuda-compilers"):
-        if row["key"] == minor:
-            return Derived(row["max_gcc"], f"cuda-compilers: {minor}")
-    return Unknown(Message("CUDA {} is not in the table cuda-compilers", minor))
+    newest = next((row["max_gcc"] for row in matrix.rows("cuda-compilers") if row["key"] == minor), None)
+    unlisted = Unknown(Message("CUDA {} is not in the table cuda-compilers", minor))
+    return unlisted if newest is None else Derived(newest, f"cuda-compilers: {minor}")
 
 
 @derives("build.gcc_fits", of="build.gcc build.gcc_max build.gcc_min cuda.toolkit")
 def gcc_fits(facts: View, matrix: Matrix) -> Answer:
     """Compare gcc with both bounds: ``too-old`` and ``too-new`` each stand on one that is known; ``yes`` needs both, or
     the news that there is no nvcc."""
-    gcc, newest, oldest = facts.text("build.gcc"), facts.value("build.gcc_max"), facts.value("build.gcc_min")
+    gcc = facts.text("build.gcc")
     if gcc is None:
         return None
     have = dotted(gcc)
     if have is None:
         return Unknown(Message("gcc {} is not a version", gcc))
-    low, high = (None if isinstance(bound, (Unknown, Absent)) else dotted(str(bound)) for bound in (oldest, newest))
+    low, high = (dotted(facts.text(key) or "") for key in ("build.gcc_min", "build.gcc_max"))
     if low is not None and have[0] < low[0]:
         fits = "too-old"
     elif high is not None and have[0] > high[0]:
         fits = "too-new"
     elif low is None:
-        return (
-            oldest
-            if isinstance(oldest, Unknown)
-            else Unknown(Message("the oldest gcc for torch's headers is not known"))
-        )
+        unknown = Unknown(Message("the oldest gcc for torch's headers is not known"))
+        return facts.unknown("build.gcc_min") or unknown
     elif high is None and not facts.absent("cuda.toolkit"):
-        return newest if isinstance(newest, Unknown) else Unknown(Message("the newest gcc for nvcc is not known"))
+        return facts.unknown("build.gcc_max") or Unknown(Message("the newest gcc for nvcc is not known"))
     else:
         fits = "yes"
     return Derived(fits, "build.gcc, build.gcc_max, build.gcc_min")

@@ -232,7 +232,8 @@ class _Conflicts:
 
     def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
         """Whether the table import-needs says that the asker cannot be imported then."""
-        return any(_fails(row, cause) for row in self._rows(asker))
+        column = "missing" if cause.kind == "missing" else "refuses"
+        return any(cause.package in row.get(column, ()) for row in self._rows(asker))
 
     def _counts(self, marker: str, extra: str) -> bool | None:
         key = marker, extra
@@ -264,10 +265,6 @@ class _Conflicts:
         elif there is not None and not isinstance(there, Unknown):
             found = ", ".join(version for version in there if version)
         return self._causes.setdefault((name, kind), _Cause(name, kind, found))
-
-
-def _fails(row: Mapping[str, Any], cause: _Cause) -> bool:
-    return cause.package in row.get("missing" if cause.kind == "missing" else "refuses", ())
 
 
 @lru_cache(maxsize=2048)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -107,11 +107,8 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
         return answers.pop()
     if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
         return "none", bound
-    return _neither(
-        Message("torch builds for CUDA {} differ", cuda)
-        if answers
-        else Message("no table has the build of torch for CUDA {}", cuda)
-    )
+    unlisted = Message("no table has the build of torch for CUDA {}", cuda)
+    return _neither(Message("torch builds for CUDA {} differ", cuda) if answers else unlisted)
 
 
 def _by_compiler(
@@ -146,17 +143,12 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
 def _gap(cc: str, archs: tuple[str, ...]) -> str:
     from envdoctor.knowledge.gpu_code import capability
 
-    device, built = capability(cc), sorted(_numbers(archs))
+    digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
+    built = sorted((int(one[:-1]), int(one[-1])) for one in digits if one.isdecimal() and len(one) > 1)
+    device = capability(cc)
     if device is None or not built:
         return "between"
     return "newer" if device > built[-1] else "older" if device < built[0] else "between"
-
-
-def _numbers(archs: Iterable[str]) -> Iterable[tuple[int, int]]:
-    for arch in archs:
-        digits = arch.partition("_")[2].rstrip("af")
-        if digits.isdecimal() and len(digits) > 1:
-            yield int(digits[:-1]), int(digits[-1])
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")

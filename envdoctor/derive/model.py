@@ -161,17 +161,15 @@ def model_family(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 
 def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
     kind, repo = facts.value("model.type"), facts.text("model.repo")
+    sharing = ", ".join(entry["id"] for entry in entries if kind in entry.get("shared_types", []))
     if isinstance(kind, Unknown):
         called = facts.value("model.path") if repo is None else repo
-        return Derived(
-            Unknown(Message("the family of {} is not known by name, and its config.json was not read", called)), ""
-        )
-    sharing = [entry["id"] for entry in entries if kind in entry.get("shared_types", [])]
-    if sharing:
-        return Derived(
-            Unknown(Message("{} all have model type {}: give the repository's name", ", ".join(sharing), kind)), ""
-        )
-    return Derived(ABSENT, Message("families.toml has no family for model type {}", kind))
+        why = Message("the family of {} is not known by name, and its config.json was not read", called)
+    elif sharing:
+        why = Message("{} all have model type {}: give the repository's name", sharing, kind)
+    else:
+        return Derived(ABSENT, Message("families.toml has no family for model type {}", kind))
+    return Derived(Unknown(why), "")
 
 
 def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
@@ -198,27 +196,22 @@ def _copied(repo: str, copies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
-    for glob in globs:
-        pattern = glob.lower()
-        for name in names:
-            # "*/glm-4-9b" is a folder: its organisation is not known, so only the last part is compared, unless that is
-            # no more than a star.
-            if name.startswith("*/"):
-                last = pattern.rpartition("/")[2]
-                if last.strip("*?") and glob_fits(name[2:], last):
-                    return True
-            elif glob_fits(name, pattern):
-                return True
-    return False
+    return any(_fits(name, glob.lower()) for glob in globs for name in names)
+
+
+def _fits(name: str, glob: str) -> bool:
+    """Whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the last part
+    is compared, unless that is no more than a star."""
+    last = glob.rpartition("/")[2]
+    return bool(last.strip("*?")) and glob_fits(name[2:], last) if name.startswith("*/") else glob_fits(name, glob)
 
 
 def _family(
     names: list[str], kind: str | None, architectures: tuple[str, ...], families: Sequence[Mapping[str, Any]]
 ) -> tuple[Mapping[str, Any], str] | None:
     for entry in families:
-        if _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", [])):
-            if kind is not None and not _admits(entry, kind):
-                continue  # a folder named like the model but holding another one
+        named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
+        if named and (kind is None or _admits(entry, kind)):  # else a folder named like it, but holding another model
             return entry, Message("repository name {}", names[0].removeprefix("*/"))
     for entry in families:
         if kind is not None and kind in entry.get("types", []):
@@ -270,11 +263,8 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
     if not seen:
         return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
-    release = (
-        Message("transformers {}", installed)
-        if isinstance(installed, str)
-        else Message("every transformers that knows it")
-    )
+    every = Message("every transformers that knows it")
+    release = Message("transformers {}", installed) if isinstance(installed, str) else every
     return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
-from envdoctor.facts.installed import Installed, InstalledSet
+from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
@@ -113,7 +113,9 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
     installed, wanted = InstalledSet(facts.value), wanted_here(facts.value)
-    versions = {n: facts.value(f"pkg.{n}") for n in matrix.ledger.every() if not _tagged(installed.get(n))}
+    dists = (one for several in installed for one in several)
+    tagged = {one.name for one in dists if one.kind in _ON_DISK or not isinstance(one.tags, Unknown)}
+    versions = {name: facts.value(f"pkg.{name}") for name in matrix.ledger.every() if name not in tagged}
     asked = {name: version for name, version in versions.items() if isinstance(version, str)}
     if wanted is None:
         reason = Unknown(Message("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS"))
@@ -131,10 +133,6 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
     if asked and not wanted.target.known:
         incomplete = Message("the Python, the system or the C library is not known")
     return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
-
-
-def _tagged(found: list[Installed]) -> bool:
-    return any(one.kind in _ON_DISK or not isinstance(one.tags, Unknown) for one in found)
 
 
 @derives("withdrawn", of="pkg.*")

@@ -180,14 +180,15 @@ def _completed(
     own = all(is_own_build(one) for one in (version, torch) if isinstance(one, str))
     if not own and row.text("made_for") is None:
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
-    wanted = _release(version) if same_release is True else _listed(companion["name"], release, rows)
+    listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
+    wanted = _release(version) if same_release is True else listed
     computed: dict[str, Value] = {
         "build": build,
         "torch_build": there,
         "apart": _apart(build, there),
         "made_for": made_for,
         "same_release": same_release,
-        "wanted": _with_build(wanted, there),
+        "wanted": ABSENT if wanted is None else f"{wanted}+{there}" if isinstance(there, str) else wanted,
     }
     apart = item.get("apart", computed["apart"])
     computed["same_build"] = apart if isinstance(apart, Unknown) else apart == "same"
@@ -268,9 +269,8 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
     if release is None:
         return torch if isinstance(torch, Unknown) else Unknown(Message("torch's version is no release"))
     if not isinstance(made_for, str):
-        return (
-            made_for if isinstance(made_for, Unknown) else Unknown(Message("nothing says for which torch it was made"))
-        )
+        untold = Unknown(Message("nothing says for which torch it was made"))
+        return made_for if isinstance(made_for, Unknown) else untold
     pinned = re.match(_PINNED, made_for)
     if pinned:
         return pinned[1].split(".") == release.split(".")[:2]
@@ -278,18 +278,6 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
         return satisfies(release, made_for)
     except NotASpecifier as error:
         return Unknown(said_by(error))
-
-
-def _listed(name: str, release: str | None, rows: Any) -> str | None:
-    """The release of this package that the table torch-builds has for a release of torch."""
-    listed = next((entry.get(name) for entry in rows if entry["key"] == release), None)
-    return listed if isinstance(listed, str) else None
-
-
-def _with_build(release: str | None, torch_build: Value) -> Value:
-    if release is None:
-        return ABSENT
-    return f"{release}+{torch_build}" if isinstance(torch_build, str) else release
 
 
 @derives(
@@ -331,15 +319,15 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
         own = pinned or by_major.get(wanted) or last
         unknown = Unknown(Message("no wheel names the CUDA major of this one"))
         file = files.get(component, Unknown(Message("the files of its wheels are not known")))
+        unpinned = Unknown(Message("what torch requires is not known"))
+        pinned_to: Value = unpinned if pins is None else pins.get(own.name, ABSENT)
         yield {
             "component": component,
             "package": own.name,
             "packages": ", ".join(sorted(item.name for item in wheels.values())),
             "majors": unknown if None in by_major else ", ".join(majors),
             "installed": own.version,
-            "pinned": Unknown(Message("what torch requires is not known"))
-            if pins is None
-            else pins.get(own.name, ABSENT),
+            "pinned": pinned_to,
             "same_files": ABSENT if len(wheels) < 2 else file,
         }
 

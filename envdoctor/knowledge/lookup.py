@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.source.overriding import can_be_called
+from envdoctor.source.signatures import can_be_called
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import satisfies

@@ -5,15 +5,15 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
+        "deciding": "OutOfBudget",
         "definitions": "attributes_of methods_of siblings_of",
-        "importing": "Importing OutOfBudget",
+        "importing": "Importing",
         "inheriting": "Inheriting",
         "library": "Library Unreadable",
         "names": "Names",
         "notebook": "NotANotebook parse_code",
-        "overriding": "can_be_called spelled",
-        "places": "Places",
+        "signatures": "can_be_called spelled",
         "uses": "Found TooMuch Use uses_of",
-        "world": "Stop UNKNOWN World",
+        "values": "Stop UNKNOWN World",
     },
 )

@@ -1,45 +1,480 @@
-"""The value of an expression as far as it can be known without running anything: what guards of imports are made of."""
+"""The value of an expression as far as it can be known without running anything: what guards of imports are made of.
+
+Of functions and methods whose code is not followed (builtins, the standard library, packaging) it is known what they
+answer.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
-from envdoctor.source.calling import CHANGING, changed, distributions, library, own_method
-from envdoctor.source.values import MOST, MOST_ROUNDS, Frame, compared, is_known, is_small, joined, truth
-from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
-from envdoctor.versions.pep440 import base_release
+from envdoctor.source.library import Library
+from envdoctor.source.names import Names
+from envdoctor.source.values import (
+    MOST,
+    MOST_ROUNDS,
+    PLAIN,
+    UNKNOWN,
+    Class,
+    Failed,
+    Frame,
+    Function,
+    Made,
+    Module,
+    Version,
+    World,
+    is_known,
+    is_known_deep,
+    is_small,
+    joined,
+    truth,
+)
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
+_OPERATORS: Mapping[str, type[ast.cmpop]] = {
+    **{"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt},
+    **{"le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE},
+}
+_TEXT_METHODS = frozenset(
+    ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
+)
+_OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
+#: What a method says of arguments, or a value of a method, that it does not take.
+_REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
+_CHANGING = frozenset(
+    ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
+)
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    name: getattr(builtins, name)
+    for name in (
+        *("len", "str", "int", "bool", "tuple", "list", "set", "frozenset", "dict"),
+        *("any", "all", "sorted", "min", "max"),
+    )
+}
 _BUILTINS = frozenset(dir(builtins))
+MOST_STEPS = 5_000_000
+#: Packages whose functions guards compare versions with.
+COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
+_COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda left, right: left in right),
+    ast.NotIn: ("not in", lambda left, right: left not in right),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
 
 
-def evaluate(node: ast.expr, frame: Frame, following: Following) -> Any:
-    """The value of an expression. Raises :class:`Failed` for one that must raise."""
-    if node.__class__ is ast.Constant:  # every second one
-        return node.value
-    following.step(node)
-    method = _KINDS.get(type(node))
-    return UNKNOWN if method is None else method(node, frame, following)
+class OutOfBudget(Exception):
+    """Following took more steps than one environment may cost."""
 
 
-def _name(node: ast.Name, frame: Frame, following: Following) -> Any:
-    found = frame.get(node.id)
-    if found.__class__ is Made and found.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
-        return following.unbound(frame.module, node.id)
-    return found
+class TooLong(Exception):
+    """A function does more than decide."""
 
 
-def _attribute(node: ast.Attribute, frame: Frame, following: Following) -> Any:
-    match evaluate(node.value, frame, following):
-        case Module(module=module):
-            return following.attribute(module, node.attr, frame.module, node.lineno)
-        case Made(dotted=dotted):
-            return Made(f"{dotted}.{node.attr}")
-        case Version(version=version):
-            return _of_version(version, node.attr)
-    return UNKNOWN
+class More:
+    """One more of a counter of who follows, as long as a ``with`` lasts. (A generator takes five times as long.)"""
+
+    def __init__(self, following: Deciding, counter: str) -> None:
+        self._following, self._counter = following, counter
+
+    def __enter__(self) -> None:
+        setattr(self._following, self._counter, getattr(self._following, self._counter) + 1)
+
+    def __exit__(self, *_: object) -> None:
+        setattr(self._following, self._counter, getattr(self._following, self._counter) - 1)
+
+
+class Deciding(ABC):
+    """The values of expressions in one environment, while what an import executes is followed
+    (:class:`envdoctor.source.importing.Importing`)."""
+
+    _visits: ClassVar[Mapping[type, Callable[..., Any]]]
+
+    def __init_subclass__(cls) -> None:
+        names = [name for name in dir(cls) if name.startswith("visit_")]
+        cls._visits = {getattr(ast, name.removeprefix("visit_")): getattr(cls, name) for name in names}
+
+    def __init__(self, library: Library, world: World) -> None:
+        followed = world.followed
+        self.library = library
+        self.world = world._replace(followed=lambda top: top not in COMPARING and followed(top))
+        self.names = Names(library, self.world)
+        self._unsure = self._catching = self._testing = self._depth = 0
+        self._steps, self._until = 0, MOST_STEPS
+
+    def value(self, node: ast.expr, frame: Frame) -> Any:
+        """The value of an expression. Raises :class:`Failed` for one that must raise."""
+        if node.__class__ is ast.Constant:  # every second one
+            return node.value
+        self.step()
+        visit = self._visits.get(type(node))
+        return UNKNOWN if visit is None else visit(self, node, frame)
+
+    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Do what may or may not happen: what would stop it is no proof."""
+        with More(self, "_unsure"):
+            try:
+                return action(*arguments)
+            except Failed:
+                return UNKNOWN
+
+    @property
+    def certain(self) -> bool:
+        """Whether what is followed now is certain to happen."""
+        return not self._unsure
+
+    def step(self) -> None:
+        """Count work. Raises :class:`OutOfBudget`."""
+        self._steps += 1
+        if self._steps > self._until:
+            raise TooLong if self._steps <= MOST_STEPS else OutOfBudget
+
+    def compare(self, left: str, right: str) -> None:  # noqa: B027 (nothing by default)
+        """Hook: two versions are compared."""
+
+    def present(self, module: str) -> Any:
+        """What ``find_spec`` gives: None for a module that is not there."""
+        there = self.names.exists(module)
+        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
+
+    def version(self, distribution: str) -> Any:
+        """What ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
+        found = self.world.version(distribution)
+        if found is None:
+            raise Failed("PackageNotFoundError", None)
+        return found
+
+    def available(self, module: str) -> Any:
+        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
+        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
+
+    def has(self, module: str, name: str) -> Any:
+        """What ``hasattr`` gives for a module."""
+        found = self.names.has(module, name)
+        return UNKNOWN if found is None else found
+
+    @abstractmethod
+    def load(self, module: str, consumer: str, line: int) -> None:
+        """Import a module and the packages around it. Raises :class:`Failed`."""
+
+    @abstractmethod
+    def unbound(self, module: str, name: str) -> Any:
+        """A name that nothing has bound so far. Raises :class:`Failed` where the module binds it further down."""
+
+    @abstractmethod
+    def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
+        """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
+
+    @abstractmethod
+    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
+        """An object of a class. Raises :class:`Failed` where the class of another package does not take a keyword."""
+
+    @abstractmethod
+    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
+
+    def visit_Name(self, node: ast.Name, frame: Frame) -> Any:
+        found = frame.get(node.id)
+        if found.__class__ is Made and found.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
+            return self.unbound(frame.module, node.id)
+        return found
+
+    def visit_Attribute(self, node: ast.Attribute, frame: Frame) -> Any:
+        match self.value(node.value, frame):
+            case Module(module=module):
+                return self.attribute(module, node.attr, frame.module, node.lineno)
+            case Made(dotted=dotted):
+                return Made(f"{dotted}.{node.attr}")
+            case Version(version=version):
+                return _of_version(version, node.attr)
+        return UNKNOWN
+
+    def visit_BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
+        stops = isinstance(node.op, ast.Or)
+        unsure = False
+        for value in node.values:
+            found = self.unsure(self.value, value, frame) if unsure else self.value(value, frame)
+            known = truth(found)
+            if known is stops:
+                return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
+            unsure = unsure or known is None
+        return UNKNOWN if unsure else found
+
+    def visit_UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
+        match node.op, self.value(node.operand, frame):
+            case ast.Not(), value:
+                known = truth(value)
+                return UNKNOWN if known is None else not known
+            case ast.USub(), (int() | float()) as value:
+                return -value
+        return UNKNOWN
+
+    def visit_Compare(self, node: ast.Compare, frame: Frame) -> Any:
+        left = self.value(node.left, frame)
+        result: Any = True
+        for sign, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.value(right_node, frame)
+            answer = self._compared(left, sign, right)
+            if answer is False:
+                return False
+            if answer is not True:
+                result = UNKNOWN
+            left = right
+        return result
+
+    def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
+        known = truth(self.value(node.test, frame))
+        if known is None:
+            return joined(
+                self.unsure(self.value, node.body, frame),
+                self.unsure(self.value, node.orelse, frame),
+            )
+        return self.value(node.body if known else node.orelse, frame)
+
+    def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
+        values: list[Any] = []
+        for one in node.elts:
+            if isinstance(one, ast.Starred):
+                inner = self.value(one.value, frame)
+                if not isinstance(inner, (tuple, list)):
+                    return UNKNOWN
+                values += inner
+            else:
+                values.append(self.value(one, frame))
+        if not is_small(values):
+            return UNKNOWN
+        try:
+            return _SEQUENCES[type(node)](values)
+        except TypeError:
+            return UNKNOWN
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
+        """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
+        rows = self._rows(node.generators, Frame(frame.module, {}, frame))
+        found = [self.value(node.elt, row) for row in rows or ()]
+        if rows is None or not is_small(found):
+            return UNKNOWN
+        if not isinstance(node, ast.SetComp):
+            return found
+        return set(found) if is_known(found) else UNKNOWN
+
+    def _rows(self, loops: Sequence[ast.comprehension], frame: Frame) -> list[Frame] | None:
+        """The names of every round of nested loops; None when these are not known."""
+        rows = [frame]
+        for loop in loops:
+            before, rows = rows, []
+            for row in before:
+                values = self.value(loop.iter, row)
+                if not isinstance(values, (list, tuple, dict)) or not isinstance(loop.target, ast.Name):
+                    return None
+                if len(values) > MOST_ROUNDS:
+                    return None
+                for value in values:
+                    one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
+                    tests = [truth(self.value(test, one)) for test in loop.ifs]
+                    if None in tests or len(rows) > MOST:
+                        return None
+                    if all(tests):
+                        rows.append(one)
+        return rows
+
+    def visit_Dict(self, node: ast.Dict, frame: Frame) -> Any:
+        found: dict[Any, Any] | None = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = UNKNOWN if key is None else self.value(key, frame)
+            content = self.value(value, frame)
+            if not isinstance(name, (str, int, tuple)) or name is UNKNOWN:
+                found = None
+            elif found is not None:
+                found[name] = content
+        return found if found is not None and is_small(found) else UNKNOWN
+
+    def visit_Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
+        base = self.value(node.value, frame)
+        match node.slice:
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                bounds = [None if one is None else self.value(one, frame) for one in (lower, upper)]
+                if isinstance(base, (str, tuple, list)) and step is None and all(map(_whole, bounds)):
+                    return base[slice(*bounds)]
+                return UNKNOWN
+        key = self.value(node.slice, frame)
+        match base, key:
+            case Made(dotted="sys.modules"), str():
+                return Module(key)
+            case Made(dotted="importlib.metadata.packages_distributions()"), str():
+                return self._distributions(key) or UNKNOWN
+            case ((dict() | tuple() | list() | str()), _) if is_known(key):
+                try:
+                    return base[key]
+                except (KeyError, IndexError, TypeError):
+                    return UNKNOWN
+        return UNKNOWN
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> Any:
+        parts: list[str] = []
+        for value in node.values:
+            found = self.value(value.value if isinstance(value, ast.FormattedValue) else value, frame)
+            if not isinstance(found, (str, int)) or (isinstance(found, int) and abs(found) >= 1 << 63):
+                return UNKNOWN
+            parts.append(str(found))
+            if sum(map(len, parts)) > MOST:
+                return UNKNOWN
+        return "".join(parts)
+
+    def visit_BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
+        left, right = self.value(node.left, frame), self.value(node.right, frame)
+        if not is_known(left) or not is_known(right) or type(left) is not type(right):
+            return UNKNOWN
+        match node.op, left:
+            case ast.Add(), str() | tuple() | list() if len(left) + len(right) <= MOST:
+                return left + right
+            case ast.Add(), int():
+                return left + right
+            case ast.Sub(), int():
+                return left - right
+        return UNKNOWN
+
+    def visit_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
+        value = self.value(node.value, frame)
+        frame.names[node.target.id] = value
+        return value
+
+    def visit_Starred(self, node: ast.Starred, frame: Frame) -> Any:
+        self.value(node.value, frame)
+        return UNKNOWN
+
+    def visit_Call(self, node: ast.Call, frame: Frame) -> Any:
+        method = node.func
+        if isinstance(method, ast.Attribute):
+            holder = self.value(method.value, frame)
+            if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
+                arguments, keywords = self._arguments(node, frame)
+                if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
+                    return self._changed(holder, method, arguments, frame)
+                return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
+        function = self.value(method, frame)
+        arguments, keywords = self._arguments(node, frame)
+        match function:
+            case Function():
+                return self.call(function, arguments, keywords, node)
+            case Class():
+                return self.made(function, keywords, frame.module, node.lineno)
+            case Made(dotted=dotted):
+                return self._answer(dotted, arguments, keywords, frame)
+        return UNKNOWN
+
+    def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Any], dict[str, Any]]:
+        """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
+        values = [self.value(one, frame) for one in node.args]
+        named = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
+        return values, named
+
+    def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
+        """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds
+        it is not known any more."""
+        if self.certain and len(holder) < MOST and all(map(is_known_deep, arguments)):
+            try:
+                return getattr(holder, method.attr)(*arguments)
+            except _REFUSED:
+                pass
+        if isinstance(method.value, ast.Name):
+            frame.forget(method.value.id)
+        return UNKNOWN
+
+    def _answer(self, dotted: str, values: list[Any], named: dict[str, Any], frame: Frame) -> Any:
+        """What a function of the standard library, of packaging or a builtin answers."""
+        first = values[0] if values else UNKNOWN
+        last = dotted.rpartition(".")[2]
+        if dotted in ("os.getenv", "os.environ.get"):
+            return values[1] if len(values) > 1 else named.get("default")
+        if dotted.endswith(".packages_distributions"):
+            return Made("importlib.metadata.packages_distributions()")
+        if isinstance(first, str):
+            if last in ("find_spec", "find_loader"):
+                return self.present(first)
+            if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
+                return self.version(first)
+            if dotted == "importlib.metadata.packages_distributions().get":
+                return self._distributions(first)
+            if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
+                self.load(first, frame.module, 0)
+                return Module(first)
+            if last in ("parse", "parse_version", "Version", "LooseVersion", "StrictVersion") and "ersion" in dotted:
+                return Version(first)
+        if dotted.startswith("operator.") and last in _OPERATORS and len(values) == 2:
+            return self._compared(first, _OPERATORS[last](), values[1])
+        if (
+            dotted == "builtins.isinstance"
+            and values[1:] == [Made("builtins.str")]
+            and isinstance(first, (*PLAIN, Version))
+        ):
+            return isinstance(first, str)
+        if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
+            if dotted == "builtins.hasattr":
+                return self.has(first.module, values[1])
+            if dotted == "builtins.getattr" and values[1] == "__version__":
+                return self.attribute(first.module, "__version__", frame.module, 0)
+        if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
+            return first
+        if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
+            return self.available(last[3:-10])
+        if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and is_known(first):
+            return dict.fromkeys(first)
+        builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
+        if builtin is not None and not named and all(map(is_known_deep, values)):
+            try:
+                return builtin(*values)
+            except (TypeError, ValueError):
+                return UNKNOWN
+        return UNKNOWN
+
+    def _distributions(self, module: str) -> Any:
+        """The installed distributions that a top-level module belongs to."""
+        names = self.world.owners.get(module, (module,))
+        versions = [self.world.version(name) for name in names]
+        if any(version is UNKNOWN for version in versions):
+            return UNKNOWN
+        return [name for name, version in zip(names, versions, strict=True) if version is not None]
+
+    def _compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
+        """What a comparison of two values gives."""
+        spelled, compare = _COMPARE[type(sign)]
+        match spelled, left, right:
+            case "is" | "is not", _, _:
+                known = not any(one is UNKNOWN or isinstance(one, Made) for one in (left, right))
+            case "in" | "not in", _, str():
+                known = left is not UNKNOWN
+            case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
+                known = left is not UNKNOWN and not any(one is UNKNOWN for one in right)
+            case "in" | "not in", _, _:
+                known = False
+            case _, Version(version=version), Version(version=other):
+                self.compare(version, other)
+                try:
+                    return satisfies(version, spelled + other.partition("+")[0])
+                except NotASpecifier:
+                    return UNKNOWN
+            case _:
+                known = is_known(left) and is_known(right)
+        try:
+            return compare(left, right) if known else UNKNOWN
+        except TypeError:
+            return UNKNOWN
+
+    visit_List = visit_Set = visit_Tuple
+    visit_SetComp = visit_GeneratorExp = visit_ListComp
 
 
 def _of_version(version: str, attribute: str) -> Any:
@@ -56,224 +491,36 @@ def _of_version(version: str, attribute: str) -> Any:
     return UNKNOWN
 
 
-def _bool_op(node: ast.BoolOp, frame: Frame, following: Following) -> Any:
-    stops = isinstance(node.op, ast.Or)
-    unsure = False
-    for value in node.values:
-        found = following.unsure(evaluate, value, frame, following) if unsure else evaluate(value, frame, following)
-        known = truth(found)
-        if known is stops:
-            return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
-        unsure = unsure or known is None
-    return UNKNOWN if unsure else found
-
-
-def _unary(node: ast.UnaryOp, frame: Frame, following: Following) -> Any:
-    match node.op, evaluate(node.operand, frame, following):
-        case ast.Not(), value:
-            known = truth(value)
-            return UNKNOWN if known is None else not known
-        case ast.USub(), (int() | float()) as value:
-            return -value
-    return UNKNOWN
-
-
-def _compare(node: ast.Compare, frame: Frame, following: Following) -> Any:
-    left = evaluate(node.left, frame, following)
-    result: Any = True
-    for sign, right_node in zip(node.ops, node.comparators, strict=True):
-        right = evaluate(right_node, frame, following)
-        answer = compared(left, sign, right, following)
-        if answer is False:
-            return False
-        if answer is not True:
-            result = UNKNOWN
-        left = right
-    return result
-
-
-def _if_else(node: ast.IfExp, frame: Frame, following: Following) -> Any:
-    known = truth(evaluate(node.test, frame, following))
-    if known is None:
-        return joined(
-            following.unsure(evaluate, node.body, frame, following),
-            following.unsure(evaluate, node.orelse, frame, following),
-        )
-    return evaluate(node.body if known else node.orelse, frame, following)
-
-
-def _sequence(node: ast.Tuple | ast.List | ast.Set, frame: Frame, following: Following) -> Any:
-    values: list[Any] = []
-    for one in node.elts:
-        if isinstance(one, ast.Starred):
-            inner = evaluate(one.value, frame, following)
-            if not isinstance(inner, (tuple, list)):
-                return UNKNOWN
-            values += inner
-        else:
-            values.append(evaluate(one, frame, following))
-    if not is_small(values):
-        return UNKNOWN
-    try:
-        return _SEQUENCES[type(node)](values)
-    except TypeError:
-        return UNKNOWN
-
-
-def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame, following: Following) -> Any:
-    """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
-    rows = _rows(node.generators, Frame(frame.module, {}, frame), following)
-    found = [evaluate(node.elt, row, following) for row in rows or ()]
-    if rows is None or not is_small(found):
-        return UNKNOWN
-    if not isinstance(node, ast.SetComp):
-        return found
-    return set(found) if is_known(found) else UNKNOWN
-
-
-def _rows(loops: Sequence[ast.comprehension], frame: Frame, following: Following) -> list[Frame] | None:
-    """The names of every round of nested loops; None when these are not known."""
-    rows = [frame]
-    for loop in loops:
-        before, rows = rows, []
-        for row in before:
-            values = evaluate(loop.iter, row, following)
-            if not isinstance(values, (list, tuple, dict)) or not isinstance(loop.target, ast.Name):
-                return None
-            if len(values) > MOST_ROUNDS:
-                return None
-            for value in values:
-                one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
-                tests = [truth(evaluate(test, one, following)) for test in loop.ifs]
-                if None in tests or len(rows) > MOST:
-                    return None
-                if all(tests):
-                    rows.append(one)
-    return rows
-
-
-def _dict(node: ast.Dict, frame: Frame, following: Following) -> Any:
-    found: dict[Any, Any] | None = {}
-    for key, value in zip(node.keys, node.values, strict=True):
-        name = UNKNOWN if key is None else evaluate(key, frame, following)
-        content = evaluate(value, frame, following)
-        if not isinstance(name, (str, int, tuple)) or name is UNKNOWN:
-            found = None
-        elif found is not None:
-            found[name] = content
-    return found if found is not None and is_small(found) else UNKNOWN
-
-
-def _subscript(node: ast.Subscript, frame: Frame, following: Following) -> Any:
-    base = evaluate(node.value, frame, following)
-    match node.slice:
-        case ast.Slice(lower=lower, upper=upper, step=step):
-            bounds = [None if one is None else evaluate(one, frame, following) for one in (lower, upper)]
-            if isinstance(base, (str, tuple, list)) and step is None and all(map(_whole, bounds)):
-                return base[slice(*bounds)]
-            return UNKNOWN
-    key = evaluate(node.slice, frame, following)
-    match base, key:
-        case Made(dotted="sys.modules"), str():
-            return Module(key)
-        case Made(dotted="importlib.metadata.packages_distributions()"), str():
-            return distributions(key, following) or UNKNOWN
-        case ((dict() | tuple() | list() | str()), _) if is_known(key):
-            try:
-                return base[key]
-            except (KeyError, IndexError, TypeError):
-                return UNKNOWN
-    return UNKNOWN
-
-
 def _whole(bound: Any) -> bool:
     return bound is None or (isinstance(bound, int) and abs(bound) < MOST)
 
 
-def _text(node: ast.JoinedStr, frame: Frame, following: Following) -> Any:
-    parts: list[str] = []
-    for value in node.values:
-        found = evaluate(value.value if isinstance(value, ast.FormattedValue) else value, frame, following)
-        if not isinstance(found, (str, int)) or (isinstance(found, int) and abs(found) >= 1 << 63):
-            return UNKNOWN
-        parts.append(str(found))
-        if sum(map(len, parts)) > MOST:
-            return UNKNOWN
-    return "".join(parts)
-
-
-def _binary(node: ast.BinOp, frame: Frame, following: Following) -> Any:
-    left, right = evaluate(node.left, frame, following), evaluate(node.right, frame, following)
-    if not is_known(left) or not is_known(right) or type(left) is not type(right):
+def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
+    """What a method of a known value gives that changes nothing."""
+    allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
+    if name not in allowed or not all(map(is_known_deep, arguments)):
         return UNKNOWN
-    match node.op, left:
-        case ast.Add(), str() | tuple() | list() if len(left) + len(right) <= MOST:
-            return left + right
-        case ast.Add(), int():
-            return left + right
-        case ast.Sub(), int():
-            return left - right
-    return UNKNOWN
+    try:
+        found = getattr(holder, name)(*arguments)
+    except _REFUSED:
+        return UNKNOWN
+    return list(found) if name in ("keys", "values", "items") else found
 
 
-def _walrus(node: ast.NamedExpr, frame: Frame, following: Following) -> Any:
-    value = evaluate(node.value, frame, following)
-    frame.names[node.target.id] = value
-    return value
-
-
-def _starred(node: ast.Starred, frame: Frame, following: Following) -> Any:
-    evaluate(node.value, frame, following)
-    return UNKNOWN
-
-
-def _call(node: ast.Call, frame: Frame, following: Following) -> Any:
-    method = node.func
-    if isinstance(method, ast.Attribute):
-        holder = evaluate(method.value, frame, following)
-        if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
-            arguments, keywords = _arguments(node, frame, following)
-            if method.attr in CHANGING and isinstance(holder, (dict, set, list)):
-                return changed(holder, method, arguments, frame, following)
-            return UNKNOWN if keywords else own_method(holder, method.attr, arguments)
-    function = evaluate(method, frame, following)
-    arguments, keywords = _arguments(node, frame, following)
-    match function:
-        case Function():
-            return following.call(function, arguments, keywords, node)
-        case Class():
-            return following.made(function, keywords, frame.module, node.lineno)
-        case Made(dotted=dotted):
-            return library(dotted, arguments, keywords, frame, following)
-    return UNKNOWN
-
-
-def _arguments(node: ast.Call, frame: Frame, following: Following) -> tuple[list[Any], dict[str, Any]]:
-    """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
-    values = [evaluate(one, frame, following) for one in node.args]
-    named = {one.arg or "**": evaluate(one.value, frame, following) for one in node.keywords}
-    return values, named
+def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
+    """Whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None when that is not known."""
+    try:
+        wanted = read_requirement(text)
+    except NotARequirement:
+        return None
+    there = version(wanted.name)
+    if wanted.name == "python":
+        there = UNKNOWN if python is None else ".".join(map(str, python[:3]))
+    if there is UNKNOWN or wanted.marker:
+        return None
+    if there is None:
+        return False
+    return satisfies(there, wanted.specifiers) if wanted.specifiers else True
 
 
 _SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}
-_KINDS: Mapping[type, Callable[[Any, Frame, Any], Any]] = {
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.BoolOp: _bool_op,
-    ast.UnaryOp: _unary,
-    ast.Compare: _compare,
-    ast.IfExp: _if_else,
-    ast.Tuple: _sequence,
-    ast.List: _sequence,
-    ast.Set: _sequence,
-    ast.Dict: _dict,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.Subscript: _subscript,
-    ast.JoinedStr: _text,
-    ast.BinOp: _binary,
-    ast.NamedExpr: _walrus,
-    ast.Starred: _starred,
-    ast.Call: _call,
-}

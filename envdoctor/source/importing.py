@@ -11,17 +11,26 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envdoctor.source.calling import demanded
-from envdoctor.source.deciding import evaluate
-from envdoctor.source.definitions import is_generator
+from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
+from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.names import Names
+from envdoctor.source.offers import absolute, is_type_checking
 from envdoctor.source.signatures import accepts
-from envdoctor.source.statements import Break, Continue, Returned, Statements
-from envdoctor.source.values import Frame, joined
-from envdoctor.source.world import UNKNOWN, Class, Failed, Function, Made, Module, Stop, World
+from envdoctor.source.values import (
+    MOST_ROUNDS,
+    UNKNOWN,
+    Class,
+    Failed,
+    Frame,
+    Function,
+    Made,
+    Module,
+    Stop,
+    World,
+    joined,
+    truth,
+)
 
-_MOST_STEPS = 5_000_000
 _MOST_IN_A_CALL = 20_000
 _DEEPEST = 20
 #: Functions whose answer may decide an import, where the call itself stands in no condition.
@@ -36,16 +45,14 @@ _IMPORT_ERRORS = (
 )
 _MOST_STOPS = 8
 _MARKED = re.compile(rb"^@(?:requires|export)\(", re.MULTILINE)
-#: Packages whose functions guards compare versions with.
-_COMPARING = ("packaging", "importlib_metadata", "pkg_resources")
-
-
-class OutOfBudget(Exception):
-    """Following took more steps than one environment may cost."""
-
-
-class _TooLong(Exception):
-    """A function does more than decide."""
+_CAUGHT_BY = {
+    "ModuleNotFoundError": ("ImportError",),
+    "PackageNotFoundError": ("ModuleNotFoundError", "ImportError"),
+    "KeyError": ("LookupError",),
+    "IndexError": ("LookupError",),
+    "VersionConflict": ("ImportError",),
+}
+_ALL = ("Exception", "BaseException")
 
 
 class _State:
@@ -65,23 +72,33 @@ class _State:
         self.stops += [one for one in (failed.stop, *failed.behind) if one is not None and one not in self.stops]
 
 
-class Importing(Statements):
+class _Returned(Exception):
+    """A function returns ``value``."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class _Break(Exception):
+    """A loop is left."""
+
+
+class _Continue(Exception):
+    """The next round of a loop begins."""
+
+
+class Importing(Deciding):
     """Imports in one environment."""
 
     def __init__(self, library: Library, world: World) -> None:
-        super().__init__()
-        followed = world.followed
-        self.library = library
-        self.world = world._replace(followed=lambda top: top not in _COMPARING and followed(top))
-        self.names = Names(library, self.world)
+        super().__init__(library, world)
         self._states: dict[str, _State] = {}
         self._loaded: set[str] = set()  # with the packages around them, to their ends and without a stop
-        self._steps = 0
-        self._depth = 0
+        self._mended: set[Stop] = set()
         self._current: list[_State] = []
         self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
-        self._until = 0
         self.unread: dict[str, Unreadable] = {}  # files of modules that are certain to be imported
 
     # What the caller asks
@@ -103,45 +120,7 @@ class Importing(Statements):
 
     # What expressions ask
 
-    @property
-    def certain(self) -> bool:
-        """Whether what is followed now is certain to happen."""
-        return not self._unsure
-
-    def step(self, node: ast.AST) -> None:
-        """Count work. Raises :class:`OutOfBudget`."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise OutOfBudget
-        if self._depth and self._steps > self._until:
-            raise _TooLong
-
-    def compare(self, left: str, right: str) -> None:
-        """Told that two versions are compared."""
-
-    def present(self, module: str) -> Any:
-        """What ``find_spec`` gives: None for a module that is not there."""
-        there = self.names.exists(module)
-        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
-
-    def version(self, distribution: str) -> Any:
-        """What ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
-        found = self.world.version(distribution)
-        if found is None:
-            raise Failed("PackageNotFoundError", None)
-        return found
-
-    def available(self, module: str) -> Any:
-        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
-        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
-
-    def has(self, module: str, name: str) -> Any:
-        """What ``hasattr`` gives for a module."""
-        found = self.names.has(module, name)
-        return UNKNOWN if found is None else found
-
     def unbound(self, module: str, name: str) -> Any:
-        """A name that nothing has bound so far. Raises :class:`Failed` where the module binds it further down."""
         state = self._states.get(module)
         offers = self.names.offers(module) if state is not None and state.running and self.certain else None
         if offers is not None and name in offers.names and not offers.stars and offers.open is None:
@@ -149,7 +128,6 @@ class Importing(Statements):
         return UNKNOWN
 
     def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
-        """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
         special = _special(module, name, self.world)
         if special is not None:
             return special
@@ -160,14 +138,13 @@ class Importing(Statements):
             return Module(f"{module}.{name}")
         if name == "__version__":
             return self._own_version(module)
-        if module.partition(".")[0] in self.world.standard or module.startswith(_COMPARING):
+        if module.partition(".")[0] in self.world.standard or module.startswith(COMPARING):
             return Made(f"{module}.{name}")
         if name.startswith("__") or self.names.has(module, name) is not False or (state and state.running):
             return UNKNOWN
         return self._stopped("AttributeError", Stop("attribute", consumer, line, module, name))
 
     def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
-        """An object of a class. Raises :class:`Failed` where the class of another package does not take a keyword."""
         if not self._unsure and of.module.partition(".")[0] != consumer.partition(".")[0]:
             for keyword in keywords:
                 if keyword != "**" and accepts(f"{of.module}:{of.cls}", keyword, self.library.parameters) is False:
@@ -175,7 +152,6 @@ class Importing(Statements):
         return UNKNOWN
 
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
         name = function.node.name
         if name.startswith("require_version") and arguments and isinstance(arguments[0], str):
             if demanded(arguments[0], self.world.version, self.world.python) is False:
@@ -192,37 +168,35 @@ class Importing(Statements):
         around = self._frame(function.module)
         names = None
         if whole is not None:
-            names = _bound(whole, arguments, keywords, Frame(function.module, {}, around), self)
+            names = self._bound(whole, arguments, keywords, Frame(function.module, {}, around))
         if whole is None or names is None:
             return UNKNOWN
-        frame = Frame(function.module, names, around)
-        self._depth += 1
         self._calling.append(key)
-        pending: list[Any] = []
-        if self._depth == 1:
-            self._until = self._steps + _MOST_IN_A_CALL
+        frame = Frame(function.module, names, around)
+        if not self._depth:
+            self._until = min(self._steps + _MOST_IN_A_CALL, MOST_STEPS)
         try:
-            self._block(whole.body, frame, pending)
+            with More(self, "_depth"):
+                self._block(whole.body, frame)
             value = None
-        except Returned as returned:
+        except _Returned as returned:
             value = returned.value
         except Failed as failed:
             # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
             known = failed.kind in _IMPORT_ERRORS or (failed.stop is not None and failed.stop.kind == "argument")
-            if pending or not known:
+            if frame.returned or not known:
                 return UNKNOWN
             raise
-        except (Break, Continue, _TooLong):
+        except (_Break, _Continue, TooLong):
             return UNKNOWN
         finally:
             self._calling.pop()
-            self._depth -= 1
-        for other in pending:
+            self._until = self._until if self._depth else MOST_STEPS
+        for other in frame.returned:
             value = joined(value, other)
         return value
 
     def load(self, module: str, consumer: str, line: int) -> None:
-        """Import a module and the packages around it. Raises :class:`Failed`."""
         if module in self._loaded:
             return
         top = module.partition(".")[0]
@@ -249,11 +223,32 @@ class Importing(Statements):
 
     # Modules
 
+    def _bound(
+        self, node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame
+    ) -> dict[str, Any] | None:
+        """The parameters of a call by name; None when it cannot be told."""
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        if "**" in keywords or len(arguments) > len(positional):
+            return None
+        names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
+        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
+            names.setdefault(one.arg, self.unsure(self.value, default, frame))
+        for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            names[one.arg] = UNKNOWN if given is None else self.unsure(self.value, given, frame)
+        names.update(keywords)
+        for one in (*positional, *spec.kwonlyargs):
+            names.setdefault(one.arg, UNKNOWN)
+        for rest in (spec.vararg, spec.kwarg):
+            if rest is not None:
+                names[rest.arg] = UNKNOWN
+        return names
+
     def _whole(self, function: Function) -> ast.FunctionDef | None:
         """A function with its parameters and its body; None for one that yields, or cannot be read."""
         key = function.module, function.node.lineno
         if key not in self._functions:
-            if self._depth == 0 or isinstance(function.node.body[0], ast.Pass):
+            if not self._depth or isinstance(function.node.body[0], ast.Pass):
                 whole = self.library.function(function.module, function.node.lineno) if function.at_top else None
             else:
                 whole = None if is_generator(function.node) else function.node
@@ -279,19 +274,20 @@ class Importing(Statements):
                     self.unread[found.path] = unreadable
                 state.running = False
                 return False
-            saved = self._unsure, self._catching, self._depth, self._until, self._testing
-            self._unsure = self._catching = self._depth = self._testing = 0
+            saved = self._unsure, self._catching, self._testing, self._depth, self._until
+            self._unsure = self._catching = self._testing = self._depth = 0
+            self._until = MOST_STEPS
             self._current.append(state)
             try:
-                self._block(body, state.frame, [])
+                self._block(body, state.frame)
             except Failed as failed:
                 if failed.stop is not None:  # else it rests on a value that may have been read wrongly
                     state.stop(failed)
-            except (Returned, Break, Continue, RecursionError):
+            except (_Returned, _Break, _Continue, RecursionError):
                 pass
             finally:
                 self._current.pop()
-                self._unsure, self._catching, self._depth, self._until, self._testing = saved
+                self._unsure, self._catching, self._testing, self._depth, self._until = saved
                 state.running = False
         if state.stops and not state.running:
             raise Failed(state.kind, state.stops[0], state.stops[1:])
@@ -330,7 +326,7 @@ class Importing(Statements):
             return UNKNOWN
         if self.names.has(module, name) is False:
             return self._stopped("ImportError", Stop("name", consumer, line, module, name))
-        if top in _COMPARING:
+        if top in COMPARING:
             return Made(f"{module}.{name}")
         return UNKNOWN
 
@@ -350,11 +346,8 @@ class Importing(Statements):
 
     def _own_version(self, module: str) -> Any:
         top = module.partition(".")[0]
-        for distribution in self.world.owners.get(top, (top,)):
-            found = self.world.version(distribution)
-            if found is not None:
-                return found
-        return UNKNOWN
+        versions = map(self.world.version, self.world.owners.get(top, (top,)))
+        return next((version for version in versions if version is not None), UNKNOWN)
 
     def _stopped(self, kind: str, stop: Stop) -> Any:
         """What happens at something that is certain to fail. Raises :class:`Failed`, or goes on: see
@@ -365,7 +358,8 @@ class Importing(Statements):
         """Raises :class:`Failed`, unless it stands at the top of a module: there the statements behind it are followed
         too, to tell what fails next."""
         stop = failed.stop
-        if self._unsure or self._catching or self._depth or not self._current or stop is None or stop.consumer == "":
+        stands_at_top = self._current and not (self._unsure or self._catching or self._depth)
+        if not stands_at_top or stop is None or stop.consumer == "":
             raise failed
         self._current[-1].stop(failed)
         return UNKNOWN
@@ -382,27 +376,207 @@ class Importing(Statements):
             if (name in exports if exports is not None else not name.startswith("_"))
         }
 
+    # Statements
 
-def _bound(
-    node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame, following: Importing
-) -> dict[str, Any] | None:
-    """The parameters of a call by name; None when it cannot be told."""
-    spec = node.args
-    positional = [*spec.posonlyargs, *spec.args]
-    if "**" in keywords or len(arguments) > len(positional):
-        return None
-    names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
-    for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-        names.setdefault(one.arg, following.unsure(evaluate, default, frame, following))
-    for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-        names[one.arg] = UNKNOWN if given is None else following.unsure(evaluate, given, frame, following)
-    names.update(keywords)
-    for one in (*positional, *spec.kwonlyargs):
-        names.setdefault(one.arg, UNKNOWN)
-    for rest in (spec.vararg, spec.kwarg):
-        if rest is not None:
-            names[rest.arg] = UNKNOWN
-    return names
+    def _block(self, body: Iterable[ast.stmt], frame: Frame) -> None:
+        for statement in body:
+            self.step()
+            visit = self._visits.get(type(statement))
+            if visit is not None:
+                visit(self, statement, frame)
+
+    def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
+        for alias in statement.names:
+            try:
+                self.load(alias.name, frame.module, statement.lineno)
+            except Failed as failed:
+                self._goes_on(failed)
+            shown = alias.name if alias.asname else alias.name.partition(".")[0]
+            frame.names[alias.asname or shown] = Module(shown)
+
+    def visit_ImportFrom(self, statement: ast.ImportFrom, frame: Frame) -> None:
+        found = self.names.library.find(frame.module)
+        module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
+        try:
+            self.load(module, frame.module, statement.lineno)
+        except Failed as failed:
+            self._goes_on(failed)
+        for alias in statement.names:
+            if alias.name == "*":
+                frame.names.update(self._everything(module))
+            else:
+                try:
+                    found = self._take(module, alias.name, frame.module, statement.lineno)
+                except Failed as failed:
+                    found = self._goes_on(failed)
+                frame.names[alias.asname or alias.name] = found
+
+    def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
+        parameters = statement.args
+        if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
+            for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
+                self.value(one, frame)
+        frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
+
+    def visit_ClassDef(self, statement: ast.ClassDef, frame: Frame) -> None:
+        for one in (*statement.bases, *statement.decorator_list):
+            self.value(one, frame)
+        self._block(statement.body, Frame(frame.module, {}, frame))
+        frame.names[statement.name] = Class(frame.module, statement.name)
+
+    def visit_Assign(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame) -> None:
+        if statement.value is not None:
+            value = self.value(statement.value, frame)
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                bind(target, UNKNOWN if isinstance(statement, ast.AugAssign) else value, frame)
+
+    def visit_Expr(self, statement: ast.Expr, frame: Frame) -> None:
+        with More(self, "_testing"):  # a function that is called for what it does decides too
+            self.value(statement.value, frame)
+
+    def visit_If(self, statement: ast.If, frame: Frame) -> None:
+        if is_type_checking(statement.test):
+            return self._block(statement.orelse, frame)
+        with More(self, "_testing"):
+            known = truth(self.value(statement.test, frame))
+        if known is None:
+            self._either([statement.body, statement.orelse], frame)
+        else:
+            self._block(statement.body if known else statement.orelse, frame)
+
+    def _either(self, blocks: list[list[ast.stmt]], frame: Frame) -> None:
+        """Follow several blocks of which one runs, it is not known which."""
+        before = frame.names
+        results: list[dict[str, Any]] = []
+        for block in blocks:
+            frame.names = dict(before)
+            try:
+                with More(self, "_unsure"):
+                    self._block(block, frame)
+            except _Returned as returned:
+                frame.returned.append(returned.value)
+            except (Failed, _Break, _Continue):
+                pass
+            else:
+                results.append(frame.names)
+        after = dict(before)
+        for names in results:
+            for name, value in names.items():
+                if name not in before:
+                    after[name] = value if name not in after else joined(after[name], value)
+                elif value is not before[name]:
+                    after[name] = joined(after[name], value)
+        if len(results) > 1:
+            for name in after:
+                if any(name not in names for names in results):
+                    after[name] = UNKNOWN
+        # The names of a module are one table: others hold it.
+        before.clear()
+        before.update(after)
+        frame.names = before
+
+    def visit_Try(self, statement: ast.Try, frame: Frame) -> None:
+        try:
+            try:
+                with More(self, "_catching"):
+                    self._block(statement.body, frame)
+            except Failed as failed:
+                self._handled(statement, failed, frame)
+            else:
+                self._block(statement.orelse, frame)
+        finally:
+            self._block(statement.finalbody, frame)
+
+    def _handled(self, statement: ast.Try, failed: Failed, frame: Frame) -> None:
+        for handler in statement.handlers:
+            if _catches(handler, failed.kind):
+                if handler.name:
+                    frame.names[handler.name] = UNKNOWN
+                try:
+                    self._block(handler.body, frame)
+                except Failed as again:
+                    first = failed.stop
+                    silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
+                    raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
+                return
+        raise failed
+
+    def visit_Raise(self, statement: ast.Raise, frame: Frame) -> None:
+        said: Any = ""
+        match statement.exc:
+            case None:
+                raise Failed("", None)
+            case ast.Call(func=error, args=[first, *_]):
+                said = self.unsure(self.value, first, frame)
+            case ast.Call(func=error) | error:
+                pass
+        name, text = last_name(error), said[:300] if isinstance(said, str) else ""
+        self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+
+    def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
+        raise _Returned(None if statement.value is None else self.value(statement.value, frame))
+
+    def visit_For(self, statement: ast.For, frame: Frame) -> None:
+        values = self.value(statement.iter, frame)
+        if isinstance(values, dict):
+            values = list(values)
+        if not isinstance(values, (list, tuple)) or len(values) > MOST_ROUNDS:
+            bind(statement.target, UNKNOWN, frame)
+            return self._either([statement.body, []], frame)
+        for value in list(values):
+            bind(statement.target, value, frame)
+            try:
+                self._block(statement.body, frame)
+            except _Break:
+                return
+            except _Continue:
+                continue
+        self._block(statement.orelse, frame)
+
+    def visit_While(self, statement: ast.While, frame: Frame) -> None:
+        self._either([statement.body, []], frame)
+
+    def visit_With(self, statement: ast.With, frame: Frame) -> None:
+        suppressed = False
+        for item in statement.items:
+            self.value(item.context_expr, frame)
+            suppressed = suppressed or "suppress" in ast.dump(item.context_expr)[:200]
+            if item.optional_vars is not None:
+                bind(item.optional_vars, UNKNOWN, frame)
+        if suppressed:
+            self._either([statement.body, []], frame)
+        else:
+            self._block(statement.body, frame)
+
+    def visit_Match(self, statement: ast.Match, frame: Frame) -> None:
+        self._either([case.body for case in statement.cases] + [[]], frame)
+
+    def visit_Delete(self, statement: ast.Delete, frame: Frame) -> None:
+        for name in names_in(statement.targets):
+            frame.names.pop(name, None)
+
+    def visit_Break(self, statement: ast.Break, frame: Frame) -> None:
+        raise _Break
+
+    def visit_Continue(self, statement: ast.Continue, frame: Frame) -> None:
+        raise _Continue
+
+    def visit_Global(self, statement: ast.Global, frame: Frame) -> None:
+        around = self._frame(frame.module)
+        for name in statement.names:
+            around.names[name] = UNKNOWN
+
+    def visit_Assert(self, statement: ast.Assert, frame: Frame) -> None:
+        if truth(self.value(statement.test, frame)) is False:
+            stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
+            self._raised("AssertionError", stop)
+
+    def _raised(self, kind: str, stop: Stop) -> None:
+        if stop not in self._mended:
+            raise Failed(kind, stop)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_AnnAssign = visit_AugAssign = visit_Assign
 
 
 def _special(module: str, name: str, world: World) -> Any:
@@ -414,3 +588,29 @@ def _special(module: str, name: str, world: World) -> Any:
     if name == "TYPE_CHECKING":
         return False
     return None
+
+
+def _catches(handler: ast.ExceptHandler, kind: str) -> bool:
+    if handler.type is None or not kind:
+        return True
+    names = set(map(last_name, elements(handler.type)))
+    return not names.isdisjoint((kind, *_CAUGHT_BY.get(kind, ()), *_ALL))
+
+
+def bind(target: ast.expr, value: Any, frame: Frame) -> None:
+    """Give the names of an assignment's target their value."""
+    match target:
+        case ast.Name(id=name):
+            frame.names[name] = value
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            known = isinstance(value, (tuple, list)) and len(value) == len(items)
+            for index, inner in enumerate(items):
+                bind(inner, value[index] if known else UNKNOWN, frame)
+        case ast.Starred(value=inner):
+            bind(inner, UNKNOWN, frame)
+        case ast.Subscript(value=ast.Name(id=name), slice=key):
+            match frame.get(name), key:
+                case dict(held), ast.Constant(value=str() | int() as place):
+                    held[place] = value
+                case dict(), _:
+                    frame.names[name] = UNKNOWN

@@ -1,33 +1,366 @@
 """What of a class no longer fits its base classes in other packages: keywords that they do not take, methods that they
-call in another way; and keywords that functions of other packages do not take in its methods."""
+call in another way; and keywords that functions of other packages do not take in its methods.
+
+A lineage is a class with the classes that it derives from, in whatever package they are. The modules are read
+without the bodies of their functions; of a method that matters the body is read by itself.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, names_in
+from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
+from envdoctor.source.guards import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.importing import Importing
-from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.lineage import Lineage, Lineages, Member
-from envdoctor.source.overriding import can_be_called
-from envdoctor.source.own_calls import calls_in
-from envdoctor.source.places import Places
-from envdoctor.source.world import Stop
+from envdoctor.source.library import Unreadable
+from envdoctor.source.names import Names
+from envdoctor.source.offers import statements
+from envdoctor.source.signatures import added_by, bases_of, can_be_called, own_parameters, way_of
+from envdoctor.source.values import Stop
+
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_PERHAPS = (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.match_case)
+_DEEPEST = 12
+_CALLED = re.compile(rb"\b([A-Za-z_]\w*)\(")
+_ASSIGNED = re.compile(rb"\.(\w+)\s*=[^=]")
+#: Methods by which every object of a class comes that is made, or trained.
+_RUN = ("__init__", "train")
+
+
+class Call(NamedTuple):
+    """``self.name(…)``, ``super().name(…)`` or ``name(…)``: the ``owner`` is self, super or empty.
+
+    ``way`` is how it is called (``2 num_items_in_batch=``), None where that cannot be told, or the method is handed to
+    somebody else; ``keywords`` are those that it gives, ``rest`` the name behind ``**``. ``sure``: it stands in no
+    condition.
+    """
+
+    owner: str
+    name: str
+    way: str | None
+    keywords: tuple[str, ...]
+    rest: str
+    sure: bool
+    line: int
+
+
+def calls_in(method: FunctionNode) -> Iterator[Call]:
+    """The calls of one method; those left out whose failure it catches, or that it makes only where it first asks what
+    is there: a version, a signature, an attribute."""
+    arguments = [*method.args.posonlyargs, *method.args.args]
+    return _Reader(arguments[0].arg, method).read() if arguments else iter(())
+
+
+class _Reader:
+    """One walk over a method, without recursion."""
+
+    def __init__(self, bound: str, method: FunctionNode) -> None:
+        self._bound, self._method = bound, method
+        self._waiting: list[tuple[ast.AST, bool]] = []
+        #: Variables that hold what the method asked for.
+        self._answers: set[str] = set()
+
+    def read(self) -> Iterator[Call]:
+        self._block(self._method.body, True)
+        while self._waiting:
+            node, sure = self._waiting.pop()
+            found = self._call(node, sure)
+            if found is not None:
+                yield found
+                continue
+            self._visit(node, sure)
+
+    def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
+        """Statements in their order, up to those that run only where something is there, or is not."""
+        parts: list[tuple[ast.AST, bool]] = []
+        for statement in body:
+            parts.append((statement, sure))
+            if isinstance(statement, ast.If) and leaves(statement.body) and self._asks(statement.test):
+                break
+        self._waiting += reversed(parts)
+
+    def _visit(self, node: ast.AST, sure: bool) -> None:
+        match node:
+            case ast.If(test=test) | ast.IfExp(test=test):
+                self._waiting.append((test, sure))
+                for part in () if self._asks(test) else (node.body, node.orelse):
+                    self._block(part if isinstance(part, list) else [part], False)
+            case ast.BoolOp(values=values):
+                if not any(map(self._asks, values)):
+                    self._waiting += [(value, sure and not place) for place, value in enumerate(values)]
+            case ast.Try() | TryStar():
+                self._block([] if caught(node).keywords else node.body, sure)
+                self._block(node.orelse + node.finalbody, sure)
+                for handler in node.handlers:
+                    self._block(handler.body, False)
+            case ast.With() | ast.AsyncWith() if suppressed(node).keywords:
+                pass
+            case ast.Lambda(args=arguments, body=value):
+                self._waiting += [(arguments, False), (value, False)]
+            case _:
+                if isinstance(node, ast.Assign) and self._asks(node.value):
+                    self._answers.update(names_in(node.targets))
+                inside = sure and not isinstance(node, _PERHAPS)
+                block = getattr(node, "body", [])
+                self._block(block, inside)
+                later = set(map(id, block))
+                self._waiting += [(one, inside) for one in children(node) if id(one) not in later]
+
+    def _call(self, node: ast.AST, sure: bool) -> Call | None:
+        """A call, or a method that is handed on; what stands in its arguments is read next."""
+        match node:
+            case ast.Call(func=called, args=args, keywords=keywords):
+                owner = self._owner(called)
+                if owner is None:
+                    return None
+                self._waiting += [(one, sure) for one in (*args, *(keyword.value for keyword in keywords))]
+                given = tuple(keyword.arg for keyword in keywords if keyword.arg is not None)
+                rest = next(names_in(keyword.value for keyword in keywords if keyword.arg is None), "")
+                return Call(owner, last_name(called), way_of(node), given, rest, sure, called.lineno)
+            case ast.Attribute(attr=name, lineno=line) if owner := self._owner(node):
+                return Call(owner, name, None, (), "", sure, line)
+        return None
+
+    def _owner(self, called: ast.AST) -> str | None:
+        match called:
+            case ast.Name():
+                return ""
+            case ast.Attribute(value=ast.Name(id=self._bound), ctx=ast.Load()):
+                return "self"
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=[]), ctx=ast.Load()):
+                return "super"
+        return None
+
+    def _asks(self, test: ast.expr) -> bool:
+        return asks_what_is_there(test) or not self._answers.isdisjoint(names_in(all_nodes(test)))
+
+
+class _Source(NamedTuple):
+    """A module: its tree without bodies, where its names come from, how often it binds each, its lines, and the names
+    that it gives to attributes of anything."""
+
+    tree: ast.Module
+    names: Mapping[str, str]
+    bound: Mapping[str, int]
+    lines: list[bytes]
+    assigned: frozenset[str]
+
+
+class Member:
+    """One class of a lineage. ``methods`` are those that stand in it; None for what may be something else."""
+
+    def __init__(self, module: str, node: ast.ClassDef, end: int, source: _Source, bases: list[str | None]) -> None:
+        self.module, self.node, self.bases = module, node, bases
+        self.place, self.top = f"{module}:{node.name}", module.partition(".")[0]
+        self._source = source
+        self.methods: dict[str, FunctionNode | None] = {}
+        direct = set(map(id, node.body))
+        for statement in statements(node.body):
+            match statement:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    sure = id(statement) in direct and name not in self.methods
+                    self.methods[name] = statement if sure else None
+                case ast.Assign(targets=targets):
+                    self.methods |= dict.fromkeys(names_in(targets))
+        starts = [*map(_start, node.body[1:]), end]
+        self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
+        self.body, self.calls, self.mentions = cache(self._body), cache(self._calls), cache(self._mentions)
+
+    def text(self, name: str) -> bytes:
+        """The source of a method; nothing for what may be something else."""
+        node = self.methods.get(name)
+        return b"".join(self._source.lines[node.lineno - 1 : self._ends[node.lineno] - 1]) if node is not None else b""
+
+    def _body(self, name: str) -> FunctionNode | None:
+        """A method with its body; None for what cannot be read."""
+        node = self.methods.get(name)
+        try:
+            above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
+            block = ast.parse(above + self.text(name)).body
+        except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+            return None
+        match block:
+            case [ast.If(body=[ast.FunctionDef() | ast.AsyncFunctionDef() as method, *_]), *_] if node is not None:
+                method.decorator_list = node.decorator_list
+                return method
+        return None
+
+    def _calls(self, name: str) -> tuple[Call, ...]:
+        """The calls of a method to methods of its own object."""
+        body = self.body(name)
+        return tuple(calls_in(body)) if body is not None else ()
+
+    def takes_from(self, name: str) -> str | None:
+        """Where a name comes from that the module imports in one way, ``module:name``; None for any other."""
+        home = self._source.names.get(name, "")
+        return home if ":" in home and self._source.bound.get(name) == 1 else None
+
+    def _mentions(self, name: str) -> Collection[str]:
+        """The last names of what a method calls."""
+        return dict.fromkeys(one.decode() for one in _CALLED.findall(self.text(name)))
+
+    def binds(self, name: str) -> set[str]:
+        """The names that a method gives to anything itself."""
+        body = self.body(name)
+        nodes = list(ast.walk(body)) if body is not None else []
+        stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
+        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
+
+    def parameters(self, name: str) -> tuple[str, ...] | None:
+        """Those of a method as :func:`~envdoctor.source.signatures.own_parameters` tells them; None also where the
+        module gives the name to attributes: to a method of the object, perhaps."""
+        node = self.body(name) if name not in self._source.assigned else None
+        return own_parameters(node) if node is not None else None
+
+
+class Lineage:
+    """The members of a lineage in the order in which Python looks for a method, and how each base class is ``written``
+    (``transformers:Trainer``), by its place."""
+
+    def __init__(self, members: list[Member], written: Mapping[str, str]) -> None:
+        self.members, self.written = members, written
+        self.own = members[0].top
+
+    @cached_property
+    def callers(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        """The methods of other packages' members, by the names of what they call: their members and names."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        for at, member in enumerate(self.members):
+            for method in member.methods if member.top != self.own else ():
+                for called in member.mentions(method):
+                    found.setdefault(called, []).append((at, method))
+        return found
+
+    def definer(self, name: str, start: int = 0) -> int | None:
+        """The member, from one on, that has a method."""
+        return next((at for at in range(start, len(self.members)) if name in self.members[at].methods), None)
+
+    def runs(self, at: int, name: str) -> bool:
+        """Whether a method of a member may run: no other replaces it, or one before it goes on to it."""
+        return self.definer(name) == at or any(
+            (call.owner, call.name) == ("super", name)
+            for member in self.members[:at]
+            for method in member.methods
+            if name in member.mentions(method)
+            for call in member.calls(method)
+        )
+
+    def always(self, at: int, name: str) -> bool:
+        """Whether every object that is made, or trained, comes by a method of a member."""
+        return (at, name) in self._always
+
+    @cached_property
+    def _always(self) -> set[tuple[int, str]]:
+        found: set[tuple[int, str]] = set()
+        waiting = [(name, 0) for name in _RUN]
+        while waiting:
+            name, start = waiting.pop()
+            at = self.definer(name, start)
+            if at is None or (at, name) in found:
+                continue
+            found.add((at, name))
+            calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
+            waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
+        return found
+
+
+class Lineages:
+    """The lineages of an environment's classes; every class is read at most once."""
+
+    def __init__(self, names: Names) -> None:
+        self._names, self._library = names, names.library
+        self._member, self._source = cache(self._readable), cache(self._read_module)
+
+    def of(self, place: str) -> Lineage | None:
+        """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
+        written: dict[str, str] = {}
+        members = self._above(place, written, 0)
+        return Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
+
+    def _above(self, place: str, written: dict[str, str], depth: int) -> list[Member] | None:
+        member = self._member(place)
+        if member is None or depth > _DEEPEST:
+            return None
+        found = [member]
+        for base in member.bases:
+            home = self._names.place(*base.split(":")) if base is not None else None
+            above = self._above(home, written, depth + 1) if home is not None else None
+            if above is None or home is None or base is None:
+                return None
+            written.setdefault(home, base)
+            found += above
+        return found
+
+    def _readable(self, place: str) -> Member | None:
+        try:
+            return self._read(*place.split(":"))
+        except (Unreadable, RecursionError, MemoryError):
+            return None
+
+    def _read(self, module: str, name: str) -> Member | None:
+        """Raises :class:`~envdoctor.source.library.Unreadable`."""
+        offers = self._library.offers(module) if self._library.find(module) is not None else None
+        if offers is None:
+            return None
+        source = self._source(module)
+        node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+        if node is None or added_by(node.decorator_list) != set():
+            return None
+        used = {one for base in node.bases for one in names_in(ast.walk(base))}
+        if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
+            return None
+        end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
+        return Member(module, node, end, source, bases_of(node, module, offers.names))
+
+    def _read_module(self, module: str) -> _Source:
+        """Raises :class:`~envdoctor.source.library.Unreadable`."""
+        found, offers = self._library.find(module), self._library.offers(module)
+        assert found is not None and offers is not None
+        text, tree = self._library.text(found.path), self._library.tree(module)
+        assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
+        return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """The names that the statements of a module bind, as often as they do; what several imports take from one package
+    counts once."""
+    modules: dict[str, None] = {}
+    for statement in statements(tree.body):
+        match statement:
+            case ast.Import(names=names):
+                modules |= {one.asname or one.name.partition(".")[0]: None for one in names}
+            case ast.ImportFrom(names=names):
+                yield from (one.asname or one.name for one in names)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from names_in(targets)
+    yield from modules
+
+
+def _start(statement: ast.stmt) -> int:
+    """The first line of a statement, or of its decorators."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(one.lineno for one in decorators)])
 
 
 class Inheriting:
     """The classes of one environment."""
 
-    def __init__(self, library: Library, following: Importing) -> None:
+    def __init__(self, following: Importing) -> None:
         self._followed = following.world.followed
-        self._places = Places(following.names)
-        self._lineages = Lineages(library, self._places)
+        self._names = following.names
+        self._lineages = Lineages(self._names)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
         """What does not fit of the class of a public name; nothing for what is no class of that kind, or cannot be
         told."""
-        place = self._places.place(module, name)
+        place = self._names.place(module, name)
         lineage = self._lineages.of(place) if place is not None else None
         if lineage is None or all(member.top == lineage.own for member in lineage.members):
             return []
@@ -43,7 +376,7 @@ class Inheriting:
                 for keyword in call.keywords if call.owner == "super" else ():
                     receiver = _receiver(lineage, at, call.name, keyword)
                     method = "" if call.name == "__init__" else f".{call.name}"
-                    takes = self._places.takes(receiver.place + method, keyword) if receiver is not None else None
+                    takes = self._names.takes(receiver.place + method, keyword) if receiver is not None else None
                     if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
                         always = call.name == name == "__init__" and call.sure and lineage.always(at, name)
@@ -57,8 +390,8 @@ class Inheriting:
             homes = {one: home for one in called if (home := self._other(member, one)) is not None}
             for call in member.calls(name) if homes else ():
                 base, _, taken = homes.get(call.name if not call.owner else "", "").partition(":")
-                place = self._places.place(base, taken) if base and call.keywords else None
-                refused = [one for one in call.keywords if place and self._places.takes(place, one) is False]
+                place = self._names.place(base, taken) if base and call.keywords else None
+                refused = [one for one in call.keywords if place and self._names.takes(place, one) is False]
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
                     yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
 
@@ -78,7 +411,7 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
         replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
         unfit = [
             (call.sure and lineage.always(caller, method), call.way)
-            for caller, method in (lineage.callers(name) if replaced is not None else ())
+            for caller, method in (lineage.callers.get(name, ()) if replaced is not None else ())
             for call in lineage.members[caller].calls(method)
             if (call.owner, call.name) == ("self", name) and call.way and not can_be_called(parameters, call.way)
             if lineage.runs(caller, method)

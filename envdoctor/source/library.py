@@ -88,7 +88,7 @@ class Library:
                 self._offers[name] = None
             else:
                 source = self.text(found.path)
-                tree = self._trees.pop(name, None) or self._parsed(source)
+                tree = self._trees.pop(name, None) or _without_bodies(source)
                 self._offers[name] = read_offers(tree, name, bool(found.paths), source)
                 if name not in self._given:
                     self._trees[name] = tree
@@ -98,7 +98,7 @@ class Library:
         """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
-        tree = self._trees.pop(name, None) or self._parsed(self.text(found.path))
+        tree = self._trees.pop(name, None) or _without_bodies(self.text(found.path))
         self._given.add(name)
         if found.paths and name not in self._offers:
             self._trees[name] = tree  # of packages it is asked what they offer
@@ -148,9 +148,8 @@ class Library:
         """What ``module:Class`` or a function can be called with; None when that is not known."""
         module, _, name = place.partition(":")
         if module not in self._parameters:
-            self._parameters[module] = (
-                self._signatures(module, parameters, partial(self._parsed, signatures=True)) or {}
-            )
+            known = self._signatures(module, parameters, partial(_without_bodies, signatures=True))
+            self._parameters[module] = known or {}
         return self._parameters[module].get(name)
 
     def calls(self, module: str) -> Mapping[str, tuple[str, ...]] | None:
@@ -240,19 +239,15 @@ class Library:
             self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
         return name in self._compiled[folder]
 
-    def _parsed(self, source: bytes, *, signatures: bool = False) -> ast.Module:
-        short = _short(source, signatures=signatures)
-        try:
-            return _parsed(short)
-        except Unreadable:
-            return _parsed(source)
 
-
-def _short(source: bytes, *, signatures: bool = False) -> bytes:
-    """Raises :class:`Unreadable`."""
+def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:
+    """The tree of a module without the bodies of its functions. Raises :class:`Unreadable`."""
     if overruns(source):
         raise Unreadable(Message("is too large to be parsed safely by Python before 3.11"))
-    return trimmed(source, signatures=signatures)
+    try:
+        return _parsed(trimmed(source, signatures=signatures))
+    except Unreadable:
+        return _parsed(source)
 
 
 def _parsed(source: bytes) -> ast.Module:

@@ -1,4 +1,5 @@
-"""Which modules an environment has, and which names they have, as far as their files tell."""
+"""Which modules an environment has, and which names they have, as far as their files tell; where these are defined, and
+what they can be called with there."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from envdoctor.source.definitions import texts_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import Offers
-from envdoctor.source.world import World
+from envdoctor.source.signatures import accepts
+from envdoctor.source.values import World
 
 _MOST_ALIASES = 6
+_DEEPEST = 12
 _BY_ENDING = re.compile(rb"\bname\.(endswith|startswith)\(\s*[\"'](\w+)[\"']")
 _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
 
@@ -40,8 +43,12 @@ class Names:
 
     def exported_below(self, module: str) -> Mapping[str, str]:
         """The names that a package offers because the modules in its folder export them, and these modules."""
-        offers = self.offers(module)
-        return {} if offers is None or offers.below is None else self._exported_below(module, offers.below)
+        offers, known = self.offers(module), self.library.exported
+        if offers is None or offers.below is None:
+            return {}
+        if module not in known:
+            known[module] = dict(self._exports_in(f"{module}.{offers.below}" if offers.below else module, 0))
+        return known[module]
 
     def exists(self, module: str) -> bool | None:
         """Whether a module is there; None when that cannot be told."""
@@ -56,16 +63,14 @@ class Names:
         above = self.library.find(parent)
         if above is None:
             return self.exists(parent) and None
-        if above.kind == "compiled" or not above.paths:
-            return None if above.kind == "compiled" else self._made(parent)
+        if above.kind == "compiled":
+            return None
+        if not above.paths:  # a module that is no package may be replaced by one
+            offers = self.offers(parent)
+            return False if offers is not None and offers.open is None else None
         if above.kind == "namespace":
             return False if self.world.complete else None
         return self._served(module, parent)
-
-    def _made(self, parent: str) -> bool | None:
-        """Whether a module that is no package may be replaced by one."""
-        offers = self.offers(parent)
-        return False if offers is not None and offers.open is None else None
 
     def _served(self, module: str, parent: str) -> bool | None:
         """Whether a package makes a submodule that has no file: by a finder of its own, or by putting it there."""
@@ -78,19 +83,14 @@ class Names:
             if above == parent and (offers.open or last in offers.names or last in offers.lazy):
                 return None
             if offers.finder is not None:
-                for text in offers.finder:
-                    try:
-                        if text == last or ("(" in text and _may_fit(text, module)):
-                            return None
-                    except (re.error, RecursionError, OverflowError):
+                try:
+                    if any(text == last or ("(" in text and _may_fit(text, module)) for text in offers.finder):
                         return None
+                except (re.error, RecursionError, OverflowError):
+                    return None
                 # Its pattern may be put together from pieces.
-                if any(
-                    piece in module
-                    for text in offers.finder
-                    for piece in re.findall(r"(?<!\w)\w{8,}_", text)
-                    if "\\" in text
-                ):
+                patterns = (text for text in offers.finder if "\\" in text)
+                if any(piece in module for text in patterns for piece in re.findall(r"(?<!\w)\w{8,}_", text)):
                     return None
             above = above.rpartition(".")[0]
         return False
@@ -119,7 +119,7 @@ class Names:
             if inner:
                 return True
             answer = None if inner is None else answer
-        if offers.below is not None and name in self._exported_below(module, offers.below):
+        if name in self.exported_below(module):
             return True
         if offers.open or (answer is False and offers.maker and self._makes(offers.names.get(offers.maker, ""), name)):
             return None
@@ -155,15 +155,8 @@ class Names:
             return None if offers is None else name in (offers.exports or ())
         return self._has(module, name, seen)
 
-    def _exported_below(self, module: str, folder: str) -> dict[str, str]:
-        """The names in ``__all__`` of the modules in a folder of a package, and their modules."""
-        known = self.library.exported
-        key = f"{module} {folder}"
-        if key not in known:
-            known[key] = dict(self._exports_in(f"{module}.{folder}" if folder else module, 0))
-        return known[key]
-
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
+        """The names in ``__all__`` of the modules in the folder of a package, and their modules."""
         found = self.library.find(package)
         if found is None or not found.paths or depth > 3:
             return
@@ -191,9 +184,59 @@ class Names:
         home = offers.lazy.get(name)
         if home:
             return home.partition(":")[0]
-        if home is None and offers.below is not None and name not in offers.names:
-            return self._exported_below(module, offers.below).get(name)
-        return None
+        return self.exported_below(module).get(name) if home is None and name not in offers.names else None
+
+    def place(self, module: str, name: str) -> str | None:
+        """``transformers.training_args:TrainingArguments`` for a public dotted name; None when that cannot be told."""
+        first, *rest = name.split(".")
+        while rest and self.library.find(f"{module}.{first}") is not None:
+            module, (first, *rest) = f"{module}.{first}", rest
+        found = self._home(module, first, 0)
+        return None if found is None else ".".join([found, *rest])
+
+    def takes(self, place: str, keyword: str) -> bool | None:
+        """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
+        takes = accepts(place, keyword, self._items)
+        return takes if takes is not True or accepts(place, keyword, self._named) else None
+
+    def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
+        """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
+        when none calls it, None when that cannot be told."""
+        module, _, qualified = place.partition(":")
+        owner, _, method = qualified.rpartition(".")
+        known = self.library.calls(module)
+        if known is None or depth > _DEEPEST:
+            return None
+        if qualified in known:
+            return known[qualified]
+        for base in (item[1:] for item in known.get(owner, ()) if item.startswith("&")):
+            home = self.place(*base.split(":"))
+            inherited = self.ways(f"{home}.{method}", depth + 1) if home is not None else None
+            if inherited is None or inherited:
+                return inherited
+        return ()
+
+    def _named(self, place: str) -> tuple[str, ...] | None:
+        return tuple(item for item in self._items(place) or () if item != "**")
+
+    def _items(self, place: str) -> tuple[str, ...] | None:
+        home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place
+        return self.library.parameters(home) if home is not None else None
+
+    def _home(self, module: str, name: str, depth: int) -> str | None:
+        offers = self.offers(module)
+        if offers is None or depth > _DEEPEST:
+            return None
+        origin = offers.names.get(name) or offers.lazy.get(name) or self.exported_below(module).get(name)
+        if origin is None:
+            stars = (self._home(star, name, depth + 1) for star in offers.stars if star != module)
+            return next((home for home in stars if home is not None), None)
+        if origin in ("class", "def"):
+            return f"{module}:{name}"
+        if origin == "value" or origin.startswith("module "):
+            return None
+        source, _, inside = origin.partition(":")
+        return self._home(source, inside or name, depth + 1) if (source, inside) != (module, name) else None
 
 
 def _exports(source: bytes) -> list[str]:

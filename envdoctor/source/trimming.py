@@ -54,7 +54,8 @@ def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
             above, at = at, source.find(b"def ", colon)
             continue
         end = _body_end(source, body, indent)
-        kept = colon if signatures or _is_valued(source, name, colon) else name
+        is_valued = source.find(b"=", name, colon) >= 0 and _DEFAULT.search(source, name, colon) is not None
+        kept = colon if signatures or is_valued else name
         parts.append(source[done:kept])
         parts.append((b": pass" if kept == colon else b"(): pass") + b"\n" * source.count(b"\n", kept, end))
         done, above = end, end - 1
@@ -95,11 +96,6 @@ def _function(source: bytes, above: int, at: int) -> tuple[int, int, int, int]:
     colon = _colon(source, name)
     header = _HEADER_END.match(source, colon) if colon >= 0 else None
     return indent, name, colon, header.end() - 1 if header is not None else -1
-
-
-def _is_valued(source: bytes, start: int, end: int) -> bool:
-    """Whether the default of a parameter there is more than a name or a constant."""
-    return source.find(b"=", start, end) >= 0 and _DEFAULT.search(source, start, end) is not None
 
 
 def _is_odd(source: bytes) -> bool:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from envdoctor.source.definitions import TryStar, chain, dotted, functions_in, names_in, text_of
 from envdoctor.source.guards import NOTHING, Guard, asks_what_is_there, caught, leaves, suppressed
-from envdoctor.source.overriding import own_parameters
 from envdoctor.source.scopes import Scope, Target, class_parts, function_parts, inner_parts, is_foreign, scopes_of
+from envdoctor.source.signatures import own_parameters
 
 #: Names behind a module that are looked at; what follows belongs to a class or an object.
 _LONGEST_CHAIN = 4
@@ -78,8 +78,8 @@ def uses_of(tree: ast.Module, own: Collection[str] = ()) -> Found:
 
 
 class _Class(NamedTuple):
-    """A class of the file: the imported classes that it derives from, and the fields that it declares itself.
-    ``constructor``: it says itself how it is made."""
+    """A class of the file: the imported classes that it derives from, and the fields that it declares itself, which a
+    dataclass takes. ``constructor``: it says itself how it is made, or its metaclass may."""
 
     bases: tuple[Target, ...]
     fields: frozenset[str]
@@ -213,9 +213,6 @@ class _Reader:
             if target is not None and read:
                 self._found.provided.add(f"{target.dotted}.{'.'.join(read)}")
             read = read[:-1]
-        self._attribute(target, read, node, place)
-
-    def _attribute(self, target: Target | None, read: list[str], node: ast.AST, place: _Place) -> None:
         shown = read[:_LONGEST_CHAIN]
         if target is not None and shown and not any(name.startswith("__") for name in shown):
             name = ".".join([*([target.name] if target.name else []), *shown])
@@ -273,7 +270,9 @@ class _Reader:
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)
         bases = tuple(target for base in node.bases for target in self._bases(base, place))
-        self._classes[node.name] = _Class(bases, _fields(node), _makes_itself(node))
+        fields = frozenset(names_in(one.target for one in node.body if isinstance(one, ast.AnnAssign)))
+        made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
+        self._classes[node.name] = _Class(bases, fields, bool(made or node.keywords))
         if node.decorator_list:
             self._mention(node.name, place)  # whoever decorates a class may make one
         # What ``super()`` finds in a class of this file is not the imported class's.
@@ -314,16 +313,6 @@ class _Reader:
             line = getattr(node, "lineno", 1)
             use = Use(kind, target.module, target.name, keyword, parameters, guarded, within, place.branch, line)
             self._found.uses.append(use)
-
-
-def _fields(node: ast.ClassDef) -> frozenset[str]:
-    """What a dataclass, or a class like one, may take besides."""
-    return frozenset(names_in(one.target for one in node.body if isinstance(one, ast.AnnAssign)))
-
-
-def _makes_itself(node: ast.ClassDef) -> bool:
-    made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
-    return bool(made) or bool(node.keywords)  # a metaclass may do anything
 
 
 def _optional(place: _Place) -> _Place:

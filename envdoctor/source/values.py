@@ -1,41 +1,127 @@
-"""Values as far as they are known without running anything: the names that have them, and how they compare."""
+"""What is known while an import is followed, without running anything: values, how they compare, the names that have
+them, and the environment that they are known of."""
 
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from envdoctor.source.world import UNKNOWN, Class, Following, Function, Made, Module, Version
-from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 PLAIN = (str, int, bool, float, bytes, type(None))
 #: Items of a value that are looked at.
 MOST = 20_000
 #: Of a loop over more values, no round is followed.
 MOST_ROUNDS = 500
-_COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda left, right: left in right),
-    ast.NotIn: ("not in", lambda left, right: left not in right),
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-}
+
+
+class _Unknown:
+    """A value that is not known."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Any = _Unknown()
+
+
+# The values are not frozen, which would make each three times as dear: a hundred thousand are made for an environment.
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Module:
+    """A module by its dotted name."""
+
+    module: str
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Function:
+    """A function of a module that is followed; ``at_top``: it stands in no class and no other function."""
+
+    module: str
+    node: ast.FunctionDef
+    at_top: bool
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Class:
+    """A class of a module that is followed."""
+
+    module: str
+    cls: str
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Made:
+    """Something of a module that is not followed, by its dotted name: ``importlib.util.find_spec``."""
+
+    dotted: str
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Version:
+    """A parsed version."""
+
+    version: str
+
+
+class Stop(NamedTuple):
+    """What stops an import: the module and line that ask (``consumer``, ``line``), what of which module they ask for.
+
+    ``kind`` is ``module``, ``name``, ``attribute``, ``argument`` (the class ``name`` does not take ``keyword``) or
+    ``raise`` (the module itself gives up: ``text`` says why). What stops a class instead is a ``keyword`` that ``name``
+    does not take, or an ``override`` with ``parameters`` that do not fit how the base class calls its method ``name``
+    (``text``: ``2 num_items_in_batch=``); ``always`` when nobody can make, or train, an object of the class without
+    coming by it.
+    """
+
+    kind: str
+    consumer: str
+    line: int
+    module: str
+    name: str
+    text: str = ""
+    keyword: str = ""
+    parameters: tuple[str, ...] = ()
+    always: bool = True
+
+
+class Failed(Exception):
+    """An exception in the code that is followed: its class by name, what caused it, and what would stop it next."""
+
+    def __init__(self, kind: str, stop: Stop | None, behind: Sequence[Stop] = ()) -> None:
+        super().__init__(kind)
+        self.kind, self.stop, self.behind = kind, stop, behind
+
+
+class World(NamedTuple):
+    """The environment.
+
+    ``version`` gives the version of a distribution: None when it is not installed, UNKNOWN when that is not known.
+    ``owners`` maps top-level modules to their distributions where the names differ. ``python`` is ``(3, 11)``, None
+    when unknown. ``standard`` are the top-level modules of the standard library. ``followed`` says of a top-level
+    module whether its own imports are followed, ``complete`` whether a module that is in no folder is missing.
+    """
+
+    version: Callable[[str], Any]
+    owners: Mapping[str, tuple[str, ...]]
+    python: tuple[int, ...] | None
+    platform: str
+    standard: frozenset[str]
+    followed: Callable[[str], bool]
+    complete: bool = True
 
 
 class Frame:
-    """The names of a module or a function while its statements are followed."""
+    """The names of a module or a function while its statements are followed, and what it may have ``returned`` so
+    far."""
 
-    __slots__ = ("around", "module", "names")
+    __slots__ = ("around", "module", "names", "returned")
 
     def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
         self.module, self.names, self.around = module, names, around
+        self.returned: list[Any] = []
 
     def get(self, name: str) -> Any:
         """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
@@ -69,32 +155,6 @@ def truth(value: Any) -> bool | None:
     if isinstance(value, (*PLAIN, tuple, list, dict, set, frozenset)):
         return bool(value)
     return True if isinstance(value, (Module, Function, Class, Version)) else None
-
-
-def compared(left: Any, sign: ast.cmpop, right: Any, following: Following) -> Any:
-    """What a comparison of two values gives."""
-    spelled, compare = _COMPARE[type(sign)]
-    match spelled, left, right:
-        case "is" | "is not", _, _:
-            known = not any(one is UNKNOWN or isinstance(one, Made) for one in (left, right))
-        case "in" | "not in", _, str():
-            known = left is not UNKNOWN
-        case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
-            known = left is not UNKNOWN and not any(one is UNKNOWN for one in right)
-        case "in" | "not in", _, _:
-            known = False
-        case _, Version(version=version), Version(version=other):
-            following.compare(version, other)
-            try:
-                return satisfies(version, spelled + other.partition("+")[0])
-            except NotASpecifier:
-                return UNKNOWN
-        case _:
-            known = is_known(left) and is_known(right)
-    try:
-        return compare(left, right) if known else UNKNOWN
-    except TypeError:
-        return UNKNOWN
 
 
 def is_known(value: Any) -> bool:

@@ -6,8 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "failure": "Failure failure_of",
-        "frames": "imported_in module_of",
         "pasted": "numbered visible",
-        "reading": "Reading read_error",
+        "reading": "Reading imported_in module_of read_error",
     },
 )

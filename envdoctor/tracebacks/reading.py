@@ -1,4 +1,5 @@
-"""A pasted text as one failure: the error that matters among those it holds, and who was asking.
+"""A pasted text as one failure: the error that matters among those it holds, and who was asking, by the lines that say
+where: which file of which package, and the statement that failed there.
 
 The last error is the one that ended the run. It is looked behind when it only passes on what happened before: errors of
 launchers, errors that a package raises from another one, and the lines of lazy packages.
@@ -9,8 +10,21 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.tracebacks.failure import Failure, failure_of
-from envdoctor.tracebacks.frames import Frame, frames_of, imported_in, pointed_at
 from envdoctor.tracebacks.pasted import lines_of
+
+
+class Frame(NamedTuple):
+    """``path`` as written, ``function`` ("" when it is not said), ``code`` the source line below ("" for none)."""
+
+    path: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def module(self) -> str:
+        """The dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
+        return module_of(self.path)
 
 
 class Reading(NamedTuple):
@@ -32,6 +46,12 @@ class _Error(NamedTuple):
     line: int
 
 
+_PYTHON = re.compile(r'File "([^"]{1,500})", line (\d{1,7})(?:, in (.{1,200}))?')
+_IPYTHON = re.compile(r"(?<![^\"',:])([^\"',:]*):(\d{1,7})(?:, in (.{1,200}))?")
+_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?) in (<?\w{1,100}>?)(?:\(|\Z)")
+_CELL = re.compile(r"Cell In ?\[\d{1,6}\], line (\d{1,7})")
+_ARROW = re.compile(r"-+> ?(\d{1,7}) ?(.*)")
+_FILE = re.compile(r"([\w-]+)\.(?:py|pyx|so)\b")
 _NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit|DistributionNotFound)(?=\s{0,3}:|\Z)")
 _SAYS = re.compile(r"\s{0,3}:\s*")
 #: Lines of a logger that speak of errors which did not happen: [INFO] without vLLM you will get 'ImportError: ...'.
@@ -117,14 +137,11 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> tuple[_Erro
         between = " ".join(lines[errors[place - 1].line + 1 : error.line]) if place else ""
         caused = _CAUSE in between
         handled = _HANDLING in between and chosen is None
-        if not (caused or handled or (chosen is None and _is_launcher(error))):
+        launched = error.name in _LAUNCHERS or any(words in error.message for words in _LAUNCHED)
+        if not (caused or handled or (chosen is None and launched)):
             break
     chosen = chosen or lazy or last
     return chosen, last.message if chosen is not last else ""
-
-
-def _is_launcher(error: _Error) -> bool:
-    return error.name in _LAUNCHERS or any(words in error.message for words in _LAUNCHED)
 
 
 def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
@@ -153,3 +170,67 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: 
         called = named or called
         return failure._replace(callee=f"{called[0]}.{failure.callee or '__init__'}") if called else failure
     return failure
+
+
+def module_of(path: str) -> str:
+    """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
+    *folders, file = path.replace("\\", "/").split("/")
+    below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
+    # Checkouts keep their packages in src/, for which there is no site-packages.
+    below = below or [place for place, name in enumerate(folders, 1) if name == "src" and 1 < place < len(folders)]
+    found = _FILE.match(file) if below else None
+    if found is None:
+        return ""
+    parts = [*folders[below[-1] :], *([] if found[1] == "__init__" else [found[1]])]
+    return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
+
+
+def imported_in(code: str) -> str:
+    """The absolute module that a line of source imports (from) first; "" for another line."""
+    found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
+    return found[1] if found else ""
+
+
+def pointed_at(lines: Sequence[str]) -> str:
+    """The line of source that a notebook's arrow points at; "" when there is none."""
+    return next((arrow[2].strip() for line in lines if (arrow := _ARROW.match(line.strip()))), "")
+
+
+def frames_of(lines: Sequence[str]) -> Iterator[Frame]:
+    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
+    for number, line in enumerate(lines):
+        if (place := _place(line)) is not None:
+            yield Frame(*place, _code(lines, number))
+            continue
+        found = _OLD_IPYTHON.match(line) if " in " in line else None
+        if found is not None:
+            yield Frame(found[1].strip(), 0, found[2], _code(lines, number))
+            continue
+        found = _CELL.search(line)
+        if found is not None:
+            yield Frame("", int(found[1]), "", _code(lines, number))
+
+
+def _code(lines: Sequence[str], number: int) -> str:
+    """The source that failed: the line with an arrow in notebooks, the next line elsewhere."""
+    following = lines[number + 1 : number + 12]
+    for line in following:
+        arrow = _ARROW.match(line.strip())
+        if arrow is not None:
+            return arrow[2].strip()
+        if "File " in line or not line.strip():
+            break
+    first = following[0] if following else ""
+    return "" if _place(first) else first.strip()
+
+
+def _place(line: str) -> tuple[str, int, str] | None:
+    """The file, the line in it and the function that a line of a traceback names; None for another line."""
+    found = _PYTHON.search(line)
+    if found is not None:
+        return found[1], int(found[2]), (found[3] or "").strip()
+    for found in _IPYTHON.finditer(line) if "File " in line else ():
+        path = found[1].partition("File ")[2]
+        if path[:1].strip():
+            return path, int(found[2]), (found[3] or "").strip()
+    return None

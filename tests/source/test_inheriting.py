@@ -53,7 +53,7 @@ def unfit(tmp_path: Path) -> Unfit:
         (tmp_path / "own" / "tuner.py").write_text(text)
         world = World(lambda name: None, {}, (3, 11, 0), "linux", frozenset(sys.stdlib_module_names), lambda top: True)
         library = Library([str(tmp_path)])
-        return Inheriting(library, Importing(library, world)).unfit("own", "Tuner")
+        return Inheriting(Importing(library, world)).unfit("own", "Tuner")
 
     return run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.source import Library, Names, Places, World
+from envdoctor.source import Library, Names, World
 
 HEAD = "import kit, torch\nimport kit.tools as tools\nfrom kit.base import Base\nfrom torch import nn\n"
 
@@ -173,4 +173,4 @@ class Unsure(C, Base): ...
 class Round(Round): ...
 """
     world = World(lambda name: None, {}, (3, 11, 0), "linux", frozenset(sys.stdlib_module_names), lambda top: True)
-    assert Places(Names(read(source), world)).takes(place, keyword) is answer
+    assert Names(read(source), world).takes(place, keyword) is answer

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from envdoctor.source import UNKNOWN, Importing, Library, OutOfBudget, World
-from envdoctor.source.world import Failed, Function, Made, Module
+from envdoctor.source.values import Failed, Function, Made, Module
 from envdoctor.versions import base_release, normalise, order, satisfies
 
 __all__ = ["Others", "Take", "takes_of"]

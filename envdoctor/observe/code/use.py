@@ -13,8 +13,7 @@ from typing import Any
 from envdoctor.facts.values import Fact, Records, Value
 from envdoctor.models.names import printable
 from envdoctor.observe.code.reading.code_files import CodeFile, Unread, find_code
-from envdoctor.observe.code.reading.installed import completed
-from envdoctor.observe.code.reading.reading_uses import CELL, answers, items
+from envdoctor.observe.code.reading.reading_uses import CELL, answers, completed, items
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Budget, Files, Spent, because_of
 from envdoctor.text.message import Message
@@ -31,10 +30,9 @@ def observe(request: Request) -> list[Fact]:
     ``code_unread``, what was not, each with the reason."""
     known = {row["module"] for row in request.rows("stack-modules", "module")}
     files = Files(budget=Budget(seconds=10.0, size=2 * _MAX_TOTAL))
-    code = find_code(request.code, request.cwd, files, known)
-    unread = list(code.unread)
+    chosen, unread = find_code(request.code, request.cwd, files, known)
     contents: list[tuple[CodeFile, bytes]] = []
-    for file in code.files:
+    for file in chosen:
         content = _content(file, files, sum(len(content) for _, content in contents))
         if isinstance(content, Message):
             unread.append(file.unread(content))
@@ -69,8 +67,5 @@ def _content(file: CodeFile, files: Files, before: int) -> bytes | Message:
         content = files.whole(file.path, limit)
     except (OSError, Spent) as error:
         return because_of(error)
-    return (
-        content
-        if before + len(content) <= _MAX_TOTAL
-        else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)
-    )
+    fits = before + len(content) <= _MAX_TOTAL
+    return content if fits else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)

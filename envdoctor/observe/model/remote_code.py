@@ -14,8 +14,7 @@ from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.models.names import printable
 from envdoctor.observe.code.reading.code_files import CodeFile
-from envdoctor.observe.code.reading.installed import completed
-from envdoctor.observe.code.reading.reading_uses import answers, items
+from envdoctor.observe.code.reading.reading_uses import answers, completed, items
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of

@@ -28,6 +28,8 @@ NEEDS = ("dist", "python.minor")
 
 _CHILD = "envdoctor.observe.source.reading.followed:answer"
 _LIMITS = Limits(seconds=60.0, mib=1536, output=8 << 20, patience=5.0)
+_SHOWN = 3
+_OF_CLASSES = ("keyword", "override")
 
 
 def observe(request: Request) -> list[Fact]:
@@ -56,26 +58,18 @@ def observe(request: Request) -> list[Fact]:
         return _facts(
             Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
         )
-    found = _Naming(versions, owners)
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
-    links = tuple(found.record(stop, stopped) for stop, stopped in _together(answer["stops"]))
-    fatal = ("always", "here") if _not_newer(request.value("python.minor")) else ("always",)
-    unread = tuple(
-        {
-            "package": found.owner(path, place.site_packages),
-            "file": path,
-            "reason": reason,
-            "damaged": fails in fatal,
-        }
-        for path, reason, fails in answer["unread"]
-    )
-    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(unread))
-
-
-def _not_newer(python: Value) -> bool:
-    """Whether this interpreter knows the syntax of the environment's Python."""
+    links = tuple(_record(stop, stopped, versions, owners) for stop, stopped in _together(answer["stops"]))
+    python = request.value("python.minor")
     release = release_of(python) if isinstance(python, str) else None
-    return release is not None and release[:2] <= sys.version_info[:2]
+    knows_syntax = release is not None and release[:2] <= sys.version_info[:2]
+    fatal = ("always", "here") if knows_syntax else ("always",)
+    unread: list[Mapping[str, Value]] = []
+    for path, reason, fails in answer["unread"]:
+        folder = next(one for one in place.site_packages if path.startswith(one + os.sep))
+        package = _owner(os.path.relpath(path, folder).partition(os.sep)[0], owners)
+        unread.append({"package": package, "file": path, "reason": reason, "damaged": fails in fatal})
+    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(tuple(unread)))
 
 
 def _facts(links: Records | Unknown, *others: Records) -> list[Fact]:
@@ -107,11 +101,8 @@ def _versions(dists: Records) -> dict[str, str]:
 
 def _has_code(entry: Entry, request: Request) -> bool:
     top = entry.module.partition(".")[0]
-    for folder in request.place.site_packages:
-        names = request.place.files.names_or_none(folder)
-        if top in names or f"{top}.py" in names:
-            return True
-    return False
+    listed = map(request.place.files.names_or_none, request.place.site_packages)
+    return any(top in names or f"{top}.py" in names for names in listed)
 
 
 def _question(
@@ -120,7 +111,10 @@ def _question(
     """What the child is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
-    for name in needed(_in_pure_python(dists), [entry.package for entry in wanted]):
+    # Of what would be imported only packages whose wheels fit everywhere: nothing compiled holds their names.
+    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
+    active = {str(item["name"]): item for item in pure if item.get("active") is not False}
+    for name in needed(active, [entry.package for entry in wanted]):
         followed |= {module for module, owner in owners.items() if owner == name} or {name.replace("-", "_")}
     return {
         "folders": list(place.site_packages),
@@ -135,56 +129,37 @@ def _question(
     }
 
 
-def _in_pure_python(dists: Records) -> dict[str, Mapping[str, Value]]:
-    """What would be imported of packages whose wheels fit everywhere, by name: nothing compiled holds their names."""
-    pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
-    return {str(item["name"]): item for item in pure if item.get("active") is not False}
+def _owner(module: str, owners: Mapping[str, str]) -> str:
+    """The distribution that a module belongs to."""
+    top = module.partition(".")[0]
+    return owners.get(top) or normalise(top)
 
 
-class _Naming:
-    """Stops as items of ``link``, with the distributions that their modules belong to."""
-
-    def __init__(self, versions: Mapping[str, str], owners: Mapping[str, str]) -> None:
-        self._versions, self._owners = versions, owners
-
-    def record(self, stop: Mapping[str, Any], stopped: Sequence[str]) -> dict[str, Value]:
-        consumer = self._owner(stop["consumer"])
-        provider, wanted = self._owner(stop["module"]), ABSENT
-        if stop["kind"] == "demand":
-            provider, wanted = self._asked(stop["text"])
-        name = ".".join(filter(None, (stop["module"], stop["name"])))
-        return {
-            "consumer": consumer,
-            "consumer_version": self._versions.get(consumer, ABSENT),
-            "provider": provider,
-            "provider_version": self._versions.get(provider, ABSENT),
-            "kind": stop["kind"],
-            "name": name if stop["kind"] != "demand" else stop["text"],
-            "module": stop["module"],
-            "wanted": wanted,
-            "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
-            "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
-            "text": stop["text"] or ABSENT,
-            "keyword": stop["keyword"] or ABSENT,
-            "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
-            "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
-        }
-
-    def owner(self, path: str, folders: Sequence[str]) -> str:
-        """The distribution that a file below one of the folders belongs to."""
-        folder = next(one for one in folders if path.startswith(one + os.sep))
-        return self._owner(os.path.relpath(path, folder).partition(os.sep)[0].removesuffix(".py"))
-
-    def _owner(self, module: str) -> str:
-        top = module.partition(".")[0]
-        return self._owners.get(top) or normalise(top)
-
-    def _asked(self, requirement: str) -> tuple[str, Any]:
+def _record(
+    stop: Mapping[str, Any], stopped: Sequence[str], versions: Mapping[str, str], owners: Mapping[str, str]
+) -> dict[str, Value]:
+    """A stop as an item of ``link``."""
+    consumer, provider = _owner(stop["consumer"], owners), _owner(stop["module"], owners)
+    wanted: Value = ABSENT
+    if stop["kind"] == "demand":
         from envdoctor.versions.requirement import read_requirement
 
-        asked = read_requirement(requirement)
-        return asked.name, asked.specifiers or ABSENT
-
-
-_SHOWN = 3
-_OF_CLASSES = ("keyword", "override")
+        asked = read_requirement(stop["text"])
+        provider, wanted = asked.name, asked.specifiers or ABSENT
+    name = ".".join(filter(None, (stop["module"], stop["name"])))
+    return {
+        "consumer": consumer,
+        "consumer_version": versions.get(consumer, ABSENT),
+        "provider": provider,
+        "provider_version": versions.get(provider, ABSENT),
+        "kind": stop["kind"],
+        "name": name if stop["kind"] != "demand" else stop["text"],
+        "module": stop["module"],
+        "wanted": wanted,
+        "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
+        "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
+        "text": stop["text"] or ABSENT,
+        "keyword": stop["keyword"] or ABSENT,
+        "parameters": tuple(stop["parameters"]) if stop["kind"] == "override" else ABSENT,
+        "reach": ("always" if stop["always"] else "sometimes") if stop["kind"] in _OF_CLASSES else ABSENT,
+    }

@@ -41,16 +41,11 @@ class CodeFile(NamedTuple):
         return Unread(f"{self.shown}:{place}" if place else self.shown, reason, self.named)
 
 
-class CodeFiles(NamedTuple):
-    """The files in the order given, without repetition, and what was passed over."""
-
-    files: tuple[CodeFile, ...]
-    unread: tuple[Unread, ...]
-
-
-def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[str]) -> CodeFiles:
-    """The files below the given paths. ``known`` are modules of distributions: a project's own file of such a name
-    counts only where Python would look first, beside the script.
+def find_code(
+    given: Sequence[str], cwd: str, files: Files, known: Collection[str]
+) -> tuple[list[CodeFile], list[Unread]]:
+    """The files below the given paths, without repetition, and what was passed over. ``known`` are modules of
+    distributions: a project's own file of such a name counts only where Python would look first, beside the script.
 
     Raises :class:`ObservationError` for a path that is neither a folder nor a Python file or notebook.
     """
@@ -81,10 +76,10 @@ def find_code(given: Sequence[str], cwd: str, files: Files, known: Collection[st
     project = _Project(files, known)
     roots = [os.path.join(cwd, os.path.expanduser(path)) for path in given]
     everywhere = project.everywhere([*(path for _, path in chosen), *roots])
-    read = (
+    read = [
         CodeFile(printable(shown), path, everywhere | project.beside(path), shown in named) for shown, path in chosen
-    )
-    return CodeFiles(tuple(read), tuple(unread))
+    ]
+    return read, unread
 
 
 def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:

@@ -7,7 +7,6 @@ It answers with ``uses``, ``mentioned`` and ``provided`` (``source/uses.py``; in
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection
 from typing import Any
 
@@ -28,9 +27,7 @@ def answer(content: bytes, own: Collection[str], *, notebook: bool, definitions:
         "provided": sorted(found.provided),
         "unread": unread,
     }
-    return told | _defined(tree) if definitions else told
-
-
-def _defined(tree: ast.Module) -> dict[str, Any]:
-    parts = {"methods": methods_of, "attributes": attributes_of, "siblings": siblings_of}
-    return {name: sorted(set(read(tree))) for name, read in parts.items()}
+    if definitions:
+        parts = {"methods": methods_of, "attributes": attributes_of, "siblings": siblings_of}
+        told |= {name: sorted(set(read(tree))) for name, read in parts.items()}
+    return told

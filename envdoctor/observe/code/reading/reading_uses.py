@@ -1,29 +1,23 @@
-"""What files of Python code use, read by bounded children (``read_uses.py``), and as items of a fact."""
+"""What files of Python code use, read by bounded children (``read_uses.py``), as items of a fact; and what of it the
+installed files lack."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from envdoctor.facts.values import ABSENT, Value
+from envdoctor.facts.values import ABSENT, Records, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
+from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.text.message import Message
+from envdoctor.versions.names import normalise
 
 _CHILD = "envdoctor.observe.code.reading.read_uses:answer"
+_LACKING = "envdoctor.observe.code.reading.lacking:answer"
+_LIMITS = Limits(seconds=40.0, mib=1536)
+_COLUMNS = ("kind", "module", "name", "keyword", "parameters")
 _CHILDREN = 4
 _MOST_PLACES = 20
 CELL = Message("the cell is not Python that this interpreter can parse")
-
-
-class _Use(NamedTuple):
-    """What tells two items apart."""
-
-    kind: str
-    module: str
-    name: str
-    keyword: str
-    parameters: tuple[str, ...]
-    guarded: bool
-    reach: str
 
 
 def answers(
@@ -51,25 +45,53 @@ def items(
     for _, answer in answers:
         for name, outer in answer["mentioned"]:
             mentioned.setdefault(name, set()).add(outer)
-    places: dict[_Use, list[str]] = {}
+    places: dict[tuple[Any, ...], list[str]] = {}
     for file, answer in answers:
         for kind, module, name, keyword, parameters, guarded, within, branch, place in answer["uses"]:
             reached = not within or bool(mentioned.get(within, set()) - {within})
             reach = ("branch" if branch else "start") if not within else "call" if reached else "unused"
             dotted = f"{module}.{name}" if name else module
             stands = guarded or any(dotted == one or dotted.startswith(f"{one}.") for one in provided)
-            use = _Use(kind, module, name, keyword, tuple(parameters), stands, reach)
-            there = places.setdefault(use, [])
+            there = places.setdefault((kind, module, name, keyword, tuple(parameters), stands, reach), [])
             if len(there) < _MOST_PLACES:
                 there.append(f"{file.shown}:{place}")
-    for use, where in places.items():
+    for (kind, module, name, keyword, parameters, guarded, reach), where in places.items():
         yield {
-            "kind": use.kind,
-            "module": use.module,
-            "name": use.name or ABSENT,
-            "keyword": use.keyword or ABSENT,
-            "parameters": use.parameters if use.kind == "override" else ABSENT,
-            "guarded": use.guarded,
-            "reach": use.reach,
+            "kind": kind,
+            "module": module,
+            "name": name or ABSENT,
+            "keyword": keyword or ABSENT,
+            "parameters": parameters if kind == "override" else ABSENT,
+            "guarded": guarded,
+            "reach": reach,
             "place": tuple(dict.fromkeys(where)),
         }
+
+
+def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
+    """The items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing in its
+    files, by a bounded child (``lacking.py``), absent when nothing is; left out for what cannot be told."""
+    dists = request.value("dist")
+    asked = [item for item in items if item["guarded"] is not True]
+    if request.layout is None or not isinstance(dists, Records) or not asked:
+        return tuple(items)
+    place = request.place
+    complete = dists.incomplete is None and place.incomplete is None and not place.has_finder
+    known = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
+    uses = [({"use": [_plain(item[column]) for column in _COLUMNS], **known}, None) for item in asked]
+    told = dict(zip(map(id, asked), ask(_LACKING, uses, _LIMITS), strict=True))
+    installed = {str(one["name"]) for one in dists}
+    owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
+    owners |= {row["module"]: row["name"] for row in request.rows("stack-modules", "module")}
+    found = []
+    for item in items:
+        lacks, top = told.get(id(item)), str(item["module"]).partition(".")[0]
+        if lacks is not None and not isinstance(lacks, Problem):
+            package = owners.get(top) or (normalise(top) if normalise(top) in installed else ABSENT)
+            item = {**item, "package": package, "lacks": lacks if isinstance(lacks, str) else ABSENT}
+        found.append(item)
+    return tuple(found)
+
+
+def _plain(cell: Value) -> Any:
+    return "" if cell is ABSENT else list(cell) if isinstance(cell, tuple) else cell

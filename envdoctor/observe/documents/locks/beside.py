@@ -34,7 +34,7 @@ def beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Ite
     folder = os.path.dirname(path) or "."
     files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
     try:
-        found = list(_named(files, find_code([folder], folder, files, tops).files, names))
+        found = list(_named(files, find_code([folder], folder, files, tops)[0], names))
     except (ObservationError, Spent):
         return
     read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]

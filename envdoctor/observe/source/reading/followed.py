@@ -12,10 +12,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from envdoctor.source.importing import Importing, OutOfBudget
+from envdoctor.source.deciding import OutOfBudget
+from envdoctor.source.importing import Importing
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
-from envdoctor.source.world import UNKNOWN, Stop, World
+from envdoctor.source.values import UNKNOWN, Stop, World
 from envdoctor.text.files import Files, Looks
 from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
@@ -41,7 +42,7 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
     following = Importing(library, _world(asked))
-    inheriting = Inheriting(library, following)
+    inheriting = Inheriting(following)
     stopped: dict[Stop, list[str]] = {}
     why = None
     # Another release has a name that is not offered.
@@ -74,7 +75,8 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
                 found.setdefault(stop, []).append(f"{module}.{name}")
         # What fails behind it is told of packages of which nothing is told yet: a cure has to meet that too.
         told = {_parties(stop) for stop in stopped}
-        stopped |= {stop: what for stop, what in found.items() if _is_told(stop) and _parties(stop) not in told}
+        named = {stop: what for stop, what in found.items() if stop.consumer and (stop.kind != "raise" or stop.text)}
+        stopped |= {stop: what for stop, what in named.items() if _parties(stop) not in told}
         if not failing:
             break
         following.mend(found)
@@ -105,10 +107,6 @@ def _world(asked: Mapping[str, Any]) -> World:
         followed=followed.__contains__,
         complete=complete,
     )
-
-
-def _is_told(stop: Stop) -> bool:
-    return bool(stop.consumer) and (stop.kind != "raise" or bool(stop.text))
 
 
 def _parties(stop: Stop) -> tuple[str, str]:
