@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
+from envdoctor.facts.values import ABSENT, Origin, Range, Records, Unknown, Unlisted, Value
 from envdoctor.text.message import NOTHING, Message, MessageError, said_by
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
@@ -297,7 +297,10 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
             if column is None:
                 raise FactTypeError("item {}: {} is no column of {}", number, _short(name), spec.key)
             try:
-                item[name] = parse_value(column, cell)
+                value = parse_value(column, cell)
+                if name == spec.edit and isinstance(value, tuple):
+                    value = tuple(map(Origin.read, value))
+                item[name] = value
             except FactTypeError as error:
                 if unread is None:
                     raise FactTypeError("item {}: {}: {}", number, name, error) from None

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, spelled
 from envdoctor.observe.recipe.reading.part import Entry
@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
-    missing: tuple[tuple[str, str, str], ...]
+    missing: tuple[tuple[str, Origin, str], ...]
 
 
 def read_recipe(
@@ -224,7 +224,7 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
             for span in spans:
                 if not known or satisfies(str(version), span["releases"]) is True:
                     value = None if span["value"] == "none" else span["value"]
-                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, "")
+                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, ())
                     fact = statements.fact_of(meaning, entry, origin) if value is not None else None
                     if fact is None and otherwise is not None:
                         fact = statements.fact(field, otherwise, origin)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Value
+from envdoctor.facts.values import ABSENT, Origin, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.text.message import Message
@@ -61,7 +61,7 @@ def items(
             use = _Use(kind, module, name, keyword, tuple(parameters), stands, reach)
             there = places.setdefault(use, [])
             if len(there) < _MOST_PLACES:
-                there.append(f"{file.shown}:{place}")
+                there.append(Origin(file.shown, *place))
     for use, where in places.items():
         yield {
             "kind": use.kind,
