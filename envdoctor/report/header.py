@@ -198,7 +198,7 @@ def _code(facts: FactSet, page: Page) -> str:
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
-    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and not fact.origin.startswith("default ")]
+    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and fact.source != "preset"]
     known = {fact.key[7:]: fact for fact in given if facts.known(fact.key)}
     if not known:
         return ""

@@ -55,7 +55,7 @@ def _table(report: Report, page: Page) -> Iterator[str]:
             continue
         value = facts.value(fact.key)
         said_twice = fact.key == "python.minor" and "python.version" in facts
-        if fact.source in ("given", "recipe") and not isinstance(value, Unknown) and not said_twice:
+        if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not said_twice:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
             absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")

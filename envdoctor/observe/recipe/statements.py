@@ -163,7 +163,7 @@ class Statements:
                 return self.fact(meaning.field, Unknown(Message("{} leaves it open", entry.key)), place)
         return self.fact(meaning.field, raw, place)
 
-    def fact(self, field: str, raw: Known | Unknown | None, origin: str) -> Fact:
+    def fact(self, field: str, raw: Known | Unknown | None, origin: str, source: str = "recipe") -> Fact:
         """A fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
         spec = self.registry.find(f"recipe.{field}") or HELPERS[field]
         if isinstance(raw, tuple) and spec.type != "texts":
@@ -178,7 +178,7 @@ class Statements:
             value = unlisted(spec, value) or value
         except FactTypeError as error:
             value = Unknown(said_by(error))
-        return Fact(f"recipe.{field}", value, origin, "recipe")
+        return Fact(f"recipe.{field}", value, origin, source)
 
 
 def joined(before: Fact | None, fact: Fact) -> Fact:
