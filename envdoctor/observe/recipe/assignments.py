@@ -77,8 +77,11 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
             )
         parent = registry.records_of(key)
         if parent is not None:
-            value = one[1] if isinstance(one, tuple) else raw
-            cells = list(map(spelled, value)) if isinstance(value, list) else _cells(raw)
+            match one:
+                case (_, list(value)):
+                    cells = list(map(spelled, value))
+                case _:
+                    cells = _cells(raw)
             _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], cells)
             continue
         columns.pop(key, None)
