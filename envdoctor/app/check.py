@@ -133,7 +133,7 @@ def check(
         probe=section,
         memory=peak,
         probe_commands=commands,
-        unjudged=[missed.text for missed in gathered.unjudged],
+        unjudged=tuple(missed.text for missed in gathered.unjudged),
     )
 
 
