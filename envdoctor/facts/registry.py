@@ -144,6 +144,8 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
     values = entry.get("values", {})
     as_they_are = ("meaning", "privacy", "help", "least", "most", "label", "absent", "answer", "edit")
     lists = ("identity", "depends_on", "only_said", "first")
+    named: dict[str, Any] = {name: entry[name] for name in as_they_are if name in entry}
+    named.update((name, tuple(entry[name])) for name in lists if name in entry)
     return FactSpec(
         key=key,
         type=kind,
@@ -153,8 +155,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
         example=str(entry.get("example", "")),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
-        **{name: entry[name] for name in as_they_are if name in entry},
-        **{name: tuple(entry[name]) for name in lists if name in entry},
+        **named,
     )
 
 

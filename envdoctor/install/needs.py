@@ -68,7 +68,9 @@ def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterato
 
     yield from stated
     family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}
-    for row in matrix.rows("framework-models", "framework") if family is not None else ():
+    if family is None:
+        return
+    for row in matrix.rows("framework-models", "framework"):
         framework = row["name"]
         if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
             line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))

@@ -78,8 +78,8 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
         parent = registry.records_of(key)
         if parent is not None:
             match one:
-                case (_, list(value)):
-                    cells = list(map(spelled, value))
+                case (_, list(several)):
+                    cells = list(map(spelled, several))
                 case _:
                     cells = _cells(raw)
             _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], cells)
