@@ -136,13 +136,18 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         )
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
+        request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
-            facts, sources = _with_recipe(facts, request._replace(layout=environment.layout), sources, matrix, said)
+            facts, sources = _with_recipe(facts, request, sources, matrix, said)
         elif sources.model is not None:
-            facts = _with_model(facts, request._replace(layout=environment.layout), sources, matrix)
+            facts = _with_model(facts, request, sources, matrix)
         if sources.code:
-            facts = _with_code(facts, request._replace(layout=environment.layout), sources)
+            from envdoctor.observe.gather import gather
+
+            for key in ("use", "code."):
+                facts.drop(key)
+            facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
@@ -242,14 +247,6 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     for key in ("model.", "model_use"):
         facts.drop(key)
     return gather(request._replace(facts=facts, model=source), ["model"])
-
-
-def _with_code(facts: FactSet, request: Request, sources: Sources) -> FactSet:
-    from envdoctor.observe.gather import gather
-
-    for key in ("use", "code."):
-        facts.drop(key)
-    return gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
 
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
