@@ -133,7 +133,7 @@ def check(
         probe=section,
         memory=peak,
         probe_commands=commands,
-        unjudged=[missed.text for missed in gathered.unjudged],
+        unjudged=tuple(missed.text for missed in gathered.unjudged),
     )
 
 
@@ -202,21 +202,25 @@ def _command(command: str, sources: Sources, *more: str) -> str:
     """Another command about the same environment, model and recipe."""
     from shlex import quote
 
+    from envdoctor.observe.recipe.assignments import key_of, typed
+
     words = ["envdoctor", command]
     words += ["--python", sources.python] if sources.python else []
     words += ["--model", sources.model] if sources.model else []
     for recipe in sources.recipe:
         words += ["--recipe", recipe]
-    for assignment in (*sources.configured, *sources.assignments):
-        if assignment.startswith("recipe."):
-            words += ["--set", assignment]
+    for given in (*sources.configured, *sources.assignments):
+        if key_of(given).startswith("recipe."):
+            words += ["--set", typed(given)]
     return " ".join(map(quote, [*words, *more]))
 
 
 def _supposed(sources: Sources) -> bool:
     """Whether other packages were judged than those that an experiment would run with."""
-    given = (*sources.configured, *sources.assignments)
-    return sources.facts is not None or any(text.startswith(("pkg.", "torch.", "python.")) for text in given)
+    from envdoctor.observe.recipe.assignments import key_of
+
+    keys = map(key_of, (*sources.configured, *sources.assignments))
+    return sources.facts is not None or any(key.startswith(("pkg.", "torch.", "python.")) for key in keys)
 
 
 def _settle(

@@ -26,7 +26,7 @@ class Configuration(NamedTuple):
     code: tuple[Path, ...] = ()
     matrix: tuple[Path, ...] = ()
     require: tuple[str, ...] = ()
-    assignments: tuple[str, ...] = ()
+    assignments: tuple[tuple[str, object], ...] = ()
     severities: Mapping[str, str] = {}
     ignores: tuple[Ignore, ...] = ()
 
@@ -105,7 +105,7 @@ def load_configuration(path: Path) -> Configuration:
         code=tuple(path.parent / name for name in listed(said.get("code", []))),
         matrix=tuple(path.parent / name for name in listed(said.get("matrix", []))),
         require=tuple(listed(said.get("require", []))),
-        assignments=tuple(f"{key}={spelled(item)}" for key, item in _flat(said.get("set", {}))),
+        assignments=tuple(_flat(said.get("set", {}))),
         severities=said.get("rules", {}),
         ignores=tuple(_ignore(entry, path.name) for entry in said.get("ignore", [])),
     )
@@ -140,6 +140,8 @@ def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
+    from envdoctor.observe.recipe.assignments import spelled
+
     where = {
         key: f"{value:g}" if isinstance(value, float) else spelled(value)
         for key, value in _flat(entry.get("where", {}))
@@ -169,13 +171,3 @@ def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             waiting += [(f"{key}.{inner}"[:200], item) for inner, item in value.items()][::-1]
         else:
             yield key, value
-
-
-def spelled(value: object) -> str:
-    """A value as it is typed behind ``--set KEY=``."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case list():
-            return ",".join(spelled(item) for item in value)
-    return str(value)

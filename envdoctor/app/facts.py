@@ -12,7 +12,7 @@ from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.registry import Registry
+from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
@@ -33,9 +33,10 @@ from envdoctor.text.cache import cache_home
 from envdoctor.text.message import Message, said_by
 
 if TYPE_CHECKING:
+    from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.recipe import Recipe
 
-_PYTHON = r"3\.\d{1,2}(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
+_PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
 _SYSTEMS = {"win": "windows", "macos": "darwin"}
 _MOST_NOTICES = 3
@@ -47,9 +48,9 @@ class Sources(NamedTuple):
     judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
     on which the list of ``lock`` is installed, without which it takes the newest releases;
     ``resolve`` asks uv, which uses the network, what the install takes.
-    ``assignments`` are ``key=value`` texts; the last one wins. ``given`` are facts that are known as values, which come
-    before them, ``configured`` those of the configuration file
-    ``configured_in``, which come first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
+    ``assignments`` are ``key=value`` texts, or keys and values; the last one wins. ``given`` are facts that are known
+    as values, which come before them, ``configured`` those of the configuration file ``configured_in``, which come
+    first. ``recipe`` are files that describe the run, ``code`` scripts, notebooks and
     folders of the user's own. ``hash`` reads large files of the model, to compare them with a pin. ``cwd`` is the
     working directory unless it is given."""
 
@@ -66,9 +67,9 @@ class Sources(NamedTuple):
     model: str | None = None
     recipe: Sequence[str] = ()
     code: Sequence[str] = ()
-    assignments: Sequence[str] = ()
+    assignments: Sequence["Assignment"] = ()
     given: Sequence[Fact] = ()
-    configured: Sequence[str] = ()
+    configured: Sequence["Assignment"] = ()
     configured_in: str = "configuration"
     gpu: bool = True
     hash: bool = False
@@ -135,13 +136,18 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         )
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
+        request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
-            facts, sources = _with_recipe(facts, request._replace(layout=environment.layout), sources, matrix, said)
+            facts, sources = _with_recipe(facts, request, sources, matrix, said)
         elif sources.model is not None:
-            facts = _with_model(facts, request._replace(layout=environment.layout), sources, matrix)
+            facts = _with_model(facts, request, sources, matrix)
         if sources.code:
-            facts = _with_code(facts, request._replace(layout=environment.layout), sources)
+            from envdoctor.observe.gather import gather
+
+            for key in ("use", "code."):
+                facts.drop(key)
+            facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
     except ObservationError as error:
         raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
@@ -243,14 +249,6 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     return gather(request._replace(facts=facts, model=source), ["model"])
 
 
-def _with_code(facts: FactSet, request: Request, sources: Sources) -> FactSet:
-    from envdoctor.observe.gather import gather
-
-    for key in ("use", "code."):
-        facts.drop(key)
-    return gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
-
-
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
     """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
     path = None
@@ -288,12 +286,9 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     try:
-        stated = []
-        if sources.target:
-            stated = target_facts(sources.target, matrix.registry)
         return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
-            *stated,
+            *target_facts(sources.target, matrix.registry),
             *sources.given,
             *parse_assignments(sources.assignments, matrix.registry),
         ]
@@ -332,28 +327,31 @@ def is_there(facts: FactSet, name: str) -> bool:
 
 
 def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
-    """The facts of what was typed behind ``--target-NAME``, by NAME. Raises :class:`UsageProblem` and
-    :class:`~envdoctor.observe.recipe.assignments.AssignmentError`."""
-    from envdoctor.observe.recipe.assignments import parse_assignments
-
+    """The facts of what was typed behind ``--target-NAME``, by NAME. Raises :class:`UsageProblem`."""
     facts: list[Fact] = []
     for name, text in target.items():
-        facts += parse_assignments(_assignments(name, text), registry, f"--target-{name}")
+        for key, value in _stated(name, text).items():
+            spec = registry.find(key)
+            assert spec is not None
+            try:
+                facts.append(Fact(key, parse_value(spec, value), f"--target-{name}", "given"))
+            except FactTypeError as error:
+                raise UsageProblem("--target-{} {}: {}", name, text, error) from None
     return facts
 
 
-def _assignments(name: str, text: str) -> list[str]:
+def _stated(name: str, text: str) -> Mapping[str, object]:
+    """What is typed behind ``--target-NAME``, by the keys of facts."""
     if name == "gpu":
-        return ["gpu=absent" if text.lower() == "none" else f"gpu.name={text}"]
+        return {"gpu": None if text.lower() == "none" else [{"name": text}]}
     if name == "driver":
-        return [f"driver.version={text}"]
+        return {"driver.version": text}
     if name == "python":
         match = re.match(_PYTHON, text)
         if match is None:
             raise UsageProblem("--target-python {}: a release of Python is expected, such as 3.11 or 3.11.9", text)
-        minor = ".".join(text.split(".")[:2])
-        whole = [f"python.version={text}"] if match[1] else []
-        return [*whole, f"python.minor={minor}", "python.implementation=cpython"]
+        whole = {"python.version": text} if match[2] else {}
+        return {**whole, "python.minor": match[1], "python.implementation": "cpython"}
     match = re.match(_PLATFORM, text)
     if match is None:
         raise UsageProblem(
@@ -363,7 +361,7 @@ def _assignments(name: str, text: str) -> list[str]:
         )
     system, machine = _SYSTEMS.get(match[1].lower(), match[1].lower()), match[2].lower()
     machine = "x86_64" if machine == "amd64" else "aarch64" if machine == "arm64" and system == "linux" else machine
-    return [f"os.platform={system}", f"os.arch={machine}"]
+    return {"os.platform": system, "os.arch": machine}
 
 
 class _RecipeFacts(NamedTuple):

@@ -85,7 +85,7 @@ def _checked(
     fail_on: str | None,
 ) -> Report:
     from envdoctor.app.check import check
-    from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration, spelled
+    from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration
     from envdoctor.app.facts import Sources, working_directory
     from envdoctor.judge.policy import Policy
     from envdoctor.knowledge.matrix import load_matrix
@@ -99,7 +99,7 @@ def _checked(
         code=listed(code) or [str(one) for one in known.code],
         configured=known.assignments,
         configured_in=path.name if path is not None else "configuration",
-        assignments=[f"{key}={spelled(value)}" for key, value in settings.items()],
+        assignments=list(settings.items()),
     )
     policy = Policy(
         fail_on=fail_on or "error",

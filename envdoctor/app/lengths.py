@@ -35,12 +35,13 @@ def lengths_of(
         measured = measure(os.path.join(sources.folder(), data), data, found, place)
     except DataError as error:
         raise JobError(said_by(error)) from None
+    cutoff = facts.number("recipe.max_length")
     section = summary(
         measured,
         path=data,
         tokenizer=shown,
         template=found.template is not None,
-        cutoff=_number(facts, "recipe.max_length"),
+        cutoff=int(cutoff) if cutoff is not None and cutoff >= 1 else None,
         batch=batch_of(facts, training=True),
     )
     length = fed_length(section, facts.value("recipe.packing") is True)
@@ -61,8 +62,3 @@ def _folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Mat
     if found.folder is None:
         raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
     return found.folder
-
-
-def _number(facts: FactSet, key: str) -> int | None:
-    value = facts.number(key)
-    return int(value) if value is not None and value >= 1 else None

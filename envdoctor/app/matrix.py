@@ -18,34 +18,8 @@ from envdoctor.knowledge.matrix import Matrix, add_file
 from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
 from envdoctor.text.files import because_of
 
-_NEW = """tests = [
-  {{ match = {{ "pkg.torch" = "2.5.0" }} }},
-]
-
-[rule]
-severity = "error"          # error | warning | note
-confidence = "reported"     # reproduced | upstream | reported | inferred
-effect = "crash"            # crash | wrong-numbers | oom | slow | install | security
-added = {today}
-fixed_in = {{ "pkg.torch" = "2.5.1" }}
-
-[[affects]]
-"pkg.torch" = "==2.5.0"
-
-[message]
-en = "torch {{pkg.torch}} ..."
-
-[why]
-en = "..."
-
-[[fix]]
-constraints = ["torch>=2.5.1"]
-summary.en = "use ..."
-
-[[evidence]]
-issue = "https://..."
-shows = "..."
-"""
+#: What a new rule begins with; the day is put in.
+_NEW = Path(__file__).with_name("new_rule.toml")
 
 
 class Complaint(NamedTuple):
@@ -152,7 +126,7 @@ def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(_NEW.format(today=today.isoformat()))
+            file.write(_NEW.read_text(encoding="utf-8").replace("2026-01-01", today.isoformat()))
     except OSError as error:
         raise UsageProblem("{}: cannot be written: {}", path, because_of(error)) from None
     return path

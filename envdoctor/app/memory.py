@@ -122,7 +122,8 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
         facts.words("model.code_methods") or (),
         str(facts.value("recipe.framework")),
     )
-    versions = _versions(facts)
+    keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
+    versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
     traced: Source = Tracer(place, versions, cache)
     # Code of the model's own, and an engine's, is the same whatever release is installed.
@@ -156,11 +157,6 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise missing
     return config
-
-
-def _versions(facts: FactSet) -> dict[str, str | None]:
-    keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
-    return {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
 
 
 def _facts(section: MemorySection) -> list[Fact]:

@@ -122,7 +122,7 @@ class _New:
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
         self._judged = self._judged._replace(
-            assignments=(*self._judged.assignments, *(f"pkg.{name}=installed" for name in built))
+            assignments=(*self._judged.assignments, *((f"pkg.{name}", "installed") for name in built))
         )
         lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(self._asked)
         lines += [line for row in needs for line in others_asked(row, facts)]
@@ -221,8 +221,7 @@ class _New:
         if settings.items() <= self._settings.items():
             return new
         self._settings.update(settings)
-        given = (*self._judged.assignments, *(f"{key}={value}" for key, value in settings.items()))
-        self._judged = self._judged._replace(assignments=given)
+        self._judged = self._judged._replace(assignments=(*self._judged.assignments, *settings.items()))
         return new or [dict(self._bounds)]
 
     def _bounded(self, changes: Sequence[tuple[Sequence[str], str]], facts: FactSet) -> dict[str, str]:

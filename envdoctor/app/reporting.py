@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.facts.factset import FactSet
@@ -13,13 +13,6 @@ from envdoctor.judge.policy import Policy, exit_code
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice, Report
-from envdoctor.text.message import Message
-
-if TYPE_CHECKING:
-    from envdoctor.lengths.section import DataSection
-    from envdoctor.memory.section import MemorySection
-    from envdoctor.probe.section import ProbeSection
-    from envdoctor.report.revision_section import RevisionSection
 
 
 def judged(facts: FactSet, scope: str, policy: Policy | None, matrix: Matrix) -> tuple[Judgement, list[Notice]]:
@@ -45,16 +38,12 @@ def report_of(
     exit_zero: bool,
     notices: Iterable[Notice],
     started: float,
-    revision: RevisionSection | None = None,
-    probe: ProbeSection | None = None,
-    data: DataSection | None = None,
-    memory: MemorySection | None = None,
-    probe_commands: Mapping[str, str] = {},
-    unjudged: Iterable[Message] = (),
+    **sections: Any,
 ) -> Report:
     """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
 
-    ``exit_zero`` turns 1 into 0 only. ``started`` is a reading of ``time.perf_counter()``.
+    ``exit_zero`` turns 1 into 0 only. ``started`` is a reading of ``time.perf_counter()``, ``sections`` are the parts
+    that the command has besides.
     """
     return Report(
         command=command,
@@ -70,11 +59,6 @@ def report_of(
         notices=tuple(notices),
         passed=judgement.passed,
         plan=judgement.plan,
-        revision=revision,
-        probe=probe,
-        data=data,
-        memory=memory,
-        probe_commands=probe_commands,
-        unjudged=tuple(unjudged),
+        **sections,
         elapsed_seconds=time.perf_counter() - started,
     )

@@ -23,7 +23,9 @@ def write_whole(path: Path, text: str) -> None:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(text.encode("utf-8"))
-            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+            mask = os.umask(0)  # it can only be read by setting it
+            os.umask(mask)
+            os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
             os.replace(name, path)
         except BaseException:
             os.unlink(name)
@@ -39,9 +41,3 @@ def _write_into(path: Path, text: str) -> None:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
         file.write(text.encode("utf-8"))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

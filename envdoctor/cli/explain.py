@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from envdoctor.cli.options import (
-    configuration_of,
-    configuration_options,
-    environment_options,
-    lang_option,
-    matrix_of,
-    sources_of,
-)
-from envdoctor.cli.reporting import language_of
-
-if TYPE_CHECKING:
-    from envdoctor.app.configuration import Configuration
-    from envdoctor.knowledge.matrix import Matrix
+from envdoctor.cli.options import Asked, configuration_options, environment_options, lang_option
 
 
 @click.command("explain")
@@ -62,9 +50,7 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         raise click.UsageError(
             f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
         )
-    configuration = configuration_of(options)
-    matrix = matrix_of(configuration, options)
-    lang = language_of(configuration, options)
+    asked = Asked(options)
     if error is not None or log is not None:
         from envdoctor.app.explain_error import text_of_option
         from envdoctor.observe.sources import SOURCES
@@ -72,39 +58,38 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         file = error if log is None else log
         text = file if log is None and file != "-" else text_of_option("--error" if log is None else "--log", str(file))
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
-        options["no_environment"] = options["no_environment"] or not here
-        return _explain_error(str(text), configuration, matrix, lang, options)
-    return _explain_rule(str(rule_id), matrix, lang)
+        in_general = options["no_environment"] or not here
+        return _explain_error(str(text), asked, in_general, as_json=options["format_"] == "json")
+    return _explain_rule(str(rule_id), asked)
 
 
-def _explain_rule(rule_id: str, matrix: Matrix, lang: str) -> int:
+def _explain_rule(rule_id: str, asked: Asked) -> int:
     from envdoctor.app.explain import explain
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.explanation import render
 
-    rule, texts, renamed_from = explain(rule_id, matrix)
-    write_stdout(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
+    rule, texts, renamed_from = explain(rule_id, asked.matrix)
+    write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
     return 0
 
 
-def _explain_error(error: str, configuration: Configuration, matrix: Matrix, lang: str, options: dict[str, Any]) -> int:
+def _explain_error(error: str, asked: Asked, in_general: bool, *, as_json: bool) -> int:
     from envdoctor.app.explain_error import explain_error
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.color import choose_width
     from envdoctor.report.page import Page
 
-    sources = None if options["no_environment"] else sources_of(configuration, options)
-    explained = explain_error(error, matrix, sources)
+    explained = explain_error(error, asked.matrix, None if in_general else asked.sources())
     gathered = explained.gathered
     target = gathered.target if gathered is not None else None
-    if options["format_"] == "json":
+    if as_json:
         from envdoctor.report.error_json import render as render_json
 
         write_stdout(render_json(explained.answer, target))
     else:
         from envdoctor.report.error_text import render
 
-        page = Page(matrix.registry, lang, choose_width(os.environ, sys.stdout.isatty()))
+        page = Page(asked.matrix.registry, asked.lang, choose_width(os.environ, sys.stdout.isatty()))
         write_stdout(render(explained.answer, page, target, gathered.facts if gathered is not None else None))
     for notice in gathered.notices if gathered is not None else ():
         click.echo(f"{notice.level}: {notice.text}", err=True)

@@ -7,13 +7,11 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import (
+    Asked,
     code_option,
-    configuration_of,
     configuration_options,
-    matrix_of,
     recipe_option,
     source_options,
-    sources_of,
     stated_targets,
     target_options,
 )
@@ -42,23 +40,22 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 
     if len(stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
-    configuration = configuration_of(options)
-    matrix = matrix_of(configuration, options)
-    gathered = collect_facts(sources_of(configuration, options), matrix, links=True)
-    facts = gathered.facts
+    asked = Asked(options)
+    gathered = collect_facts(asked.sources(), asked.matrix, links=True)
+    facts, registry = gathered.facts, asked.matrix.registry
     if options["for_issue"]:
         from envdoctor.report.issue_block import render as render_issue
 
-        write_stdout(render_issue(facts, matrix.registry))
+        write_stdout(render_issue(facts, registry))
     elif options["format_"] == "json":
         from envdoctor.report.facts_json import render as render_json
 
-        write_stdout(render_json(facts, matrix.registry, public=options["public"]))
+        write_stdout(render_json(facts, registry, public=options["public"]))
     else:
         from envdoctor.report.facts_text import render as render_text
         from envdoctor.report.page import Page
 
-        write_stdout(render_text(facts, Page(matrix.registry), gathered.target, public=options["public"]))
+        write_stdout(render_text(facts, Page(registry), gathered.target, public=options["public"]))
     for notice in gathered.notices:
         click.echo(f"{notice.level}: {notice.text}", err=True)
     return 0

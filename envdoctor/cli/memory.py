@@ -46,7 +46,7 @@ def command(**options: Any) -> int:
 
     run = Run(options)
     given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}
-    assignments = (*(f"{key}={value}" for key, value in given.items() if value is not None), *options["assignments"])
+    assignments = (*((key, [value]) for key, value in given.items() if value is not None), *options["assignments"])
     if options["tokenizer"] is not None and options["data"] is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     with progress_line(options["quiet"] > 0) as progress:

@@ -4,7 +4,10 @@ An option is a row. click shows it, completes it and says what is wrong with it;
 whose import costs a sixth of a short run.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -223,50 +226,58 @@ configuration_options = Options(
 )
 
 
-def configuration_of(options: dict[str, Any]) -> Configuration:
-    """The configuration that applies: the named file, the project's, or none."""
-    from envdoctor.app.configuration import find_configuration, load_configuration
-    from envdoctor.app.facts import working_directory
+class Asked:
+    """What the options that commands share ask for: command line over environment variables over configuration."""
 
-    if options["no_config"]:
-        return Configuration()
-    here = working_directory()
-    path = options["config"] or (find_configuration(here) if here else None)
-    return load_configuration(path) if path else Configuration()
+    def __init__(self, options: dict[str, Any]) -> None:
+        from envdoctor.app.configuration import find_configuration, load_configuration
+        from envdoctor.app.facts import working_directory
 
+        self._options, self.configuration = options, Configuration()
+        if not options["no_config"]:
+            here = working_directory()
+            path = options["config"] or (find_configuration(here) if here else None)
+            self.configuration = load_configuration(path) if path else Configuration()
 
-def matrix_of(configuration: Configuration, options: dict[str, Any]) -> Any:
-    """The matrix with the private rules of the configuration and of the command line."""
-    from envdoctor.knowledge.matrix import load_matrix
+    @cached_property
+    def matrix(self) -> Any:
+        """The matrix with the private rules of the configuration and of the command line."""
+        from envdoctor.knowledge.matrix import load_matrix
 
-    return load_matrix((*configuration.matrix, *options["matrix"]))
+        return load_matrix((*self.configuration.matrix, *self._options["matrix"]))
 
+    @property
+    def lang(self) -> str:
+        """The language of the text."""
+        from envdoctor.report.color import choose_lang
 
-def sources_of(configuration: Configuration, options: dict[str, Any]) -> Any:
-    """The sources: command line over environment variables over configuration. A command that lacks an option has
-    nothing of it."""
-    from envdoctor.app.facts import Sources
-    from envdoctor.observe.sources import SOURCES
+        return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
-    named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
-    others = any(given for name, given in named.items() if name != "python")
-    if named["python"] and others and is_from_environment("python", options):
-        named["python"] = None
-    return Sources(
-        **named,
-        target=next(iter(stated_targets(options)), {}),
-        as_of=options.get("as_of"),
-        resolve=options.get("resolve", False),
-        model=options["model"] if options.get("model") is not None else configuration.model,
-        recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
-        code=options.get("code") or tuple(_near(path) for path in configuration.code),
-        assignments=options["assignments"],
-        configured=configuration.assignments,
-        configured_in=configuration.path.name if configuration.path else "configuration",
-        gpu=not options["no_gpu"],
-        hash=options.get("hash", False),
-        cache=not options.get("no_cache", False),
-    )
+    def sources(self, **instead: Any) -> Any:
+        """What is judged; ``instead`` of what was typed. A command that lacks an option has nothing of it."""
+        from envdoctor.app.facts import Sources
+        from envdoctor.observe.sources import SOURCES
+
+        configuration, options = self.configuration, {**self._options, **instead}
+        named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
+        others = any(given for name, given in named.items() if name != "python")
+        if named["python"] and others and is_from_environment("python", options):
+            named["python"] = None
+        return Sources(
+            **named,
+            target=next(iter(stated_targets(options)), {}),
+            as_of=options.get("as_of"),
+            resolve=options.get("resolve", False),
+            model=options["model"] if options.get("model") is not None else configuration.model,
+            recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
+            code=options.get("code") or tuple(_near(path) for path in configuration.code),
+            assignments=options["assignments"],
+            configured=configuration.assignments,
+            configured_in=configuration.path.name if configuration.path else "configuration",
+            gpu=not options["no_gpu"],
+            hash=options.get("hash", False),
+            cache=not options.get("no_cache", False),
+        )
 
 
 def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:

@@ -8,16 +8,13 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import (
-    configuration_of,
+    Asked,
     configuration_options,
     lang_option,
-    matrix_of,
     recipe_option,
     source_options,
-    sources_of,
     target_options,
 )
-from envdoctor.cli.reporting import language_of
 
 
 @click.command("plan")
@@ -46,11 +43,10 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     from envdoctor.report.page import Page
     from envdoctor.text.clean import clean
 
-    configuration = configuration_of(options)
-    matrix = matrix_of(configuration, options)
-    page = Page(matrix.registry, language_of(configuration, options))
+    asked = Asked(options)
+    page = Page(asked.matrix.registry, asked.lang)
     with progress_line(False) as progress:
-        found = plan(sources_of(configuration, options), requirements, matrix=matrix, progress=progress, lang=page.lang)
+        found = plan(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
     if found.because:
         text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
         click.echo(clean(f"envdoctor: {text}", None), err=True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envdoctor.cli.options import Option, Options, configuration_of, lang_option, matrix_of, sources_of
+from envdoctor.cli.options import Asked, Option, Options, lang_option
 from envdoctor.report.formats import names
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ report_options = Options(
 )
 
 
-class Run:
+class Run(Asked):
     """What every command that judges does with its options: a wrong one is said before the work, not after it.
 
     ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`.
@@ -55,16 +55,10 @@ class Run:
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.cli.output import parse_outputs
 
-        self._options = options
         self._outputs = parse_outputs(options["outputs"], names())
-        self.configuration = configuration_of(options)
+        super().__init__(options)
         self._policy = _policy(self.configuration, options)
-        self.matrix = matrix_of(self.configuration, options)
         self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
-
-    def sources(self, **instead: Any) -> Any:
-        """What is judged; ``instead`` of what was typed."""
-        return sources_of(self.configuration, {**self._options, **instead})
 
     def present(self, report: Report, *, detail: str = "usual") -> int:
         """Write the report's files, then the report itself; the exit code of the run."""
@@ -80,7 +74,7 @@ class Run:
         if options["only_new"]:
             shown = tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
             report = report.changed(findings=shown)
-        lang = language_of(self.configuration, options)
+        lang = self.lang
         for name, path in self._outputs:
             from envdoctor.app.whole_file import write_whole
 
@@ -90,13 +84,6 @@ class Run:
         elif verbosity > -2:
             write_stdout(_on_terminal(report, lang, options["color"], verbosity, detail))
         return report.exit_code
-
-
-def language_of(configuration: Configuration, options: dict[str, Any]) -> str:
-    """The language of the text: command line over environment variables over configuration."""
-    from envdoctor.report.color import choose_lang
-
-    return choose_lang(options["lang"] or configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
 
 def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:

@@ -24,7 +24,6 @@ from envdoctor.knowledge.lookup import (
     where,
 )
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise
@@ -39,7 +38,7 @@ _REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
 
 
-@derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered pkg.*")
+@derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
 def broken_use(facts: View, matrix: Matrix) -> Answer:
     """``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
 
@@ -62,7 +61,7 @@ def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
     """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
     with models of their own run none of it. Methods that it overrides are left to rules of their own: training
     frameworks replace some."""
-    if facts.value("recipe.framework") in ENGINES | OWN_MODELS:
+    if facts.value("model.run_by") in ("engine", "trainer"):
         return
     for item in facts.items("model_use"):
         module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")

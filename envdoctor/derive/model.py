@@ -12,15 +12,12 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spe
 from envdoctor.facts.view import View
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.vocabulary import ENGINES, OWN_MODELS
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.releases import EVERY, contains, parse_ranges, plain_release
 
 #: What a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}
-#: The frameworks whose own models are in the table framework-models.
-_WITH_MODELS = ("vllm", "sglang", "llamafactory", "unsloth")
 _RELEASE = r"\d{1,9}(?:\.\d{1,9})*"
 #: What a recipe that was seen says at least one of.
 _SEEN = ("recipe_file", "recipe.framework", "recipe.method")
@@ -50,7 +47,8 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
     framework = facts.text("recipe.framework")
     if framework is None:
         return None
-    by = "engine" if framework in ENGINES else "trainer" if framework in OWN_MODELS else "transformers"
+    rows = matrix.rows("framework-models", "framework")
+    by = next((row["model_code"] for row in rows if row["name"] == framework), "transformers")
     return Derived(by, "recipe.framework")
 
 
@@ -84,12 +82,14 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     return found
 
 
-@derives("model.known_to_framework", of="recipe.framework model.family " + " ".join(f"pkg.{n}" for n in _WITH_MODELS))
+@derives(
+    "model.known_to_framework", of="recipe.framework model.family pkg.vllm pkg.sglang pkg.llamafactory pkg.unsloth"
+)
 def framework_model(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the serving engine or the trainer of the recipe has something of its own for the model's family;
     nothing where the framework, its release or the family is not known."""
     framework, family = facts.text("recipe.framework"), facts.text("model.family")
-    if family is None or framework not in _WITH_MODELS:
+    if family is None or framework is None or not matrix.part("framework-models", framework):
         return None
     installed = facts.text(f"pkg.{framework}")
     if installed is None:

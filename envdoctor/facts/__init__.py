@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
         "installed": "Installed InstalledSet marker_values",
         "privacy": "public_facts",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
-        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Range Records Unknown Unlisted Value place_of plain "
+        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value plain "
         "restored spell written",
         "view": "View",
     },

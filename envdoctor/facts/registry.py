@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Unlisted, Value
+from envdoctor.facts.values import ABSENT, Origin, Range, Records, Unknown, Unlisted, Value
 from envdoctor.text.message import NOTHING, Message, MessageError, said_by
 from envdoctor.versions.dotted import dotted
 from envdoctor.versions.names import normalise, valid_name
@@ -134,37 +134,28 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
     kind = entry.get("type")
     if kind not in TYPES:
         raise RegistryError(f"facts.toml: {key}: type {kind!r} is none of {', '.join(TYPES)}")
-    privacy = entry.get("privacy", "public")
-    if privacy not in _PRIVACY:
-        raise RegistryError(f"facts.toml: {key}: privacy {privacy!r} is none of {', '.join(_PRIVACY)}")
+    if entry.get("privacy", "public") not in _PRIVACY:
+        raise RegistryError(f"facts.toml: {key}: privacy {entry['privacy']!r} is none of {', '.join(_PRIVACY)}")
     columns: dict[str, FactSpec] = {}
     for name, column in entry.get("columns", {}).items():
         columns[name] = _spec(f"{key}.{name}", {"help": entry.get("help", ""), **column})
     if (kind == "records") != bool(columns):
         raise RegistryError(f"facts.toml: {key}: columns belong to type records, and to no other")
     values = entry.get("values", {})
+    as_they_are = ("meaning", "privacy", "help", "least", "most", "label", "absent", "answer", "edit")
+    lists = ("identity", "depends_on", "only_said", "first")
+    named: dict[str, Any] = {name: entry[name] for name in as_they_are if name in entry}
+    named.update((name, tuple(entry[name])) for name in lists if name in entry)
     return FactSpec(
         key=key,
         type=kind,
-        meaning=entry.get("meaning", ""),
-        privacy=privacy,
-        help=entry.get("help", ""),
         columns=columns,
-        identity=tuple(entry.get("identity", ())),
-        depends_on=tuple(entry.get("depends_on", ())),
         concerns={key: tuple(columns) for key, columns in entry.get("concerns", {}).items()},
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
-        only_said=tuple(entry.get("only_said", ())),
-        least=entry.get("least", 0),
-        most=entry.get("most", math.inf),
         example=str(entry.get("example", "")),
-        label=entry.get("label", {}),
-        absent=entry.get("absent", {}),
-        answer=entry.get("answer", False),
-        first=tuple(entry.get("first", ())),
-        edit=entry.get("edit", ""),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
+        **named,
     )
 
 
@@ -297,7 +288,10 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
             if column is None:
                 raise FactTypeError("item {}: {} is no column of {}", number, _short(name), spec.key)
             try:
-                item[name] = parse_value(column, cell)
+                value = parse_value(column, cell)
+                if name == spec.edit and isinstance(value, tuple):
+                    value = tuple(map(Origin.read, value))
+                item[name] = value
             except FactTypeError as error:
                 if unread is None:
                     raise FactTypeError("item {}: {}: {}", number, name, error) from None

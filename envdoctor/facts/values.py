@@ -1,9 +1,34 @@
 """The values a fact can have: known, known to be absent, or unknown with the reason."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.text.message import Message, packed, unpacked
+
+
+class Origin(str):
+    """Where a user edits: ``line`` (from 1) of the file at ``path``, in a notebook that of ``cell`` (from 1, all cells
+    counted). As a text it is ``train.yaml:14`` or ``eval.ipynb:cell 3:2``."""
+
+    __slots__ = ("cell", "line", "path")
+    path: str
+    line: int
+    cell: int | None
+
+    def __new__(cls, path: str, line: int, cell: int | None = None) -> "Origin":
+        origin = super().__new__(cls, f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}")
+        origin.path, origin.line, origin.cell = path, line, cell
+        return origin
+
+    def __getnewargs__(self) -> Any:
+        return self.path, self.line, self.cell
+
+    @classmethod
+    def read(cls, text: str) -> str:
+        """Return the place that a facts file writes so; any other text as it is."""
+        match = re.match(r"(?s)(.+?)(?::cell (\d{1,8}))?:(\d{1,8})\Z", text, re.ASCII)
+        return cls(match[1], int(match[3]), int(match[2]) if match[2] else None) if match else text
 
 
 class Absent:
@@ -113,9 +138,10 @@ Value = str | int | float | bool | tuple[str, ...] | Absent | Unknown | Records
 class Fact(NamedTuple):
     """One fact: its registered key, its value, and where the value comes from.
 
-    ``origin`` names a file, a line or an option in words a person can follow ("torch/version.py", "train.yaml:14",
+    ``origin`` is an :class:`Origin`, or names a file or an option in words a person can follow ("torch/version.py",
     "--set"); it may contain a path of this machine and is treated as private in exports.
-    ``source`` groups origins by kind: environment, machine, model, recipe, given, derived, default, unasked or assumed.
+    ``source`` groups origins by kind: environment, machine, model, recipe, preset (what a library takes for what the
+    recipe leaves open), given, derived, default, unasked or assumed.
     """
 
     key: str
@@ -132,12 +158,6 @@ class Fact(NamedTuple):
     def is_guess(self) -> bool:
         """Whether it is taken to be so where nobody was heard: enough for a finding, and never for its absence."""
         return self.source in ("unasked", "assumed")
-
-
-def place_of(origin: str) -> tuple[str, int] | None:
-    """File and line (from 1) of an origin such as ``train.yaml:14``: what a user edits. None for any other origin."""
-    path, _, line = origin.rpartition(":")
-    return (path, int(line)) if path and line.isascii() and line.isdigit() and len(line) < 9 else None
 
 
 def plain(value: Value) -> object:
@@ -193,6 +213,10 @@ def written(value: Value) -> object:
             return {"unknown": packed(value.reason)}
         case Message():
             return {"said": packed(value)}
+        case Origin():
+            return {"path": value.path, "line": value.line, "cell": value.cell}
+        case tuple():
+            return [written(part) for part in value]
         case Absent():
             return None
     return value
@@ -205,7 +229,7 @@ def restored(found: Any) -> Value:
         case None:
             value = ABSENT
         case list():
-            value = tuple(found)
+            value = tuple(Origin(**part) if isinstance(part, dict) else part for part in found)
         case {"specifiers": specifiers, "releases": releases}:
             value = Range(specifiers, tuple(releases))
         case {"word": word, "known": known}:

@@ -64,12 +64,15 @@ def _is_used(framework: str, facts: FactSet) -> bool:
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
     """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
-    from envdoctor.knowledge.framework_models import FRAMEWORKS, asked_release
+    from envdoctor.knowledge.framework_models import asked_release
 
     yield from stated
     family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}
-    for framework in FRAMEWORKS:
-        if family is not None and framework not in named and _is_used(framework, facts):
+    if family is None:
+        return
+    for row in matrix.rows("framework-models", "framework"):
+        framework = row["name"]
+        if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
             line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
             yield from (line,) if line else ()
 

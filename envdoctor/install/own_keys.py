@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 
 
@@ -12,7 +13,7 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
 
     Of several keys it is one that the recipe uses already, or else the first."""
     records = facts.items("recipe_key") if settings else ()
-    used = {str(item.get("key")): str((item.get("place") or ("",))[0]) for item in records}  # type: ignore[index]
+    used = {str(item.get("key")): (View.of(item).words("place") or ("",))[0] for item in records}
     if not used:
         return {}
     forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
@@ -49,7 +50,7 @@ def _written_for(meaning: Any, field: str, value: str) -> str | None:
 
 
 def _line_for(key: str, word: str, place: str) -> str:
-    file = place.rpartition(":")[0] or place
+    file: str = getattr(place, "path", place)
     if file.endswith((".yaml", ".yml")):
         return f"{key}: {word}"
     if file.endswith((".py", ".ipynb")):

@@ -6,8 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "compare": "answer",
-        "finding": "Assumption CONFIDENCES Evidence Finding FoundFact Location NotChecked OfferedFix Plan SEVERITIES "
-        "Text",
+        "finding": "Assumption CONFIDENCES Evidence Finding FoundFact NotChecked OfferedFix Plan SEVERITIES Text",
         "judging": "Judgement Problem errors_of judge problem_of problems_of",
         "messages": "text_of title_of",
         "policy": "Ignore Known Policy baseline_state exit_code",

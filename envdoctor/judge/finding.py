@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envdoctor.facts.values import place_of
+from envdoctor.facts.values import Origin
 from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
 from envdoctor.text.message import Message
 
@@ -15,7 +15,6 @@ __all__ = [
     "Evidence",
     "Finding",
     "FoundFact",
-    "Location",
     "NotChecked",
     "OfferedFix",
     "Plan",
@@ -57,28 +56,6 @@ class Assumption(NamedTuple):
     value: str
     because: Text
     default: bool = False
-
-
-class Location(NamedTuple):
-    """Where the user edits: a file and, when known, its line (1-based); in a notebook that of the ``cell``
-    (1-based, all cells counted)."""
-
-    path: str
-    line: int | None = None
-    cell: int | None = None
-
-    @classmethod
-    def of(cls, place: str) -> "Location | None":
-        """The location of ``train.py:12`` or ``eval.ipynb:cell 3:2``; None for a text that names none."""
-        found = place_of(place)
-        if found is None:
-            return None
-        path, _, cell = found[0].rpartition(":cell ")
-        return cls(path, found[1], int(cell)) if path and cell.isdecimal() and len(cell) < 9 else cls(*found)
-
-    def __str__(self) -> str:
-        cell = "" if self.cell is None else f":cell {self.cell}"
-        return self.path + cell + ("" if self.line is None else f":{self.line}")
 
 
 class Evidence(NamedTuple):
@@ -156,7 +133,7 @@ class Finding(NamedTuple):
     caveats: tuple[Message, ...] = ()
     settled_by: tuple[str, ...] = ()
     item: Mapping[str, str] = {}
-    locations: tuple[Location, ...] = ()
+    locations: tuple[Origin, ...] = ()
     fixes: tuple[OfferedFix, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     probe: str | None = None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, spell
+from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, spell
 from envdoctor.judge.compare import answer
 from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
@@ -16,7 +16,6 @@ from envdoctor.judge.finding import (
     Evidence,
     Finding,
     FoundFact,
-    Location,
     NotChecked,
     Plan,
     Text,
@@ -161,7 +160,6 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
     places = [*(fact.origin for fact in found), *_edited(rule, match, facts, matrix.registry)]
-    locations = tuple(dict.fromkeys(filter(None, map(Location.of, places))))
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -182,7 +180,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         caveats=caveats,
         settled_by=_settled_by(match, read, matrix.registry),
         item=item,
-        locations=locations or _behind(match.keys, facts, matrix.registry),
+        locations=_lines(places) or _lines(_behind(match.keys, facts, matrix.registry)),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
@@ -282,11 +280,15 @@ def _edited(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> tup
     return (*(places if isinstance(places, tuple) else ()), *(facts.get(f"pkg.{one}").origin for one in packages))
 
 
-def _behind(keys: Iterable[str], facts: FactSet, registry: Registry) -> tuple[Location, ...]:
+def _lines(places: Iterable[str]) -> tuple[Origin, ...]:
+    return tuple(dict.fromkeys(place for place in places if isinstance(place, Origin)))
+
+
+def _behind(keys: Iterable[str], facts: FactSet, registry: Registry) -> list[str]:
     """Where the facts stand that those of the finding follow from: the line of torch for its CUDA."""
     specs = (registry.find(key) for key in keys)
     behind = dict.fromkeys(key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
-    return tuple(dict.fromkeys(filter(None, (Location.of(facts.get(key).origin) for key in behind))))
+    return [facts.get(key).origin for key in behind]
 
 
 def _ignore(

@@ -9,7 +9,7 @@ __all__, __getattr__ = door(
         "conditions": "Condition ConditionError glob_fits parse_condition spelled",
         "cuda_wheels": "component_of",
         "entry_statements": "Entry entries",
-        "framework_models": "FRAMEWORKS asked_release knows",
+        "framework_models": "asked_release knows",
         "gpu_code": "arch_lists capability compiler_range is_nightly kernels",
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
         "json_schemas": "Schemas",
@@ -26,6 +26,6 @@ __all__, __getattr__ = door(
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",
         "toml_files": "LARGEST TomlError load_toml parse_toml",
-        "vocabulary": "CONFIDENCES EFFECTS ENGINES OWN_MODELS SEVERITIES",
+        "vocabulary": "CONFIDENCES EFFECTS SEVERITIES",
     },
 )

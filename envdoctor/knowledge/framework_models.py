@@ -7,8 +7,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import base_release, satisfies
 
-FRAMEWORKS = ("vllm", "sglang", "llamafactory", "unsloth")
-
 
 def releases(matrix: Matrix, framework: str, family: str) -> str | None:
     """The releases that know the family, ``>=0.6.5,<0.11``; an empty text for all of them, None where none is known."""

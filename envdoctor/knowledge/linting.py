@@ -16,7 +16,6 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.symptoms import faults_of
 from envdoctor.knowledge.toml_files import TomlError, load_toml
-from envdoctor.knowledge.vocabulary import ENGINES
 
 #: In characters, a placeholder by its column.
 _LONGEST_MESSAGE = 120
@@ -45,7 +44,7 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
         yield from _faults(matrix.files[rule.id], "rule", schemas)
     yield from _dates(texts, today)
     yield from _bound(rule, texts)
-    yield from _engines(rule, texts)
+    yield from _engines(rule, texts, matrix)
     yield from _evidence(rule, texts, today)
     yield from _unwritten(texts)
     yield from _wording(rule, texts, matrix)
@@ -210,8 +209,10 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"rule: last_seen: no condition ends with {key} {version}"
 
 
-def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
+def _engines(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
     """Serving engines, and some trainers, do not run models with transformers' code."""
+    frameworks = matrix.rows("framework-models", "framework")
+    engines = {"engine", *(row["name"] for row in frameworks if row["model_code"] == "engine")}
     excepted = {name for clause in rule.unless for name in _frameworks(clause)}
     if texts["engines"]:
         return
@@ -219,7 +220,7 @@ def _engines(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
         keys = {condition.key for condition in clause}
         if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL or any(_frameworks(clause)):
             continue
-        if excepted.isdisjoint(ENGINES | {"engine"}) and not any(map(_trains, clause)):
+        if excepted.isdisjoint(engines) and not any(map(_trains, clause)):
             yield (
                 f"affects {number}: vLLM, SGLang and LMDeploy run models without transformers' code: say so in an"
                 ' exception, "model.run_by" = ["engine", "trainer"], or in a condition on recipe.framework, or say'

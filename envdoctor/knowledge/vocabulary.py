@@ -13,7 +13,3 @@ FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set"
 PROOFS = ("issue", "release-notes", "source", "artefact", "docs", "reproduced", "article")
 #: What a test of a rule expects.
 ANSWERS = ("match", "no", "unknown")
-#: Serving engines, by ``recipe.framework``: they run models with code of their own.
-ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})
-#: Trainers that do, too.
-OWN_MODELS = frozenset({"torchtune", "megatron-swift", "nemo", "litgpt", "mlx"})

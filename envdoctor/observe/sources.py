@@ -56,10 +56,6 @@ class Source(NamedTuple):
     open: Callable[[str | None, Ask], Environment]
 
 
-def _has_torch(layout: "Layout") -> bool:
-    return any(layout.files.is_folder(os.path.join(folder, "torch")) for folder in layout.site_packages)
-
-
 def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
     def open_(given: str | None, ask: Ask) -> Environment:
         from envdoctor.observe.locate.layout import EnvironmentUnreadable
@@ -73,7 +69,8 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
         except ObservationError as error:
             error.usage = error.usage and bool(kind)
             raise
-        if not kind and any(True for _ in ask.given().below("pkg.")) and not _has_torch(layout):
+        has_torch = (layout.files.is_folder(os.path.join(folder, "torch")) for folder in layout.site_packages)
+        if not kind and any(True for _ in ask.given().below("pkg.")) and not any(has_torch):
             note = Message("only the packages of --set are judged: {} has no torch and was left out", layout.prefix)
             return Environment(Target("none", "", Message("--set")), True, FactSet(), None, (*layout.notes, note))
         target = Target(layout.kind, str(layout.prefix), layout.because)

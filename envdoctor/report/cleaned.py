@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Range, Records, Unknown
+from envdoctor.facts.values import Fact, Origin, Range, Records, Unknown
 from envdoctor.text.clean import clean
 from envdoctor.text.message import Message, mapped
 
@@ -47,6 +47,8 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
     match new:
         case Message():
             new = mapped(new, lambda part: _clean(part, longest))
+        case Origin():
+            new = Origin(_clean(new.path, longest), new.line, new.cell)
         case str():
             text = _clean(new, longest)
             new = " " * (len(new) - len(new.lstrip(" "))) + text if new[:1] == " " and text else text
@@ -68,4 +70,4 @@ def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
 
 
 def _clean_fact(fact: Fact) -> Fact:
-    return Fact(clean(fact.key), cleaned(fact.value, None), clean(fact.origin), fact.source)
+    return Fact(clean(fact.key), cleaned(fact.value, None), cleaned(fact.origin), fact.source)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from shlex import quote
 
-from envdoctor.facts.values import place_of
+from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
 from envdoctor.report.color import paint
 from envdoctor.report.layout import command_lines
@@ -144,7 +144,7 @@ def _names(text: str, value: str) -> bool:
 def _tells_where(origin: str) -> bool:
     """Whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or that it was
     taken of what is released."""
-    return origin.startswith(("--", "what an install", "what uv")) or place_of(origin) is not None
+    return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
 
 
 def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:

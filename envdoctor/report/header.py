@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Range, Unknown, place_of, spell
+from envdoctor.facts.values import ABSENT, Range, Unknown, spell
 from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
 from envdoctor.report.layout import display_width, pad, shortened
@@ -198,7 +198,7 @@ def _code(facts: FactSet, page: Page) -> str:
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
-    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and not fact.origin.startswith("default ")]
+    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and fact.source != "preset"]
     known = {fact.key[7:]: fact for fact in given if facts.known(fact.key)}
     if not known:
         return ""
@@ -214,7 +214,7 @@ def _recipe(facts: FactSet, page: Page) -> str:
     if read is not None:
         named = (str(item["path"]) for item in read)
     else:
-        named = ((place_of(fact.origin) or (fact.origin, 0))[0] for fact in known.values() if fact.origin)
+        named = (getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin)
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
     return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact
-from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
+from envdoctor.facts.values import Absent, Origin, Records, Unknown, spell
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.finding_text import of_one_cause, offered
@@ -55,12 +55,12 @@ def _table(report: Report, page: Page) -> Iterator[str]:
             continue
         value = facts.value(fact.key)
         said_twice = fact.key == "python.minor" and "python.version" in facts
-        if fact.source in ("given", "recipe") and not isinstance(value, Unknown) and not said_twice:
+        if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not said_twice:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
             absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")
-            origin = place_of(fact.origin)
-            line = str(origin[1]) if origin is not None and report.target.kind == "report" else ""
+            origin = fact.origin
+            line = str(origin.line) if isinstance(origin, Origin) and report.target.kind == "report" else ""
             rows.append(
                 (place.get(fact.key, len(place)), fact.key, absent if isinstance(value, Absent) else words, line)
             )

@@ -92,6 +92,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
     ]
     return {
         **_without(_data(finding), "title", "title_zh", "origin"),
+        "locations": [
+            {"path": place.path, "line": place.line, **_known(cell=place.cell)} for place in finding.locations
+        ],
         "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
         "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],

@@ -6,13 +6,14 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from envdoctor.judge.finding import Finding, Location
+from envdoctor.facts.values import Origin
+from envdoctor.judge.finding import Finding
 
 #: Shown where a finding names no file of the project, for consumers that refuse a finding without a place.
-PROJECT = Location("pyproject.toml", 1)
+PROJECT = Origin("pyproject.toml", 1)
 
 
-def project_place(finding: Finding) -> Location | None:
+def project_place(finding: Finding) -> Origin | None:
     """The first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
 
     A line inside a notebook's cell is no line of the file: the first one stands for it.
@@ -24,8 +25,7 @@ def project_place(finding: Finding) -> Location | None:
         except (OSError, ValueError):  # no working folder, another drive, a name that no file can have
             continue
         if not os.path.isabs(path) and path.split(os.sep)[0] != os.pardir:
-            line = place.line if place.cell is None else None
-            return Location(path.replace(os.sep, "/"), line or 1)
+            return Origin(path.replace(os.sep, "/"), place.line if place.cell is None else 1)
     return None
 
 

@@ -10,8 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import Message
-
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
 _MOST_CELLS = 20_000
@@ -27,12 +25,13 @@ class NotANotebook(ValueError):
 
 
 class Code(NamedTuple):
-    """``tree`` holds the statements of a script, or of all cells of a notebook that could be parsed. ``place`` names a
-    line of it (``12``, ``cell 3:2``); ``unread`` are the other cells, each by the line at fault."""
+    """``tree`` holds the statements of a script, or of all cells of a notebook that could be parsed. ``place`` is
+    where a line of it is: the line, and in a notebook the cell, from 1; ``unread`` are the other cells, each by the
+    line at fault."""
 
     tree: ast.Module
-    place: Callable[[int], str] = str
-    unread: Sequence[str] = ()
+    place: Callable[[int], tuple[int, ...]] = lambda line: (line,)
+    unread: Sequence[tuple[int, ...]] = ()
 
 
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
@@ -56,14 +55,14 @@ def overruns(source: bytes) -> bool:
 
 def _parse_notebook(content: bytes) -> Code:
     tree = ast.Module([], [])
-    unread: list[str] = []
+    unread: list[tuple[int, ...]] = []
     starts, numbers = [1], [1]
     line = 1
     for number, source in _cells(content):
         try:
             part = _parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append(Message("cell {}:{}", number, getattr(error, "lineno", None) or 1))
+            unread.append((getattr(error, "lineno", None) or 1, number))
             continue
         starts.append(line)
         numbers.append(number)
@@ -72,9 +71,9 @@ def _parse_notebook(content: bytes) -> Code:
         tree.body += part.body
         line += source.count("\n") + 1
 
-    def place(line: int) -> str:
+    def place(line: int) -> tuple[int, ...]:
         at = bisect_right(starts, line) - 1
-        return Message("cell {}:{}", numbers[at], line - starts[at] + 1)
+        return line - starts[at] + 1, numbers[at]
 
     return Code(tree, place, unread)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envdoctor.versions.pep440 import NotASpecifier, release_of, satisfies
-
-_OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
+from envdoctor.versions.pep440 import clauses_of, release_of, satisfies
 
 
 def join_specifiers(sets: Iterable[str]) -> str | None:
@@ -16,20 +14,12 @@ def join_specifiers(sets: Iterable[str]) -> str | None:
 
     Raises :class:`~envdoctor.versions.pep440.NotASpecifier`.
     """
-    clauses = dict.fromkeys(clause for text in sets for clause in "".join(text.split()).split(",") if clause)
-    taken = _outermost([_parted(clause) for clause in clauses])
+    taken = _outermost(list(dict.fromkeys(clause for text in sets for clause in clauses_of(text))))
     joined = ",".join(operator + operand for operator, operand in taken)
     # A version at or just above the highest lower bound is in the set when any is: nothing else bounds it from below.
     bounds = [operand.removesuffix(".*") for operator, operand in taken if operator not in ("!=", "<")]
     tried = ["0", *bounds, *(f"{bound}.1" for bound in bounds)]
     return joined if any(satisfies(version, joined) for version in tried) else None
-
-
-def _parted(clause: str) -> tuple[str, str]:
-    operator = next((operator for operator in _OPERATORS if clause.startswith(operator)), None)
-    if operator is None:
-        raise NotASpecifier("{} is no specifier", repr(clause[:60]))
-    return operator, clause[len(operator) :]
 
 
 def _outermost(clauses: list[tuple[str, str]]) -> list[tuple[str, str]]:

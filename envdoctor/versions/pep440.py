@@ -91,7 +91,8 @@ def _normal_local(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _clauses(specifiers: str) -> tuple[tuple[str, str], ...]:
+def clauses_of(specifiers: str) -> tuple[tuple[str, str], ...]:
+    """Return operator and operand of each clause of a specifier set. Raises :class:`NotASpecifier`."""
     found: list[tuple[str, str]] = []
     for part in specifiers.split(","):
         match = _CLAUSE.match(part)
@@ -107,7 +108,7 @@ def satisfies(version: str, specifiers: str) -> bool:
 
     Raises :class:`NotASpecifier` for what PEP 440 does not allow.
     """
-    clauses = _clauses(specifiers)
+    clauses = clauses_of(specifiers)
     if not clauses:
         return True
     read = _read(version)

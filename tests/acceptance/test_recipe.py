@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -127,3 +128,15 @@ def test_the_facts_of_a_recipe_have_their_lines(run, facts_file):
     result = run("facts", "--facts", facts_file({"pkg.torch": "2.5.0"}), "--recipe", STORIES / "1" / "run.sh")
     line = next(line for line in result.out.splitlines() if line.startswith("recipe.max_length"))
     assert "6001" in line and line.endswith("configs/lora.yaml:9")
+
+
+def test_a_fix_of_a_notebook_is_told_as_its_calls_are_written(check, tmp_path):
+    call = 'args = AutoModel.from_pretrained("x/y", attn_implementation="flash_attention_2")'
+    cells = [{"cell_type": "code", "source": f"from transformers import AutoModel\n{call}\n"}]
+    call = "Trainer(args=TrainingArguments(output_dir='out'))"
+    cells.append({"cell_type": "code", "source": f"from transformers import Trainer, TrainingArguments\n{call}\n"})
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
+    found = check("--recipe", "train.ipynb", "--set", "pkg.flash-attn=absent", "--format", "json").json["findings"]
+    (finding,) = [one for one in found if one["id"] == "flash-attn-2-asked-but-not-installed"]
+    assert {"recipe.attn": "attn_implementation=sdpa"} in [fix["keys"] for fix in finding["fixes"]]
+    assert {"path": "train.ipynb", "line": 2, "cell": 1} in finding["locations"]

@@ -48,7 +48,8 @@ def test_everything_it_may_say(load, tmp_path):
     assert (found.fail_on, found.fail_confidence, found.lang) == ("warning", "inferred", "zh")
     assert found.model == "THUDM/glm-4-9b-chat-hf" and found.require == ("gpu", "model")
     assert [str(folder) for folder in found.matrix] == [str(tmp_path / "rules"), "/abs/rules"]
-    assert found.assignments == ("recipe.batch_size=2", "recipe.packing=true", "recipe.kernels=liger,unsloth")
+    kernels = ("recipe.kernels", ["liger", "unsloth"])
+    assert found.assignments == (("recipe.batch_size", 2), ("recipe.packing", True), kernels)
     assert found.severities == {"some-rule": "off", "other-rule": "note"}
     where = {"gpu.name": "Tesla T4", "gpu.index": "0", "gpu.memory_gib": "16"}
     assert found.ignores == (Ignore("a-rule", "we patched it", date(2027, 1, 31), where, "envdoctor.toml"),)
@@ -73,7 +74,7 @@ def test_a_text_may_stand_for_a_list_of_one_and_keys_need_no_quotes(load):
         'require = "gpu"\n[set]\nrecipe.batch_size = 2\n\n[[ignore]]\nid = "r"\nreason = "x"\nwhere.gpu.name = "T4"\n'
     )
     found = load(text)
-    assert (found.require, found.assignments) == (("gpu",), ("recipe.batch_size=2",))
+    assert (found.require, found.assignments) == (("gpu",), (("recipe.batch_size", 2),))
     assert found.ignores[0].where == {"gpu.name": "T4"}
 
 

@@ -63,7 +63,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
     home = tmp_path_factory.mktemp("matrices")
     for folder in ("rules", "tables", "ledger"):
         (home / folder).mkdir()
-    shutil.copy(ROOT / "matrices" / "facts.toml", home)
+    for file in ("facts.toml", "tables/framework-models.toml"):
+        shutil.copy(ROOT / "matrices" / file, home / file)
     (home / "tables" / "moved-names.toml").write_text(MOVED)
     (home / "tables" / "recipe-calls.toml").write_text(CALLS)
     (home / "ledger" / "spade.txt").write_text(ledger("spade", "1.0.0 2.0.0 3.0.0", SPADE))

@@ -8,6 +8,7 @@ from itertools import product
 import known
 import pytest
 
+from envdoctor.facts import Origin
 from envdoctor.judge import CONFIDENCES, SEVERITIES, Ignore, Known, Policy, baseline_state, exit_code
 
 TODAY = date(2026, 11, 20)
@@ -87,7 +88,8 @@ def test_until_fixed_ends_when_a_release_without_the_problem_is_known(matrix_of,
 def test_an_ignore_with_a_path_accepts_what_is_edited_there(matrix_of, facts, pattern, accepted):
     matrix = matrix_of({"r": {"affects": [{"pkg.torch": "present", "model.family": "glm4"}]}})
     policy = Policy(ignores=(Ignore("r", "an old experiment", path=pattern),))
-    for places, ignored in ((("train.py:1", "./configs/a.yaml:3"), accepted), (("--set", "--model"), False)):
+    edited = Origin("train.py", 1), Origin("./configs/a.yaml", 3)
+    for places, ignored in ((edited, accepted), (("--set", "--model"), False)):
         known_facts = facts({**FACTS, "model.family": "glm4"})
         known_facts.update([fact._replace(origin=place) for fact, place in zip(known_facts, places, strict=True)])
         (finding,) = known.judged(known_facts, matrix, policy).findings

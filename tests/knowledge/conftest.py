@@ -22,11 +22,12 @@ why = {{ en = "it was built so" }}
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A matrices folder without rules."""
+    """A matrices folder without rules and nearly without tables."""
     home = tmp_path / "matrices"
     (home / "rules").mkdir(parents=True)
     (home / "tables").mkdir()
-    shutil.copy(ROOT / "matrices" / "facts.toml", home)
+    for file in ("facts.toml", "tables/framework-models.toml"):
+        shutil.copy(ROOT / "matrices" / file, home / file)
     (home / "schema").symlink_to(ROOT / "matrices" / "schema")
     return home
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import envdoctor.report
-from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown
-from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, NotChecked, OfferedFix, Text
+from envdoctor.facts import ABSENT, Fact, FactSet, Origin, Records, Registry, Unknown
+from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Text
 from envdoctor.knowledge import parse_toml
 from envdoctor.observe import Target
 from envdoctor.report import Report
@@ -86,9 +86,9 @@ def facts() -> FactSet:
         ("model.revision", "8599336fc6c125203efb2360bfaf4c80eef1d1bf", "refs/main", "model"),
         ("model.family", "glm4", "families.toml", "derived"),
         ("model.type", "glm", "config.json", "model"),
-        ("recipe.stage", "dpo", "train.yaml:3", "recipe"),
-        ("recipe.dtype", "bf16", "train.yaml:21", "recipe"),
-        ("recipe.batch_size", 2, "train.yaml:14", "recipe"),
+        ("recipe.stage", "dpo", Origin("train.yaml", 3), "recipe"),
+        ("recipe.dtype", "bf16", Origin("train.yaml", 21), "recipe"),
+        ("recipe.batch_size", 2, Origin("train.yaml", 14), "recipe"),
         ("env.PYTORCH_CUDA_ALLOC_CONF", ABSENT, "the environment variables", "machine"),
     ):
         facts.add(Fact(key, value, origin, source))
@@ -116,10 +116,10 @@ def nan_finding() -> Finding:
         facts=(
             FoundFact("pkg.torch", "2.5.0+cu118", "torch/version.py"),
             FoundFact("model.family", "glm4", "families.toml"),
-            FoundFact("recipe.batch_size", "2", "train.yaml:14"),
+            FoundFact("recipe.batch_size", "2", Origin("train.yaml", 14)),
         ),
         fingerprint="9f2c1d",
-        locations=(Location("requirements.txt", 3),),
+        locations=(Origin("requirements.txt", 3),),
         fixes=(
             OfferedFix("constraint", "review", use_old, ("torch==2.4.1",), commands=(torch,)),
             OfferedFix("set", "safe", one, set={"recipe.batch_size": "1"}),
@@ -143,8 +143,8 @@ def oom_finding() -> Finding:
         why=Text(""),
         subjects=("recipe.attn", "gpu.memory_gib"),
         facts=(
-            FoundFact("recipe.attn", "eager", "train.yaml:9"),
-            FoundFact("recipe.max_length", "6000", "train.yaml:15"),
+            FoundFact("recipe.attn", "eager", Origin("train.yaml", 9)),
+            FoundFact("recipe.max_length", "6000", Origin("train.yaml", 15)),
             FoundFact("gpu.memory_gib", "79.15", "NVML"),
             FoundFact("pkg.flash-attn", "absent", "site-packages"),
         ),
@@ -152,7 +152,7 @@ def oom_finding() -> Finding:
         assumed=(Assumption("recipe.gradient_accumulation", "8", Text("it is TrainingArguments' default"), True),),
         caveats=("2.5.0a0+nv24.08 is a vendor build and was judged as its base release",),
         item={"name": "NVIDIA A100-SXM4-80GB", "index": "0"},
-        locations=(Location("train.yaml", 9),),
+        locations=(Origin("train.yaml", 9),),
         fixes=(
             OfferedFix("set", "safe", Text("use attn_implementation: sdpa"), set={"recipe.attn": "sdpa"}),
             OfferedFix("command", "review", Text("install flash-attn"), commands=flash),

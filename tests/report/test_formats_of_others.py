@@ -14,7 +14,8 @@ from jsonschema import Draft7Validator
 from lxml import etree
 from poisoned_reports import BAD, compared, poisoned
 
-from envdoctor.judge import Location, OfferedFix, Text
+from envdoctor.facts import Origin
+from envdoctor.judge import OfferedFix, Text
 from envdoctor.report import Notice, Report, load
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -128,7 +129,7 @@ def test_a_place_outside_the_project_is_not_named_as_one_of_its_files(report: Re
         (str(inside), "configs/a%20b.yaml"),
         ("./train.yaml", "train.yaml"),
     ):
-        found = (report.findings[0]._replace(locations=(Location(path, 7),)),)
+        found = (report.findings[0]._replace(locations=(Origin(path, 7),)),)
         (result,) = read("sarif", report.changed(findings=found))["results"]
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == shown
         (issue,) = read("gitlab", report.changed(findings=found))

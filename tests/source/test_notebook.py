@@ -27,9 +27,9 @@ def test_a_line_knows_its_cell():
     document = {"cells": [{"cell_type": "markdown", "source": "# x"}, {"cell_type": "code", "source": ["a\n", "b"]}]}
     document["cells"].append({"cell_type": "code", "source": "\nc"})
     book = parse_notebook(json.dumps(document).encode())
-    assert [book.place(statement.lineno) for statement in book.tree.body] == ["cell 2:1", "cell 2:2", "cell 3:2"]
+    assert [book.place(statement.lineno) for statement in book.tree.body] == [(1, 2), (2, 2), (2, 3)]
     book = parse_notebook(notebook("\n%%time\n\nimport a"))
-    assert book.place(book.tree.body[0].lineno) == "cell 1:4", "below a magic of the cell, too"
+    assert book.place(book.tree.body[0].lineno) == (4, 1), "below a magic of the cell, too"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_only_ipython_understands_is_left_out(cell: str, code: str):
 
 def test_a_cell_that_is_no_python_costs_that_cell():
     book = parse_notebook(notebook("import a", "print 'x'", "import b"))
-    assert ast.unparse(book.tree) == "import a\nimport b" and book.unread == ["cell 2:1"]
+    assert ast.unparse(book.tree) == "import a\nimport b" and book.unread == [(1, 2)]
     assert parse_notebook(notebook("word " * 1_000_000 + "\nprint x")).unread, "a line of a million names ends"
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envdoctor.facts import Fact, FactSet, Records, Unknown
+from envdoctor.facts import Fact, FactSet, Origin, Records, Unknown
 from envdoctor.hub import Unread
-from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, Location, NotChecked, OfferedFix, Plan, Text
+from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
 from envdoctor.probe import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.report import Cost, Introduced, Moved, Notice, Report, RevisionSection, Side
@@ -33,7 +33,7 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
         assumed=(Assumption(bad, bad, Text(bad, lang_text)),),
         caveats=(bad,),
         item={bad: bad, "name": bad},
-        locations=(Location(bad, 1),),
+        locations=(Origin(bad, 1),),
         fixes=(
             OfferedFix("constraint", "safe", Text(bad, bad), (bad,), {bad: bad}, {bad: bad}, (bad,)),
             OfferedFix("set", "safe", Text(bad), (bad,), {bad: bad}, {bad: bad}),

@@ -1,4 +1,4 @@
-"""``--set key=value``: facts given on the command line or in the configuration; the last one wins."""
+"""Facts that somebody gives: ``--set key=value``, or key and value of a configuration; the last one wins."""
 
 from __future__ import annotations
 
@@ -19,23 +19,45 @@ from envdoctor.text.nearest import did_you_mean
 
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
+#: ``key=value`` as a user types it, or the key and the value.
+Assignment = str | tuple[str, object]
 
 
 class AssignmentError(MessageError, ValueError):
     """An assignment is wrong; the message quotes it."""
 
 
-def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "--set") -> list[Fact]:
-    """Facts from ``key=value`` texts. Raises :class:`AssignmentError`.
+def key_of(given: Assignment) -> str:
+    """Return the key of the fact that is given."""
+    return canonical_key((given.partition("=")[0] if isinstance(given, str) else given[0]).strip())
 
-    Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU; commas separate several, but not within
-    double quotes.
+
+def typed(given: Assignment) -> str:
+    """Return what is given as it is typed behind ``--set``."""
+    return given if isinstance(given, str) else f"{given[0]}={spelled(given[1])}"
+
+
+def spelled(value: object) -> str:
+    """Return a value as it is typed behind ``--set KEY=``."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ",".join(map(spelled, value))
+    return str(value)
+
+
+def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: str = "--set") -> list[Fact]:
+    """Return the facts that are given. Raises :class:`AssignmentError`.
+
+    Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU, a list several. In a text commas separate
+    them, but not within double quotes.
     """
     facts: list[Fact] = []
     columns: dict[str, list[dict[str, str]]] = {}
-    for text in texts:
-        key, equals, raw = text.partition("=")
-        key = canonical_key(key.strip())
+    for one in given:
+        key, text = key_of(one), typed(one)
+        _, equals, raw = text.partition("=")
         spec = registry.find(key)
         if not equals:
             raise AssignmentError("{} {}: key=value is expected", origin, text)
@@ -55,7 +77,12 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
             )
         parent = registry.records_of(key)
         if parent is not None:
-            _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], raw)
+            match one:
+                case (_, list(several)):
+                    cells = list(map(spelled, several))
+                case _:
+                    cells = _cells(raw)
+            _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], cells)
             continue
         columns.pop(key, None)
         if not raw.strip() and spec.type != "texts":
@@ -78,13 +105,13 @@ def parse_assignments(texts: Iterable[str], registry: Registry, origin: str = "-
     return facts
 
 
-def _set_column(items: list[dict[str, str]], column: str, raw: str) -> None:
+def _set_column(items: list[dict[str, str]], column: str, cells: Iterable[str]) -> None:
     """Give the column to one item after the other; what it had before is forgotten."""
     for item in items:
         item.pop(column, None)
     while items and not items[-1]:
         items.pop()
-    for number, cell in enumerate(_cells(raw)):
+    for number, cell in enumerate(cells):
         if number == len(items):
             items.append({})
         items[number][column] = cell.strip()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, NoReturn
 
+from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
@@ -31,7 +32,7 @@ class RecipeFile(NamedTuple):
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
-    missing: tuple[tuple[str, str, str], ...] = ()
+    missing: tuple[tuple[str, Origin, str], ...] = ()
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str, str]) -> Iterator[RecipeFile]:
@@ -61,9 +62,9 @@ def _taken_apart(
 ) -> Iterator[RecipeFile]:
     """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
-    missing: list[tuple[str, str, str]] = []
+    missing: list[tuple[str, Origin, str]] = []
 
-    def other(script: str, line: str) -> str | None:
+    def other(script: str, line: int) -> str | None:
         there = _look_for(script, path, cwd)
         try:
             return text_of(content_of(there, _LARGEST, "recipe", RecipeError), RecipeError) if there else None
@@ -71,20 +72,20 @@ def _taken_apart(
             return None
         finally:
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
-                missing.append((script, f"{name}:{line}", Message("is not there")))
+                missing.append((script, Origin(name, line), Message("is not there")))
 
     taken = _parts(path, formats, kinds, words, other)
     parts = with_formats(taken, formats)
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
     started = {name: (place, words) for part in taken for name, place, words in _started(part)}
     own = {part.program for part, form in parts if form.framework}
-    found: list[tuple[str, str, tuple[str, str], Sequence[str | None]]] = []
+    found: list[tuple[str, str, tuple[str, Origin], Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
         there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
         if there is None and one not in own:
-            missing.append((one, f"{name}:{place}", Message("is not there")))
+            missing.append((one, Origin(name, *place), Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, one, (_shown(there, cwd), f"{name}:{place}"), behind))
+            found.append((there, one, (_shown(there, cwd), Origin(name, *place)), behind))
     later: list[RecipeFile] = []
     for there, one, (shown, where), behind in found:
         try:
@@ -98,7 +99,7 @@ def _taken_apart(
     yield from later
 
 
-def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoReturn:
+def _refuse(missing: Sequence[tuple[str, Origin, str]], formats: Formats) -> NoReturn:
     """Raise :class:`RecipeError` for a file that says nothing of a run."""
     if missing:
         raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
@@ -106,10 +107,10 @@ def _refuse(missing: Sequence[tuple[str, str, str]], formats: Formats) -> NoRetu
     raise RecipeError("is no recipe of a framework that is known: {}", known)
 
 
-def _started(part: Part) -> Iterator[tuple[str, str, Sequence[str | None]]]:
+def _started(part: Part) -> Iterator[tuple[str, tuple[int], Sequence[str | None]]]:
     """The script or module of one's own that a command starts, with its line and the words behind it."""
     if part.line and (part.program.endswith(".py") or part.module):
-        yield part.program, part.line, part.words
+        yield part.program, (part.line,), part.words
 
 
 def _places(name: str) -> Iterator[str]:
@@ -124,7 +125,7 @@ def _parts(
     formats: Formats,
     kinds: Mapping[str, str],
     words: Sequence[str | None],
-    other: Callable[[str, str], str | None],
+    other: Callable[[str, int], str | None],
 ) -> list[Part]:
     content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
@@ -140,7 +141,7 @@ def command_parts(
     text: str,
     formats: Formats,
     kinds: Mapping[str, str],
-    other: Callable[[str, str], str | None] = lambda name, line: None,
+    other: Callable[[str, int], str | None] = lambda name, line: None,
 ) -> list[Part]:
     """The commands of a script or of command lines; ``other`` gives the text of a script that it runs.
 
@@ -187,8 +188,8 @@ def python_calls(
     if isinstance(answer, Problem):
         raise RecipeError(answer.clause())
     return [
-        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, place, False, how > 0, how == 2)
-                         for key, value, place, how in settings), perhaps=perhaps)
+        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, tuple(place), False,
+                               how > 0, how == 2) for key, value, place, how in settings), perhaps=perhaps)
         for name, settings, perhaps in answer
     ]  # fmt: skip
 
@@ -199,7 +200,7 @@ def _unfolded(part: Part) -> Part:
     for entry in part.entries:
         if isinstance(entry.value, str) and entry.value.startswith("{"):
             try:
-                entries += read_document(entry.value, int(entry.place), entry.key)
+                entries += read_document(entry.value, entry.place[0], entry.key)
                 continue
             except RecipeError:
                 pass  # a template, or a text that only looks like it
@@ -235,7 +236,7 @@ def _counts_more(part: Part, before: Part) -> bool:
     return len(part.entries) > 2 * len(before.entries)
 
 
-def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, str]]:
+def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
     for entry in part.entries:
         known = formats.find(form, entry.key)
         names = known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, spelled
 from envdoctor.observe.recipe.reading.part import Entry
@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
-    missing: tuple[tuple[str, str, str], ...]
+    missing: tuple[tuple[str, Origin, str], ...]
 
 
 def read_recipe(
@@ -139,7 +139,7 @@ def _follow(statements: Statements, forms: Sequence[Format]) -> None:
     reference = next((form for form in forms if "reference" in form.row), None)
     if reference is not None and isinstance(method, str) and _value(said, "stage") in _WITH_REFERENCE:
         where = reference.row["reference"]["full" if method == "full" else "lora"]
-        said.setdefault("reference_model", statements.fact("reference_model", where, _default_of(reference)))
+        said.setdefault("reference_model", statements.fact("reference_model", where, _default_of(reference), "preset"))
     if method == "lora" and str(_value(said, "quantization")).startswith("bnb-"):
         said["method"] = said["method"]._replace(value="qlora")
     sizes = ["train_batch_size", *(["eval_batch_size"] if _value(said, "eval_strategy") in ("steps", "epoch") else [])]
@@ -156,9 +156,9 @@ def _value(said: dict[str, Fact], field: str) -> Value | None:
 def _compute(statements: Statements, field: str, formula: Callable[..., int | float], *parts: str) -> None:
     values = [_value(statements.said, part) for part in parts]
     if field not in statements.said and all(isinstance(value, (int, float)) for value in values):
-        origins = [statements.said[part].origin for part in parts]
-        origin = next((origin for origin in origins if not origin.startswith("default ")), origins[0])
-        statements.said[field] = statements.fact(field, formula(*values), origin)
+        facts = [statements.said[part] for part in parts]
+        first = next((fact for fact in facts if fact.source != "preset"), facts[0])
+        statements.said[field] = statements.fact(field, formula(*values), first.origin, first.source)
 
 
 def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[str, Fact]:
@@ -181,21 +181,20 @@ def _default(
             if any(one.name in row.get("without", ()) for one in forms):
                 continue
             if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
-                return {field: statements.fact(field, row["value"], by.origin)}
+                return {field: statements.fact(field, row["value"], by.origin, by.source)}
         if (fact := _released(statements, field, form, installed)) is not None:
-            return {field: fact}
+            return {field: fact._replace(source="preset")}
         rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]
         rows = [row for row in rows if statements.given.isdisjoint(row.get("unless", ()))]
         for row in rows:
             version = installed(f"pkg.{row['package']}")
             if isinstance(version, str) and satisfies(version, row["releases"]) is True:
-                return {
-                    field: statements.fact(field, row["value"], Message("default with {} {}", row["package"], version))
-                }
+                origin = Message("default with {} {}", row["package"], version)
+                return {field: statements.fact(field, row["value"], origin, "preset")}
         if rows:
             break  # which of its defaults holds is not known, and no other format's does
         if field in form.row.get("defaults", {}):
-            return {field: statements.fact(field, form.row["defaults"][field], _default_of(form))}
+            return {field: statements.fact(field, form.row["defaults"][field], _default_of(form), "preset")}
     return {}
 
 
@@ -224,7 +223,7 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
             for span in spans:
                 if not known or satisfies(str(version), span["releases"]) is True:
                     value = None if span["value"] == "none" else span["value"]
-                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, "")
+                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, ())
                     fact = statements.fact_of(meaning, entry, origin) if value is not None else None
                     if fact is None and otherwise is not None:
                         fact = statements.fact(field, otherwise, origin)

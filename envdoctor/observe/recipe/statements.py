@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
-from envdoctor.facts.values import ABSENT, Fact, Known, Unknown, Value, spell
+from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Unknown, Value, spell
 from envdoctor.observe.recipe.formats import Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.part import Entry, Part
 from envdoctor.text.message import Message, said_by
@@ -44,7 +44,7 @@ class Statements:
         named = form.named(part.program) or {}
         beside = (form.row.get("beside"),) if part.line else ()
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
-        origin = f"{file}:{part.entries[0].place}" if part.entries else file
+        origin = Origin(file, *part.entries[0].place) if part.entries else file
         for field, word in {**form.row.get("says", {}), **named}.items():
             if part.perhaps and field in named and field != "call":
                 unknown = Unknown(Message("{} is called under a condition", part.program))
@@ -55,7 +55,7 @@ class Statements:
                 self.weak.setdefault(field, self.fact(field, word, origin))
         here: _Here = {}
         for entry in part.entries:
-            place = f"{file}:{entry.place}"
+            place = Origin(file, *entry.place)
             found = self.formats.find(form, entry.key)
             if form.name == "environment":
                 self._variable(entry, place)
@@ -163,7 +163,7 @@ class Statements:
                 return self.fact(meaning.field, Unknown(Message("{} leaves it open", entry.key)), place)
         return self.fact(meaning.field, raw, place)
 
-    def fact(self, field: str, raw: Known | Unknown | None, origin: str) -> Fact:
+    def fact(self, field: str, raw: Known | Unknown | None, origin: str, source: str = "recipe") -> Fact:
         """A fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
         spec = self.registry.find(f"recipe.{field}") or HELPERS[field]
         if isinstance(raw, tuple) and spec.type != "texts":
@@ -178,7 +178,7 @@ class Statements:
             value = unlisted(spec, value) or value
         except FactTypeError as error:
             value = Unknown(said_by(error))
-        return Fact(f"recipe.{field}", value, origin, "recipe")
+        return Fact(f"recipe.{field}", value, origin, source)
 
 
 def joined(before: Fact | None, fact: Fact) -> Fact:

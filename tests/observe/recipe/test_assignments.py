@@ -56,6 +56,20 @@ def test_a_value_is_read_as_its_key_says(parse, text, key, value):
     assert fact.value == value and fact.origin == "--set"
 
 
+@pytest.mark.parametrize(
+    ("given", "key", "value"),
+    [
+        (("recipe.packing", True), "recipe.packing", True),
+        (("pkg.torch", 2.5), "pkg.torch", "2.5"),
+        (("recipe.kernels", ["liger", "unsloth"]), "recipe.kernels", ("liger", "unsloth")),
+        (("gpu.name", ["a, b"]), "gpu", Records(({"name": "a, b"},))),
+        (("gpu.name", "a, b"), "gpu", Records(({"name": "a"}, {"name": "b"}))),
+    ],
+)
+def test_a_value_that_is_at_hand_is_no_text_to_be_taken_apart(parse, given, key, value):
+    assert parse(given).value(key) == value
+
+
 def test_the_last_one_of_a_key_wins(parse):
     assert parse("recipe.batch_size=2", "recipe.batch_size=4").value("recipe.batch_size") == 4
     assert parse("gpu.cc=9.0", "gpu=absent").value("gpu") is ABSENT

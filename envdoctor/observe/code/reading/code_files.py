@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from envdoctor.facts.values import Origin
 from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Files, Spent, because_of
@@ -36,9 +37,9 @@ class CodeFile(NamedTuple):
     own: frozenset[str]
     named: bool
 
-    def unread(self, reason: Message, place: str = "") -> Unread:
+    def unread(self, reason: Message, place: Sequence[int] = ()) -> Unread:
         """That it, or a cell of it, was not read."""
-        return Unread(f"{self.shown}:{place}" if place else self.shown, reason, self.named)
+        return Unread(Origin(self.shown, *place) if place else self.shown, reason, self.named)
 
 
 def find_code(

@@ -1,8 +1,8 @@
 """What Python files and notebooks use, by their syntax trees. Runs in a bounded child.
 
-It answers with ``uses``, ``mentioned`` and ``provided`` (``source/uses.py``; in place of its line a use has a place,
-``12`` or ``cell 3:2``), ``unread`` cells, and, asked for, ``methods``, ``attributes`` and ``siblings``
-(``source/definitions.py``). ``own`` are the project's own modules.
+It answers with ``uses``, ``mentioned`` and ``provided`` (``source/uses.py``; in place of its line a use has its
+place, the line and the cell of a notebook), ``unread`` cells, and, asked for, ``methods``, ``attributes`` and
+``siblings`` (``source/definitions.py``). ``own`` are the project's own modules.
 """
 
 from __future__ import annotations

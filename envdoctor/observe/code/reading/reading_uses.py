@@ -4,7 +4,7 @@ installed files lack."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, Records, Value
+from envdoctor.facts.values import ABSENT, Origin, Records, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask
@@ -54,7 +54,7 @@ def items(
             stands = guarded or any(dotted == one or dotted.startswith(f"{one}.") for one in provided)
             there = places.setdefault((kind, module, name, keyword, tuple(parameters), stands, reach), [])
             if len(there) < _MOST_PLACES:
-                there.append(f"{file.shown}:{place}")
+                there.append(Origin(file.shown, *place))
     for (kind, module, name, keyword, parameters, guarded, reach), where in places.items():
         yield {
             "kind": kind,

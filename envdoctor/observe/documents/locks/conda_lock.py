@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.text.message import Message
@@ -35,7 +35,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     found = Conda(path, wish)
     if re.search(r"(?m)^@EXPLICIT\s*$", text):
         lines = enumerate(text.splitlines(), 1)
-        found.files((line.strip(), f"{path}:{number}") for number, line in lines if "://" in line)
+        found.files((line.strip(), Origin(path, number)) for number, line in lines if "://" in line)
         return found.lock()
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
     document = _read_yaml(text[: pixi.start()] if pixi else text)
@@ -71,10 +71,10 @@ class Conda:
         for entry in listed:
             match entry:
                 case _Text():
-                    self.spec(entry, f"{self._path}:{entry.line}")
+                    self.spec(entry, Origin(self._path, entry.line))
                 case {"pip": list(lines)}:
                     for line in (one for one in lines if isinstance(one, _Text)):
-                        self.pip.line(line.strip(), self._path, f"{self._path}:{line.line}")
+                        self.pip.line(line.strip(), self._path, Origin(self._path, line.line))
 
     def spec(self, text: str, place: str) -> None:
         """One specification, as people write it or as ``conda env export`` does."""
@@ -166,7 +166,7 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     listed = platforms[wanted[0]]
     tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
     urls = [url for entry in tables for url in entry.values() if isinstance(url, _Text)]
-    found.files((url, f"{found.pip.path}:{url.line}") for url in urls)
+    found.files((url, Origin(found.pip.path, url.line)) for url in urls)
     lock = found.lock()
     others = ", ".join(one for one in environments if one != name)[:200]
     return lock._replace(

@@ -4,10 +4,10 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
@@ -78,7 +78,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     while (base := beginnings[-1].base) is not None:
         beginnings.append(base)
     stage = _Stage(path, wish, arguments)
-    stage.image(beginnings[-1].image, f"{path}:{beginnings[-1].first}")
+    stage.image(beginnings[-1].image, Origin(path, beginnings[-1].first))
     for one in reversed(beginnings):
         for line in one.lines:
             if line.word in ("ARG", "ENV"):
@@ -168,9 +168,9 @@ class _Stage:
                 continue
             number = line.first + script.count("\x00", 0, command.start())
             places = {word: number + words[: max(0, words.find(word))].count("\x00") for word in given}
-            self._command(command[0], given, {word: f"{self._path}:{at}" for word, at in places.items()})
+            self._command(command[0], given, {word: Origin(self._path, at) for word, at in places.items()})
 
-    def _command(self, command: str, words: list[str], places: dict[str, str]) -> None:
+    def _command(self, command: str, words: list[str], places: Mapping[str, str]) -> None:
         if "uninstall" in command:
             for word in words:
                 self._packages.pop(valid_name(word) or "", None)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.listed import listed
@@ -192,7 +192,7 @@ def version_at(place: str, given: object) -> str | Unknown:
 
 def place_in(path: str, line: int | None) -> str:
     """``uv.lock:412``; the file alone where the line is not known."""
-    return f"{path}:{line}" if line else path
+    return Origin(path, line) if line else path
 
 
 def left_out(names: list[str]) -> Message:

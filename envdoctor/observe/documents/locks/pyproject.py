@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from envdoctor.facts.values import Origin
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, left_out
 from envdoctor.observe.documents.locks.requirements import Requirements
@@ -126,4 +127,4 @@ def _clauses(text: str) -> Iterator[str]:
 def _place(text: str, path: str, sought: str) -> str:
     """``pyproject.toml:12``: the first line that has what is sought."""
     at = text.find(re.split(r"[\s\[<>=!~@;]", sought, maxsplit=1)[0]) if sought not in text else text.find(sought)
-    return f"{path}:{text.count(chr(10), 0, at) + 1}" if at >= 0 and sought else path
+    return Origin(path, text.count("\n", 0, at) + 1) if at >= 0 and sought else path

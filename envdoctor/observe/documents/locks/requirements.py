@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from envdoctor.facts.values import Unknown
+from envdoctor.facts.values import Origin, Unknown
 from envdoctor.knowledge.ledger_taking import exact
 from envdoctor.observe.documents.locks.lock import (
     MOST_PACKAGES,
@@ -81,7 +81,7 @@ class Requirements:
     def read(self, text: str, path: str, constraints: bool = False) -> None:
         """Every line of a text that the user knows as ``path``."""
         for number, line in _logical(text):
-            self.line(line, path, f"{path}:{number}", constraints)
+            self.line(line, path, Origin(path, number), constraints)
 
     def line(self, line: str, path: str, place: str, constraints: bool = False) -> None:
         """One line, without its comment: an option or a requirement."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from envdoctor.facts.values import Fact, Unknown, Value, spell
+from envdoctor.facts.values import Fact, Origin, Unknown, Value, spell
 from envdoctor.text.message import Message, joined
 
 
@@ -45,7 +45,7 @@ def facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
                 value = Unknown(
                     Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
                 )
-        yield Fact(key, value, f"{name}:{best.line}", "given")
+        yield Fact(key, value, Origin(name, best.line), "given")
 
 
 def differ(one: Fact, other: Fact) -> Unknown:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.reports.claims import Claim, Line
@@ -139,7 +139,7 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
             )
             value = Unknown(joined(words, ", "))
             break
-    return Fact("gpu", value, f"{name}:{line}", "given")
+    return Fact("gpu", value, Origin(name, line), "given")
 
 
 def _listed(claims: Sequence[Claim]) -> Iterator[Claim]:

@@ -74,9 +74,7 @@ def run_facts(
     recipe = said_by(first)
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
         return [], []
-    facts = {
-        fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if not fact.origin.startswith("default ")
-    }
+    facts = {fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if fact.source != "preset"}
     differing: list[str] = []
     for part in parts:
         form = formats.of_part(part)
@@ -85,7 +83,7 @@ def run_facts(
         again = said_by([(part, form)])
         for fact in (*again.facts, *_model_facts(again)):
             before = facts.get(fact.key)
-            if before is None or fact.key.startswith("recipe_") or fact.origin.startswith("default "):
+            if before is None or fact.key.startswith("recipe_") or fact.source == "preset":
                 continue
             if before.value != fact.value and not isinstance(before.value, Unknown):
                 facts[fact.key] = before._replace(value=differ(before, fact))

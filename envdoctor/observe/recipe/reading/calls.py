@@ -33,14 +33,14 @@ def calls_of(
     return _calls(tree, place, Script(tree, words, beside, names), beside)
 
 
-def _calls(tree: ast.Module, place: Callable[[int], str], script: Script, beside: Beside) -> list[Any]:
+def _calls(tree: ast.Module, place: Callable[[int], tuple[int, ...]], script: Script, beside: Beside) -> list[Any]:
     calls = _plain_training(tree, place, beside)
     for name, settings, perhaps in script.calls:
         calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])
     return calls
 
 
-def _plain_training(tree: ast.Module, place: Callable[[int], str], beside: Beside) -> list[Any]:
+def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
     """For a script that trains and says nothing of adapters or frozen weights, nor does a module beside it, a call of
     that name: its keys are the other modules that it imports, ``#torch``, without Python's own. Any of these may do
     both where nobody sees it."""

@@ -15,7 +15,7 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
 #: The text of a script that stands in that line; None where it cannot be read.
-Other = Callable[[str, str], str | None]
+Other = Callable[[str, int], str | None]
 #: What runs another script of the shell, and how deep that goes.
 _RUN = ("source", ".", "bash", "sh")
 #: Stands in a text for what is not known of it.
@@ -42,7 +42,7 @@ _STARTS = re.compile(
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 
 
-def _nothing(name: str, line: str) -> str | None:
+def _nothing(name: str, line: int) -> str | None:
     return None
 
 
@@ -73,7 +73,7 @@ def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, othe
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        Entry(name, scalar(word.text), str(word.line), False, word.computed) for name, word in script.variables.items()
+        Entry(name, scalar(word.text), (word.line,), False, word.computed) for name, word in script.variables.items()
     ]
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
 
@@ -107,7 +107,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
                 yield Part(_base(words[start].text), options_of(words[start + 1 : end], takes))
         rest = words[behind:]
         given = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, options_of(rest, takes), str(word.line), given, module)
+        yield Part(name, options_of(rest, takes), word.line, given, module)
         return
 
 
@@ -140,7 +140,7 @@ def options_of(words: Sequence[_Word], takes: Takes) -> tuple[Entry, ...]:
 def _entry(key: str, given: Sequence[_Word], line: int) -> Entry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return Entry(key[:200], value, str(line), False, any(word.computed for word in given))
+    return Entry(key[:200], value, (line,), False, any(word.computed for word in given))
 
 
 def _base(word: str) -> str:
@@ -198,7 +198,7 @@ class _Shell:
         if at and self._inner < _MOST_INNER:
             text = done[at + 1].text
         elif len(done) > 1 and names[0] in _RUN and not done[1].computed and self._inner < _MOST_INNER:
-            text = self._other(names[1], str(done[0].line))
+            text = self._other(names[1], done[0].line)
         if text is None:
             yield done
             return

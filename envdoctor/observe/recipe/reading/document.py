@@ -70,7 +70,7 @@ def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
                 else:
                     entries.append(_entry(dotted, value, first, is_json))
         if not inner:
-            return sorted(entries, key=lambda entry: int(entry.place))
+            return sorted(entries, key=lambda entry: entry.place)
         level = inner
     raise RecipeError("is nested more than {} levels deep", _DEEPEST)
 
@@ -91,7 +91,7 @@ def _pairs(node: Any) -> list[tuple[str, Any]]:
 
 
 def _entry(key: str, node: Any, first: int, is_json: bool) -> Entry:
-    place = str(max(1, first + node.start_mark.line + (0 if first else 1)))
+    place = (max(1, first + node.start_mark.line + (0 if first else 1)),)
     if node.id == "sequence":
         return Entry(key, tuple(_value(item) for item in node.value[:200] if item.id == "scalar"), place)
     if node.id == "mapping":

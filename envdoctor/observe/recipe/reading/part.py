@@ -15,14 +15,14 @@ class RecipeError(ObservationError):
 
 class Entry(NamedTuple):
     """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
-    argument of a command that belongs to no option ``#n``. ``place`` is the line (``14``) or cell and line
-    (``cell 3:2``). ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
+    argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
+    notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
     ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
     given under a condition only."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
-    place: str
+    place: tuple[int, ...]
     text_number: bool = False
     computed: bool = False
     perhaps: bool = False
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
     program: str
     entries: tuple[Entry, ...]
-    line: str = ""
+    line: int = 0
     words: tuple[str | None, ...] = ()
     module: bool = False
     perhaps: bool = False
