@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.text.cache import CacheFolder, cache_home, sealed, unsealed
+from envdoctor.text.cache import CacheFolder, cache_home
 
 #: Changes when the layout of an entry does; older entries are then not found.
 _FORMAT = "2"
@@ -32,7 +32,7 @@ class HeaderCache:
         import zlib
 
         name = _name(oid)
-        packed = unsealed(self._entries.read(name, _LARGEST)) if name else None
+        packed = self._entries.read(name, _LARGEST) if name else None
         if packed is None:
             return None
         try:
@@ -48,7 +48,7 @@ class HeaderCache:
 
         name = _name(oid)
         if name and _is_header(header):
-            self._entries.write(name, sealed(zlib.compress(header, 1)))
+            self._entries.write(name, zlib.compress(header, 1))
 
 
 def _is_header(content: bytes) -> bool:

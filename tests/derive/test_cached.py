@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from observing import shipped
+from observing import forge, shipped
 from rooms import derivation
 
 from envdoctor.derive import derivations, derive
-from envdoctor.facts import Fact, FactSet, Kept, Records
-from envdoctor.text.cache import sealed, unsealed
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.facts.factset import Kept
 
 conflict = derivation("conflict")
 python_minor = derivation("python_minor")
@@ -112,10 +111,9 @@ def test_another_environment_or_none_remembers_nothing(derived: Callable[..., An
     assert derived() == (first, computed)
 
 
-@pytest.mark.parametrize("told", [None, 7, [7], [["conflict", 7, 7]], [["conflict", {}, [["conflict", {"items": 7}]]]]])
-def test_an_entry_of_other_content_is_none(derived: Callable[..., Any], tmp_path: Path, told: object) -> None:
+@pytest.mark.parametrize("facts", [None, 7, [7], [["conflict", 7, 7]], [["conflict", {"items": 7}, "", "derived"]]])
+def test_an_entry_of_other_content_is_none(derived: Callable[..., Any], tmp_path: Path, facts: object) -> None:
     first, computed = derived()
     (entry,) = (tmp_path / "derived").iterdir()
-    known = json.loads(bytes(unsealed(entry.read_bytes()) or b""))
-    entry.write_bytes(sealed(json.dumps(told if told is None else known | {"told": told}).encode()))
+    forge(entry, {"facts": facts})
     assert derived() == (first, computed)
