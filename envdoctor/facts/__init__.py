@@ -6,7 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "change": "given_only",
-        "factset": "FactSet",
+        "factset": "FactSet Kept",
         "installed": "Installed InstalledSet marker_values",
         "privacy": "public_facts",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",

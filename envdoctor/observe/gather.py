@@ -14,9 +14,9 @@ from collections.abc import Container, Iterable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from envdoctor.facts.cached import CachedFacts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
+from envdoctor.observe.cached import CachedFacts
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Spent, digest

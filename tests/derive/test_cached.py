@@ -12,8 +12,7 @@ from observing import forge, shipped
 from rooms import derivation
 
 from envdoctor.derive import derivations, derive
-from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.facts.factset import Kept
+from envdoctor.facts import Fact, FactSet, Kept, Records
 
 conflict = derivation("conflict")
 python_minor = derivation("python_minor")
