@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from envdoctor.hub.file_names import refusal_of_name
 from envdoctor.hub.object_ids import oid_of_digest
-from envdoctor.hub.snapshot import FileEntry, Unread
+from envdoctor.hub.snapshot import FileEntry, Unread, refusal_of_name
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.names import printable

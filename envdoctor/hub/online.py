@@ -7,10 +7,9 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.headers import read_headers
+from envdoctor.hub.headers import RemoteFile, read_headers
 from envdoctor.hub.listing import Listing, fetch_listing
 from envdoctor.hub.object_ids import agrees
-from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.refusals import file_refused, listing_refused
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of
 from envdoctor.hub.transport import is_web_page

@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.cache import open_cached
-from envdoctor.hub.folder import open_folder
-from envdoctor.hub.local import LocalSnapshot
-from envdoctor.hub.revisions import open_revision
+from envdoctor.hub.commits import open_revision
+from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name

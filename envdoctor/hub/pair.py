@@ -3,11 +3,10 @@
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.file_names import is_text_about_the_model
+from envdoctor.hub.commits import parent_that_matters
 from envdoctor.hub.online import HubSnapshot
 from envdoctor.hub.opening import from_cache, name_of, open_snapshot
-from envdoctor.hub.revisions import parent_that_matters
-from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
+from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message

@@ -1,4 +1,10 @@
-"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log."""
+"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log.
+
+That library talks through requests (up to 0.36), httpx (1.x) or httpx2 (2.x): told apart by what the session can do,
+without importing any of them. The token is for the endpoint that the user chose, and for no other host.
+"""
+
+from __future__ import annotations
 
 import builtins
 import json
@@ -10,12 +16,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.hub.identity import identity, is_endpoint, web_host
-from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
 from envdoctor.text.message import Message
 
+#: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
+_PIECE = 1 << 14
 Result = TypeVar("Result")
 
 _ATTEMPTS = 4
@@ -26,6 +32,91 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 #: Values of a JSON answer, counted by their commas: parsing holds up every thread, the one that keeps the time too.
 #: A list of 100,000 files has 700,000.
 _MOST_VALUES = 1_000_000
+
+
+def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
+    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
+    import platform
+
+    import huggingface_hub
+    from huggingface_hub import constants, get_token
+
+    from envdoctor import __version__
+
+    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+    if isinstance(token, str):
+        found: str | None = token
+    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
+        found = None
+    else:
+        found = get_token()
+    if found and not (found.isascii() and found.isprintable() and " " not in found):
+        found = None  # it could not be sent in a header, and an error about it would show it
+    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+
+
+def is_endpoint(endpoint: str, url: str) -> bool:
+    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    here, there = urlsplit(endpoint), urlsplit(url)
+    if here.hostname != there.hostname:
+        return False
+    if here.scheme == there.scheme:
+        default = 443 if here.scheme == "https" else 80
+        return (here.port or default) == (there.port or default)
+    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
+
+
+def web_host(url: str) -> str | None:
+    """The host of an address of the web; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+class Reply(NamedTuple):
+    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up.
+
+    ``pieces(decoded)`` undoes a Content-Encoding when asked to. Errors are those of the library below.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: Callable[[bool], Iterator[bytes]]
+    close: Callable[[], None]
+
+
+def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
+    """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
+
+    Redirects are not followed: which header goes to which host is decided by the caller.
+    """
+    if not hasattr(session, "build_request"):
+        response = session.get(
+            url,
+            headers=dict(headers),
+            stream=True,
+            allow_redirects=False,
+            timeout=(seconds, seconds),
+            auth=_keep,
+        )
+    else:
+        request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
+        response = session.send(request, stream=True, follow_redirects=False)
+
+    def pieces(decoded: bool) -> Iterator[bytes]:
+        if hasattr(response, "raw"):
+            return response.raw.stream(_PIECE, decode_content=decoded)  # type: ignore[no-any-return]
+        return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
+
+    lower = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, lower, pieces, response.close)
+
+
+def _keep(request: Any) -> Any:
+    """requests would put the password of a .netrc in the place of the token, unless there is an ``auth``."""
+    return request
 
 
 class Answer(NamedTuple):
