@@ -18,7 +18,6 @@ from envdoctor.hub.transport_error import TransportError
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos
 from envdoctor.models.names import spellings
 from envdoctor.text.cache import CacheFolder, cache_home
-from envdoctor.text.message import Message
 
 #: Changes when the layout of an entry does; older entries are then not found.
 _FORMAT = "2"
@@ -105,7 +104,7 @@ class Access:
             try:
                 self.transport = Transport(timeout=self.timeout, notice=self.notice)
             except TransportError as error:
-                raise SnapshotError(Message("the Hub cannot be asked: {}", error), "usage") from None
+                raise SnapshotError("the Hub cannot be asked: {}", error, kind="usage") from None
         return self.transport
 
     @cached_property

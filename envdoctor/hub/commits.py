@@ -14,7 +14,6 @@ from envdoctor.hub.refusals import listing_refused
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, is_text_about_the_model
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.text.message import Message
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
@@ -49,7 +48,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
         for item in page:
             commit = _commit(item)
             if commit is None:
-                raise SnapshotError(Message("{} sent a history of {} that is none", transport.host, repo), "protocol")
+                raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
             yield commit
             given += 1
             if given >= most:
@@ -139,15 +138,13 @@ def parent_that_matters(new: HubSnapshot) -> Parent:
         after = candidate
     if looked_at == 0:
         raise SnapshotError(
-            Message("{} is the first commit of {}: there is nothing to compare it with", new.label, repo), "usage"
+            "{} is the first commit of {}: there is nothing to compare it with", new.label, repo, kind="usage"
         )
     raise SnapshotError(
-        Message(
-            "the {} commits before {} changed no more than text about the model: name an older revision",
-            looked_at,
-            new.label,
-        ),
-        "usage",
+        "the {} commits before {} changed no more than text about the model: name an older revision",
+        looked_at,
+        new.label,
+        kind="usage",
     )
 
 
@@ -171,13 +168,13 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
             return commit.id
         oldest = commit
     first = f"; its first is of {oldest.date:%Y-%m-%d}" if oldest and oldest.date else ""
-    raise SnapshotError(Message("{} has no commit on main at or before {}{}", repo, text, first), "revision-not-found")
+    raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
 
 
 def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
     found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
     if len(found) > 1:
         raise SnapshotError(
-            Message("{} commits of {} begin with {}: give more of it", len(found), repo, text), "revision-not-found"
+            "{} commits of {} begin with {}: give more of it", len(found), repo, text, kind="revision-not-found"
         )
     return found[0] if found else None

@@ -48,7 +48,7 @@ class RemoteFile:
         try:
             with self._transport.open(start, range=wanted) as (reply, place):
                 if reply.status == 416:
-                    raise TransportError(Message("the server has a smaller file than its list says"), "protocol")
+                    raise TransportError("the server has a smaller file than its list says", kind="protocol")
                 self._transport.expect(reply, place, (200, 206))
                 data = self._from(reply, place, offset, length)
                 if place != self._url:
@@ -56,53 +56,45 @@ class RemoteFile:
                 return data
         except TransportError as error:
             if start != self._url and error.kind == "refused":
-                raise Again(Message("the signed address has run out"), "network") from None
+                raise Again("the signed address has run out", kind="network") from None
             raise
 
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
-            raise TransportError(Message("the server compresses ranges"), "protocol")
+            raise TransportError("the server compresses ranges", kind="protocol")
         if reply.status == 200:
             return self._from_whole(reply, place, offset, length)
         match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
         if match is None:
-            raise Again(Message("the server does not say which range it sent (no valid Content-Range)"))
+            raise Again("the server does not say which range it sent (no valid Content-Range)")
         first, last, total = int(match[1]), int(match[2]), match[3]
         asked = f"{offset:,}-{offset + length - 1:,}"
         if total != "*" and int(total) != self.size:
-            raise Again(
-                Message("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
-            )
+            raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
         if (first, last) != (offset, offset + length - 1):
-            raise Again(
-                Message("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-            )
+            raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
         data = self._transport.body(reply, place, length)[:length]
         if len(data) < length:
             raise Again(
-                Message("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}"), "network"
+                "the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}", kind="network"
             )
         return data
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
         if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
-            raise TransportError(Message("the server answered with a web page where the file should be"), "protocol")
+            raise TransportError("the server answered with a web page where the file should be", kind="protocol")
         end = offset + length
         if end > WITHOUT_RANGES:
             raise TransportError(
-                Message(
-                    "the server ignores ranges, and {} bytes would have to be read (at most {} are)",
-                    f"{end:,}",
-                    f"{WITHOUT_RANGES:,}",
-                ),
-                "protocol",
+                "the server ignores ranges, and {} bytes would have to be read (at most {} are)",
+                f"{end:,}",
+                f"{WITHOUT_RANGES:,}",
+                kind="protocol",
             )
         data = self._transport.body(reply, place, end)[:end]
         if len(data) < end:
-            raise Again(
-                Message("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}"), "network"
-            )
+            raise Again("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}", kind="network")
         return data[offset:]
 
 
@@ -175,7 +167,7 @@ def _header(file: RemoteFile, guess: int, room: Room) -> bytes:
         return data[:8]
     problem = room.take(length)
     if problem:
-        raise TransportError(problem, "limit")
+        raise TransportError(problem, kind="limit")
     if length > len(data):
         data += file.read(len(data), length - len(data))
     return data[:length]

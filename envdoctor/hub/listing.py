@@ -56,17 +56,14 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
         raise TransportError(
-            Message("{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}"),
-            "protocol",
+            "{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}", kind="protocol"
         )
     files, refused = check_items(siblings)
     return Listing(present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:
-    return TransportError(
-        Message("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what), "protocol"
-    )
+    return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
 
 
 def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
@@ -111,7 +108,8 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         else:
             files[entry.path] = entry
         if reason and len(refused) < _MOST_REFUSED:
-            refused.append(Unread(_shown(path), reason))
+            shown = printable(path) if isinstance(path, str) else "a file without a name"
+            refused.append(Unread(shown, reason))
         elif reason:
             left_out += 1
     if left_out:
@@ -131,7 +129,3 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 63:
         return None
     return FileEntry(path, size, oid)
-
-
-def _shown(path: object) -> str:
-    return printable(path) if isinstance(path, str) else "a file without a name"

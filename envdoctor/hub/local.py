@@ -109,7 +109,7 @@ def open_folder(
     """
     label = shown or folder
     if not os.path.isdir(folder):
-        raise SnapshotError(Message("{} is no folder", label), "usage")
+        raise SnapshotError("{} is no folder", label, kind="usage")
     root = os.path.realpath(folder)
     hasher = hasher or Hasher()
     files: dict[str, FileEntry] = {}
@@ -130,9 +130,7 @@ def open_folder(
             places[found.path] = found.place
             files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
         if len(files) > MOST_FILES:
-            raise SnapshotError(
-                Message("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}"), "usage"
-            )
+            raise SnapshotError("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}", kind="usage")
     absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
     return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 

@@ -127,7 +127,7 @@ class HubSnapshot:
             if len(answer.body) != entry.size or not agrees(entry.oid, answer.body):
                 page = is_web_page(answer.headers, answer.body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
-                raise Again(Message("the server sent {} in its place", what))
+                raise Again("the server sent {} in its place", what)
             return answer.body
 
         return self._hub.persist(once)
@@ -145,13 +145,11 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     Raises :class:`SnapshotError`.
     """
     if not is_repo_name(repo):
-        raise SnapshotError(
-            Message('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo)), "usage"
-        )
+        raise SnapshotError('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo), kind="usage")
     wanted = revision or "main"
     if not is_revision(wanted):
         problem = Message('"{}" is no revision: give a branch, a tag, a commit or refs/pr/N', printable(wanted))
-        raise SnapshotError(problem, "usage")
+        raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
         listing = hub.in_time(lambda: fetch_listing(hub, repo, wanted))

@@ -15,57 +15,55 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     host = transport.host
     if error.kind == "offline":
         return SnapshotError(
-            Message(
-                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
-                "folders, or revisions that are in the local cache",
-                repo,
-                revision,
-                host,
-            ),
-            "offline",
+            "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+            "folders, or revisions that are in the local cache",
+            repo,
+            revision,
+            host,
+            kind="offline",
         )
     if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
         return SnapshotError(
-            Message(
-                "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders", repo, revision, error
-            ),
-            error.kind,
+            "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders",
+            repo,
+            revision,
+            error,
+            kind=error.kind,
         )
     if error.kind != "refused":
         return SnapshotError(
-            Message("{} @ {}: {}", repo, revision, error), "usage" if error.kind == "usage" else "protocol"
+            "{} @ {}: {}", repo, revision, error, kind="usage" if error.kind == "usage" else "protocol"
         )
     token = transport.has_token
     if error.code == "RevisionNotFound":
         return SnapshotError(
-            Message(
-                "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date", repo, revision, host
-            ),
-            "revision-not-found",
+            "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date",
+            repo,
+            revision,
+            host,
+            kind="revision-not-found",
         )
     if error.code == "GatedRepo":
-        return SnapshotError(Message("{} on {} is gated: {}", repo, host, _gate(repo, transport)), "gated")
+        return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
     if "disabled" in error.said.lower():
         return SnapshotError(
-            Message("{} was disabled on {}, its files cannot be read: give two folders", repo, host), "disabled"
+            "{} was disabled on {}, its files cannot be read: give two folders", repo, host, kind="disabled"
         )
     if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
         return SnapshotError(
-            Message(
-                "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
-                host,
-                error.status,
-                _LOGIN,
-            ),
-            "private",
+            "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
+            host,
+            error.status,
+            _LOGIN,
+            kind="private",
         )
     if error.code == "RepoNotFound" or error.status in (401, 404):
         hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
-        return SnapshotError(Message("{} was not found on {}: the name is wrong, or {}", repo, host, hint), "not-found")
+        return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
     if error.status == 403:
-        return SnapshotError(Message("{} does not let this token read {} (HTTP 403)", host, repo), "private")
+        return SnapshotError("{} does not let this token read {} (HTTP 403)", host, repo, kind="private")
     said = f": {error.said}" if error.said else ""
-    return SnapshotError(Message("{} @ {}: {}{}", repo, revision, error, said), "protocol")
+    return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
 
 
 def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:

@@ -41,8 +41,8 @@ class SnapshotError(MessageError):
     what the user wrote is wrong, and false when the job could not be done.
     """
 
-    def __init__(self, message: Message, kind: Kind) -> None:
-        super().__init__(message)
+    def __init__(self, id: str, *values: object, kind: Kind) -> None:
+        super().__init__(id, *values)
         self.kind = kind
         self.usage = kind == "usage"
 

@@ -152,9 +152,7 @@ class Transport:
         try:
             from huggingface_hub import constants
         except ImportError as error:
-            raise TransportError(
-                Message("huggingface_hub cannot be imported ({})", error.name or error), "usage"
-            ) from None
+            raise TransportError("huggingface_hub cannot be imported ({})", error.name or error, kind="usage") from None
 
         self.timeout = timeout
         self.patience = patience
@@ -163,7 +161,7 @@ class Transport:
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
         host = web_host(self.endpoint)
         if not host:
-            raise TransportError(Message("HF_ENDPOINT is not a web address (https://…)"), "usage")
+            raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
@@ -227,7 +225,7 @@ class Transport:
                 body = self.body(reply, place, limit, decoded=compressed)
                 if len(body) > limit:
                     what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError(Message("the answer of {} {}", _host(place), what), "protocol")
+                    raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
                 return Answer(reply.headers, body, place)
 
         return self.persist(once)
@@ -240,21 +238,19 @@ class Transport:
             host = _host(answer.url)
             if is_web_page(answer.headers, answer.body):
                 raise TransportError(
-                    Message(
-                        "{} answered with a web page where the Hub answers with data: a login page of this network or "
-                        "a proxy stands in between, or HF_ENDPOINT names no Hub",
-                        host,
-                    ),
-                    "protocol",
+                    "{} answered with a web page where the Hub answers with data: a login page of this network or "
+                    "a proxy stands in between, or HF_ENDPOINT names no Hub",
+                    host,
+                    kind="protocol",
                 )
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError(Message("the answer of {} has {}", host, what), "protocol")
+                raise TransportError("the answer of {} has {}", host, what, kind="protocol")
             try:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
-                raise Again(Message("the answer of {} is not JSON", host), "protocol") from None
+                raise Again("the answer of {} is not JSON", host, kind="protocol") from None
 
         return self.persist(once)
 
@@ -264,7 +260,7 @@ class Transport:
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
         """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
         if self.offline:
-            raise TransportError(Message("offline mode is on"), "offline")
+            raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
@@ -301,7 +297,7 @@ class Transport:
             finally:
                 reply.close()
             place = following
-        raise TransportError(Message("more than {} redirects", _REDIRECTS), "protocol")
+        raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
@@ -318,8 +314,7 @@ class Transport:
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
             raise Again(
-                Message("the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}"),
-                "network",
+                "the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}", kind="network"
             )
         return b"".join(parts)[: limit + 1]
 
@@ -342,7 +337,7 @@ class Transport:
                 asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError(Message("{}{}{}", message, tried, asks), kind, status=status)
+                raise TransportError("{}{}{}", message, tried, asks, kind=kind, status=status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
@@ -370,12 +365,14 @@ class Transport:
             wait = asked_wait(reply.headers)
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise Again(Message("{} {} (HTTP {})", host, words, reply.status), "network", wait, reply.status)
+            raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
-            Message("{} answered HTTP {}", host, reply.status),
-            "refused",
+            "{} answered HTTP {}",
+            host,
+            reply.status,
+            kind="refused",
             status=reply.status,
             code=_printable(reply.headers.get("x-error-code", "")),
             said=_printable(said),
@@ -385,7 +382,7 @@ class Transport:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
         pause = self._not_before - time.monotonic()
         if pause >= self.seconds_left > 0:
-            raise TransportError(Message("{} asked to wait {} s more", self.host, f"{pause:.0f}"), "network")
+            raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
         if pause > 0:
             time.sleep(pause)
 
@@ -395,9 +392,9 @@ class Transport:
         except ValueError:
             following = ""
         if not web_host(following):
-            raise TransportError(Message("it redirects to what is no address of the web"), "protocol")
+            raise TransportError("it redirects to what is no address of the web", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):
-            raise TransportError(Message("it redirects from https to http"), "protocol")
+            raise TransportError("it redirects from https to http", kind="protocol")
         return following
 
     def _drain(self, reply: Reply) -> None:
@@ -412,23 +409,23 @@ class Transport:
         kind, words = describe(error)
         host = _host(place)
         if kind == "offline":
-            return TransportError(words, "offline")
+            return TransportError(words, kind="offline")
         if kind == "other" and not isinstance(error, OSError):
-            return TransportError(Message("{}: {}", host, words), "protocol")
+            return TransportError("{}: {}", host, words, kind="protocol")
         if kind == "certificate" or (kind == "connect" and not self._reached):
             # Nothing was ever reached: without a network there is nothing to wait for.
-            return TransportError(Message("{} cannot be reached: {}", host, words), "network")
+            return TransportError("{} cannot be reached: {}", host, words, kind="network")
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
             return Again(
-                Message("{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}"), "timeout"
+                "{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}", kind="timeout"
             )
-        return Again(Message("{}: {}", host, words), "network")
+        return Again("{}: {}", host, words, kind="network")
 
     def _late(self) -> TransportError:
         return TransportError(
-            Message("{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}"), "timeout"
+            "{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}", kind="timeout"
         )
 
     def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
