@@ -1,16 +1,31 @@
-"""The packages with files compiled against torch, and what these files ask for."""
+"""The fact ``extension``: what the compiled files of packages built against torch need, and whether this torch has it.
+
+One item a package, because one wrong build is one cause however many files it has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Unknown, Value
+from envdoctor.observe.binaries.reading.built_for import built_for
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
 
 KEPT = True
 KEYS = ("extension",)
 NEEDS = ("dist", "torch.missing_files", "package_damage")
+_COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
+_Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
+#: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
+MOST_FILES = 64
+_ENDINGS = (".so", ".pyd")
+#: Names looked at in a folder: thirty times what the largest packages have.
+_MOST_LISTED = 4000
 
 
 def observe(request: Request) -> list[Fact]:
@@ -25,9 +40,133 @@ def observe(request: Request) -> list[Fact]:
             chosen.setdefault(str(dist["name"]), dist)
     if not chosen:
         return [Fact("extension", Records((), dists.incomplete), Message("installed packages"), "environment")]
-    from envdoctor.observe.binaries.reading.extensions import read_extensions
-
     missing = request.value("torch.missing_files")
     if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
         missing = ("torch/lib",)
     return [read_extensions(chosen, modules, request.place, missing, dists.incomplete)]
+
+
+def read_extensions(
+    dists: Mapping[str, Mapping[str, Value]],
+    modules: Mapping[str, Sequence[str]],
+    layout: Layout,
+    missing: Value | None,
+    incomplete: Message | None,
+) -> Fact:
+    """The fact for these distributions (items of ``dist`` by name). Never raises for what a file holds.
+
+    ``modules`` are those of the table, ``missing`` is ``torch.missing_files``, and ``incomplete`` why distributions may
+    be missing from ``dists``.
+    """
+    why = incomplete
+    chosen: _Chosen = []
+    for name, dist in dists.items():
+        found, partly = compiled_files(
+            str(dist.get("path")), str(dist.get("kind")), modules[name], layout.site_packages, layout.files
+        )
+        why = why or partly
+        if found:
+            chosen.append((dist, found))
+    items, unread = _checked(chosen, layout, missing) if chosen else ([], None)
+    records = tuple(
+        _item(dist, found, columns or {}, layout.files)
+        for (dist, found), columns in zip(chosen, items, strict=True)
+        if columns is not None or any(python_tag(name) for _, name in found)
+    )
+    return Fact("extension", Records(records, why or unread), Message("compiled files"), "environment")
+
+
+def _checked(
+    chosen: _Chosen, layout: Layout, missing: Value | None
+) -> tuple[list[dict[str, Value] | None], Message | None]:
+    """What the compiled files tell."""
+    from envdoctor.observe.binaries.reading.extension_check import check_extensions, find_torch_libraries
+
+    torch = find_torch_libraries(layout, missing)
+    return check_extensions([found for _, found in chosen], torch, layout.files)
+
+
+def _item(
+    dist: Mapping[str, Value], found: Sequence[tuple[str, str]], columns: Mapping[str, Value], files: Files
+) -> dict[str, Value]:
+    name, version = str(dist.get("name")), dist.get("version", NOT_KNOWN)
+    item: dict[str, Value] = {
+        "package": name,
+        "version": version,
+        "python_tag": ", ".join(sorted({tag for _, file in found if (tag := python_tag(file))})) or ABSENT,
+        **dict.fromkeys(_COLUMNS, ABSENT),
+        **columns,
+    }
+    said = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)
+    linked = item.get("built_cuda", ABSENT)
+    item["built_torch"] = said.torch or ABSENT
+    item["built_says"] = said.says or ABSENT
+    item["built_abi"] = ABSENT  # its symbols tell
+    # What a file is linked to is what the loader asks for; the text tells the minor version too.
+    if said.cuda and (not isinstance(linked, str) or said.cuda.partition(".")[0] == linked):
+        item["built_cuda"] = said.cuda
+    elif isinstance(linked, str):
+        item["built_says"] = said.says or f"libcudart.so.{linked} in its compiled files"
+    else:
+        item["built_cuda"] = ABSENT if isinstance(linked, Absent) else linked
+    return item
+
+
+def compiled_files(
+    metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
+) -> tuple[list[tuple[str, str]], Message | None]:
+    """The compiled files of a distribution as (path, name below its folder of packages), and why some may be missing.
+
+    ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
+    along (``torchvision.libs``) are left out: nobody built those against torch.
+    """
+    if kind == "dist-info":
+        try:
+            own = sorted({one.name for one in listed_libraries(metadata, files) if _is_own(one.name)})
+            there = [(os.path.join(os.path.dirname(metadata), *name.split("/")), name) for name in own[:MOST_FILES]]
+            # What is gone was built for no torch at all: that an installation is incomplete is for others to say.
+            return [entry for entry in there if files.is_file(entry[0])], _too_many(len(own))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return [], Message("RECORD of {} cannot be read: {}", os.path.basename(metadata), because_of(error))
+    found: list[tuple[str, str]] = []
+    for folder in folders:
+        found += _beside(folder, modules, files)
+    return found[:MOST_FILES], _too_many(len(found))
+
+
+def python_tag(name: str) -> str | None:
+    """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
+    base = name.rpartition("/")[2]
+    for mark in (".cpython-", ".cp"):
+        digits = base.partition(mark)[2].partition("-")[0].rstrip("tdm")
+        if digits.isdecimal() and 2 <= len(digits) <= 4:
+            return f"cp{digits}"
+    return None
+
+
+def _is_own(name: str) -> bool:
+    return name.endswith(_ENDINGS) and not name.partition("/")[0].endswith(".libs")
+
+
+def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple[str, str]]:
+    """Compiled files of modules in one folder of packages, when nothing lists them."""
+    names = files.names_or_none(folder)
+    for name in names:
+        if name.endswith(_ENDINGS) and name.partition(".")[0] in modules:
+            yield os.path.join(folder, name), name
+    room = _MOST_LISTED
+    waiting = [module for module in modules if module in names]
+    while waiting and room > 0:
+        inner = waiting.pop()
+        for name in files.names_or_none(os.path.join(folder, *inner.split("/"))):
+            room -= 1
+            if name.endswith(_ENDINGS):
+                yield os.path.join(folder, *inner.split("/"), name), f"{inner}/{name}"
+            elif "." not in name and inner.count("/") < 4:
+                waiting.append(f"{inner}/{name}")
+
+
+def _too_many(count: int) -> Message | None:
+    return Message("only {} of the compiled files of one package were read", MOST_FILES) if count > MOST_FILES else None

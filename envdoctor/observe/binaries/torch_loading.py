@@ -130,7 +130,7 @@ def _nowhere(
     names: Sequence[str], folders: list[str], layout: Layout, environ: Mapping[str, str], system: str
 ) -> tuple[str, ...]:
     """Those that are in none of the folders, not preloaded, and not with the system."""
-    from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+    from envdoctor.observe.binaries.reading.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
     preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
     places = [*folders, *(system + place for place in SYSTEM_FOLDERS)]

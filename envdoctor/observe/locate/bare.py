@@ -13,9 +13,9 @@ from envdoctor.observe.locate.installation import (
     at_prefix,
     has_standard_library,
     implementation_of,
+    version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.observe.locate.python_version import version_from_files
 from envdoctor.text.files import Budget, Files, because_of
 from envdoctor.text.message import Message
 

@@ -95,7 +95,7 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     installation = choice.installation
     if same_folder(installation.prefix, caller.running.prefix):
         return caller.running.version, caller.running.implementation, "sys"
-    from envdoctor.observe.locate.python_version import version_from_files
+    from envdoctor.observe.locate.installation import version_from_files
 
     implementation = implementation_of(installation)
     other = named_for_another(installation, choice.executable)

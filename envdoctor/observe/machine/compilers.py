@@ -6,8 +6,8 @@ import os
 import re
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
 KEYS = ("build.c_compiler", "build.gcc")
@@ -105,12 +105,12 @@ def gcc_version(path: str) -> Value:
     if "clang" in name:
         return Unknown(Message("{} is {}, not gcc", os.path.basename(path), name))
     library = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(path))), "lib", "gcc")
-    machine = os.uname().machine
+    machine, files = os.uname().machine, Files()
     versions = {
         version
-        for triple in names(library, 64)
+        for triple in files.names_or_none(library)[:64]
         if triple.startswith(machine) and "linux" in triple
-        for version in names(os.path.join(library, triple), 64)
+        for version in files.names_or_none(os.path.join(library, triple))[:64]
         if re.match(_VERSION_FOLDER, version)
     }
     if len(versions) == 1:

@@ -6,7 +6,6 @@ import os
 
 from envdoctor.facts.values import Fact
 from envdoctor.observe.machine.reading.proc_driver import driver_traces
-from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
 
@@ -22,7 +21,7 @@ def observe(request: Request) -> list[Fact]:
     if driver_traces(request):
         found.append("nvidia")
     if request.platform == "linux":
-        devices = names(request.path("/dev"))
+        devices = request.names("/dev")
         if any(name.startswith("davinci") for name in devices) or os.path.exists(request.path("/usr/local/Ascend")):
             found.append("ascend")
         if "kfd" in devices or os.path.exists(request.path("/opt/rocm")):

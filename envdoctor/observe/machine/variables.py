@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.clean import without_credentials, without_url_credentials
 from envdoctor.text.message import Message
-from envdoctor.text.redact import without_credentials, without_url_credentials
 
 KEYS = ("env.*",)
 _LIMIT = 4096

@@ -18,7 +18,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.packages.reading.code_version import module_in, version_of_code
+from envdoctor.observe.packages.reading.version_files import module_in, version_of_code
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message

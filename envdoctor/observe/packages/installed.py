@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.locate.installation import conda_name_version
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
-from envdoctor.observe.locate.python_version import conda_name_version
-from envdoctor.observe.packages.reading.code_version import another_version, module_in
 from envdoctor.observe.packages.reading.distributions import CodeVersion, decide_versions, scan_folder
 from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, checked_version, with_extras
-from envdoctor.observe.packages.reading.version_files import VERSION_FILES
+from envdoctor.observe.packages.reading.version_files import VERSION_FILES, another_version, module_in
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.text.message import NOTHING, Message, joined

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,11 +19,11 @@ from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Va
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.locate.startup import LONGEST, touches
 from envdoctor.observe.needed import needed, required
-from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
-from envdoctor.observe.packages.reading.startup_code import not_understood
+from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
@@ -42,6 +42,19 @@ _CHILD = "envdoctor.observe.packages.reading.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
 _Item = Mapping[str, Value]
+#: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
+#: namespace packages, setuptools' distutils.
+_HARMLESS = (
+    r"importsys;sys\.__plen=len\(sys\.path\)|"
+    r"importsys;new=sys\.path\[sys\.__plen:\];delsys\.path\[sys\.__plen:\];p=getattr\(sys,'__egginsert',0\);"
+    r"sys\.path\[p:p\]=new;sys\.__egginsert=p\+len\(new\);?|"
+    r"importsys,types,os;(?:has_mfs=sys\.version_info>\(3,5\);)?p=os\.path\.join\(sys\._getframe\(1\)\.f_locals\['sitedir'\],"
+    r"\*\((?:'\w+',?)+\)\);[^#]{0,600}\(pnotinmp\)andmp\.append\(p\);?|"
+    r"importos;var='SETUPTOOLS_USE_DISTUTILS';enabled=os\.environ\.get\(var,'(?:local|stdlib)'\)=='local';"
+    r"enabledand__import__\('_distutils_hack'\)\.add_shim\(\);?"
+)
+#: Modules that write no list, by how they begin: virtualenv's, uv's.
+_HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to the virtual environment."""'}
 
 
 def observe(request: Request) -> list[Fact]:
@@ -337,3 +350,35 @@ def _half_installed(
 def _few(names: list[str]) -> str:
     more = f", … +{len(names) - _NAMED}" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def not_understood(layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> Iterator[str]:
+    """The files whose code may change where modules come from, in a way that cannot be told. What an installed
+    distribution brings (``unlisted`` gives the names that none lists) is its own affair."""
+    for startup in layout.startup:
+        if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, unlisted):
+            continue
+        if not startup.known or any(_may_change(module, layout, unlisted) for module in startup.imports):
+            yield startup.file
+
+
+def _lists_none(file: str, layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> bool:
+    folders = [one for one in layout.site_packages if file.startswith(one + os.sep)]
+    names = [os.path.relpath(file, folder).replace(os.sep, "/") for folder in folders]
+    return all(unlisted([f"{name},"]) for name in names)
+
+
+def _may_change(module: str, layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> bool:
+    """Whether the module lies in the environment, comes from no distribution, and touches the import path."""
+    files = layout.files
+    for folder in layout.site_packages:
+        names = files.names_or_none(folder)
+        stem = os.path.join(folder, module)
+        path = os.path.join(stem, "__init__.py") if module in names else f"{stem}.py"
+        if not files.is_file(path):
+            continue
+        if not _lists_none(path, layout, unlisted):
+            return False
+        text = files.text_or_empty(path, LONGEST)
+        return touches(text) and not text.startswith(_HARMLESS_MODULES.get(module, "\0"))
+    return False

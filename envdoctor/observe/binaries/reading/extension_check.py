@@ -1,18 +1,33 @@
-"""Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``."""
+"""Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``.
+
+Of torch's symbols: which names are theirs, their hash, and how a person would write them.
+"""
+
+from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.torch_libraries import CORE, is_of_torch
-from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, spelled, unresolved
+from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import rank
 
+_STEMS = ("libc10", "libtorch")
+_LONGEST = 40
+CORE = ("libc10.so", "libtorch_cpu.so")
+#: Names in the namespaces c10, at, torch and caffe2 by the Itanium ABI (virtual tables and guards too), the C functions
+#: of the stable ABI (aoti_torch_..., torch_call_dispatcher), and what the Python binding exports (THPVariable_Wrap).
+_OURS = re.compile(
+    rb"_Z(?:T[VTIS]|G[VR])?N[KVrRO]*(?:3c10|2at|5torch|6caffe2)[\dA-Za-z]|(?:aoti_)?torch_[a-z]|_Z\d+THP|THP[A-Z]"
+)
+_PREFIX = re.compile(r"_Z(?:T[VTISC]|G[VR])?N[KVrRO]*")
+_PART = re.compile(r"(\d{1,3})([A-Za-z_]\w*)")
+_PRINTABLE = re.compile(r"[\w.$@]+\Z", re.ASCII)
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
@@ -20,6 +35,93 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
 #: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
 _MOST_NAMES = 48 << 20
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
+
+
+def is_of_torch(library: str) -> bool:
+    """Whether a library's name is one of torch's: libc10.so, libtorch_cuda.so, libtorch_cuda_cu.so; not
+    libtorchaudio.so, which is torchaudio's own."""
+    if not library.startswith(_STEMS) or not library.endswith(".so"):
+        return False
+    stem, _, rest = library[:-3].partition("_")
+    plain = rest.replace("_", "").isalpha() and rest.islower() and len(rest) <= _LONGEST
+    return stem in _STEMS and (plain or not rest)
+
+
+def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | Message:
+    """Paths of torch's libraries by name; or why there is nothing to compare with.
+
+    ``missing`` is the fact ``torch.missing_files``.
+    """
+    files = layout.files
+    home = next(
+        (folder for folder in layout.site_packages if files.is_file(os.path.join(folder, "torch", "version.py"))), None
+    )
+    if home is None:
+        return Message("there is no torch to compare with")
+    if isinstance(missing, tuple) and missing:
+        return Message("libraries of torch itself are missing")
+    folders = [os.path.join(home, "torch", "lib")]
+    if layout.kind == "conda":
+        folders.append(os.path.join(layout.prefix, "lib"))
+    paths: dict[str, str] = {}
+    for folder in folders:
+        for name in files.names_or_none(folder):
+            if is_of_torch(name):
+                paths.setdefault(name, os.path.join(folder, name))
+    lacking = [name for name in CORE if name not in paths]
+    return Message("torch/lib has no {}", lacking[0]) if lacking else paths
+
+
+def is_torch_symbol(name: bytes) -> bool:
+    """Whether a library of torch has to define it."""
+    return _OURS.match(name) is not None
+
+
+def gnu_hash(name: bytes) -> int:
+    """The hash of GNU hash tables (32 bits)."""
+    value = 5381
+    for letter in name:
+        value = (value * 33 + letter) & 0xFFFFFFFF
+    return value
+
+
+def unresolved(
+    names: Iterable[bytes], libraries: Sequence[ElfFile], known: dict[bytes, bool] | None = None
+) -> list[bytes]:
+    """The names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries.
+
+    ``known`` keeps the answers for these libraries: files of one package ask for the same names.
+    """
+    known = {} if known is None else known
+    missing: list[bytes] = []
+    for name in names:
+        found = known.get(name)
+        if found is None:
+            hashed = gnu_hash(name)
+            found = known[name] = any(library.exports(name, hashed) for library in libraries)
+        if not found:
+            missing.append(name)
+    return missing
+
+
+def spelled(name: bytes) -> str:
+    """The qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
+    characters. What cannot be told apart is left as it is."""
+    text = name[:400].decode("ascii", "replace")
+    if not _PRINTABLE.match(text):
+        return Message("a symbol with odd characters")
+    match = _PREFIX.match(text)
+    parts: list[str] = []
+    rest = text[match.end() :] if match else ""
+    while part := _PART.match(rest):
+        length = int(part[1])
+        if length == 0 or length > len(part[2]):
+            break
+        parts.append(part[2][:length])
+        rest = part[2][length:] + rest[part.end() :]
+    if rest[:2] in ("C1", "C2") and parts:
+        parts.append(parts[-1])
+    return "::".join(parts)[:100] if len(parts) > 1 else text[:100]
 
 
 class _CompiledFile(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.driver_files import compat_library
-from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, windows_library
-from envdoctor.observe.machine.reading.visible_devices import missing, visible
+from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, missing, visible, windows_library
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message, said_by
