@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Unknown, Value
 from envdoctor.observe.binaries.reading.built_for import built_for
-from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
@@ -20,7 +19,6 @@ KEPT = True
 KEYS = ("extension",)
 NEEDS = ("dist", "torch.missing_files", "package_damage")
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
-_Chosen = list[tuple[Mapping[str, Value], list[tuple[str, str]]]]
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
 MOST_FILES = 64
 _ENDINGS = (".so", ".pyd")
@@ -29,61 +27,41 @@ _MOST_LISTED = 4000
 
 
 def observe(request: Request) -> list[Fact]:
-    """``extension``, one item for each installed package of the table torch-extensions."""
-    dists = request.value("dist")
+    """``extension``, one item for each installed package of the table torch-extensions. Never raises for what a file
+    holds."""
+    dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
         return [Fact("extension", Unknown(Message("the installed packages are not known")), "", "environment")]
     modules = {row["name"]: row["modules"] for row in request.rows("torch-extensions", "package")}
-    chosen: dict[str, Mapping[str, Value]] = {}
+    named: dict[str, Mapping[str, Value]] = {}
     for dist in dists:
         if dist.get("name") in modules:
-            chosen.setdefault(str(dist["name"]), dist)
-    if not chosen:
-        return [Fact("extension", Records((), dists.incomplete), Message("installed packages"), "environment")]
-    missing = request.value("torch.missing_files")
-    if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
-        missing = ("torch/lib",)
-    return [read_extensions(chosen, modules, request.place, missing, dists.incomplete)]
-
-
-def read_extensions(
-    dists: Mapping[str, Mapping[str, Value]],
-    modules: Mapping[str, Sequence[str]],
-    layout: Layout,
-    missing: Value | None,
-    incomplete: Message | None,
-) -> Fact:
-    """The fact for these distributions (items of ``dist`` by name). Never raises for what a file holds.
-
-    ``modules`` are those of the table, ``missing`` is ``torch.missing_files``, and ``incomplete`` why distributions may
-    be missing from ``dists``.
-    """
-    why = incomplete
-    chosen: _Chosen = []
-    for name, dist in dists.items():
-        found, partly = compiled_files(
-            str(dist.get("path")), str(dist.get("kind")), modules[name], layout.site_packages, layout.files
-        )
-        why = why or partly
+            named.setdefault(str(dist["name"]), dist)
+    incomplete = dists.incomplete
+    chosen: list[tuple[Mapping[str, Value], list[tuple[str, str]]]] = []
+    for name, dist in named.items():
+        metadata, kind = str(dist.get("path")), str(dist.get("kind"))
+        found, partly = compiled_files(metadata, kind, modules[name], layout.site_packages, layout.files)
+        incomplete = incomplete or partly
         if found:
             chosen.append((dist, found))
-    items, unread = _checked(chosen, layout, missing) if chosen else ([], None)
-    records = tuple(
-        _item(dist, found, columns or {}, layout.files)
-        for (dist, found), columns in zip(chosen, items, strict=True)
-        if columns is not None or any(python_tag(name) for _, name in found)
-    )
-    return Fact("extension", Records(records, why or unread), Message("compiled files"), "environment")
+    records: list[Mapping[str, Value]] = []
+    if chosen:
+        from envdoctor.observe.binaries.reading.extension_check import check_extensions, find_torch_libraries
 
-
-def _checked(
-    chosen: _Chosen, layout: Layout, missing: Value | None
-) -> tuple[list[dict[str, Value] | None], Message | None]:
-    """What the compiled files tell."""
-    from envdoctor.observe.binaries.reading.extension_check import check_extensions, find_torch_libraries
-
-    torch = find_torch_libraries(layout, missing)
-    return check_extensions([found for _, found in chosen], torch, layout.files)
+        missing = request.value("torch.missing_files")
+        if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
+            missing = ("torch/lib",)
+        torch = find_torch_libraries(layout, missing)
+        items, unread = check_extensions([found for _, found in chosen], torch, layout.files)
+        incomplete = incomplete or unread
+        records = [
+            _item(dist, found, columns or {}, layout.files)
+            for (dist, found), columns in zip(chosen, items, strict=True)
+            if columns is not None or any(python_tag(name) for _, name in found)
+        ]
+    origin = Message("compiled files") if named else Message("installed packages")
+    return [Fact("extension", Records(tuple(records), incomplete), origin, "environment")]
 
 
 def _item(
@@ -122,7 +100,8 @@ def compiled_files(
     """
     if kind == "dist-info":
         try:
-            own = sorted({one.name for one in listed_libraries(metadata, files) if _is_own(one.name)})
+            names = {one.name for one in listed_libraries(metadata, files) if one.name.endswith(_ENDINGS)}
+            own = sorted(name for name in names if not name.partition("/")[0].endswith(".libs"))
             there = [(os.path.join(os.path.dirname(metadata), *name.split("/")), name) for name in own[:MOST_FILES]]
             # What is gone was built for no torch at all: that an installation is incomplete is for others to say.
             return [entry for entry in there if files.is_file(entry[0])], _too_many(len(own))
@@ -144,10 +123,6 @@ def python_tag(name: str) -> str | None:
         if digits.isdecimal() and 2 <= len(digits) <= 4:
             return f"cp{digits}"
     return None
-
-
-def _is_own(name: str) -> bool:
-    return name.endswith(_ENDINGS) and not name.partition("/")[0].endswith(".libs")
 
 
 def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple[str, str]]:

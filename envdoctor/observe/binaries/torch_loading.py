@@ -90,19 +90,17 @@ def torch_loading_facts(
                 damaged.append(f"torch/lib/{name} ({error})")
         except OSError:
             continue  # gone, or not for us to read: package_damage
+    missing: Value
     if not here or not isinstance(cuda, str):
-        return _facts(
-            tuple(damaged), Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
-        )
-    if not any("/nvidia/" in path for path in paths):
-        return _facts(
-            tuple(damaged), Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
-        )
-    missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
-    if missing:
-        missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)
-    if missing and layout.incomplete is not None:
-        return _facts(tuple(damaged), Unknown(layout.incomplete))
+        missing = Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
+    elif not any("/nvidia/" in path for path in paths):
+        missing = Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
+    else:
+        missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
+        if missing:
+            missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)
+        if missing and layout.incomplete is not None:
+            missing = Unknown(layout.incomplete)
     return _facts(tuple(damaged), missing)
 
 
