@@ -94,12 +94,7 @@ def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: floa
     """
     if not hasattr(session, "build_request"):
         response = session.get(
-            url,
-            headers=dict(headers),
-            stream=True,
-            allow_redirects=False,
-            timeout=(seconds, seconds),
-            auth=_keep,
+            url, headers=dict(headers), stream=True, allow_redirects=False, timeout=(seconds, seconds), auth=_keep
         )
     else:
         request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))

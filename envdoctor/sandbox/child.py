@@ -200,11 +200,7 @@ class _Child:
     """A running child: its three pipes and its end, each waited for by a thread (Windows waits for one at a time)."""
 
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        stdin: bytes,
-        output_limit: int,
-        on_line: Callable[[bytes], bool] | None,
+        self, process: subprocess.Popen[bytes], stdin: bytes, output_limit: int, on_line: Callable[[bytes], bool] | None
     ) -> None:
         self.process = process
         self.stdin = stdin

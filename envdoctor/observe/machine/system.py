@@ -93,7 +93,11 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
         if glibc is not None:
             return "glibc", glibc, "confstr"
     if any(name.startswith("ld-musl-") for name in request.names("/lib")):
-        return "musl", _musl_version(request), "/lib/ld-musl-*"
+        # musl tells its version only when its loader is started; Alpine's package list has it as text.
+        installed = request.text("/lib/apk/db/installed", 16 << 20)
+        match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
+        unknown = Unknown(Message("musl is not a package of /lib/apk/db/installed"))
+        return "musl", match[1] if match else unknown, "/lib/ld-musl-*"
     if hasattr(sys, "getandroidapilevel"):
         return ABSENT, ABSENT, "sys"
     reason = Unknown(Message("neither glibc's confstr nor /lib/ld-musl-* answered"))
@@ -107,13 +111,6 @@ def _glibc() -> str | None:
         return None
     name, _, version = text.partition(" ")
     return version if name == "glibc" and re.match(r"\d+(\.\d+)+\Z", version) else None
-
-
-def _musl_version(request: Request) -> Value:
-    """musl tells its version only when its loader is started; Alpine's package list has it as text."""
-    installed = request.text("/lib/apk/db/installed", 16 << 20)
-    match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
-    return match.group(1) if match else Unknown(Message("musl is not a package of /lib/apk/db/installed"))
 
 
 def container(request: Request) -> Value:

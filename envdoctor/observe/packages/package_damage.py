@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -59,10 +59,9 @@ _HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to t
 
 def observe(request: Request) -> list[Fact]:
     """One item for each package and kind of damage."""
-    (key,) = KEYS
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact(key, Unknown(Message("the installed packages are not known")), "", "environment")]
+        return [Fact("package_damage", Unknown(Message("the installed packages are not known")), "", "environment")]
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
@@ -98,9 +97,10 @@ def observe(request: Request) -> list[Fact]:
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
-    for file in dict.fromkeys(not_understood(layout, lambda starts: _unlisted(starts, dists, layout.files))):
+    for file in dict.fromkeys(_not_understood(layout, dists)):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    return [Fact(key, Records(tuple(found), dists.incomplete), Message("installed packages"), "environment")]
+    damage = Records(tuple(found), dists.incomplete)
+    return [Fact("package_damage", damage, Message("installed packages"), "environment")]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
@@ -146,9 +146,8 @@ def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> lis
     """An extension module that releases of this major version import first of all lies in no folder."""
     vital = by_major.get(str(item.get("version")).partition(".")[0]) if by_major else None
     folders = layout.site_packages if vital and layout.incomplete is None else ()
-    if not folders or any(
-        name.startswith(f"{vital}.") for each in folders for name in layout.files.names_or_none(each)
-    ):
+    names = [name for folder in folders for name in layout.files.names_or_none(folder)]
+    if not folders or any(name.startswith(f"{vital}.") for name in names):
         return []
     return [_record(item, "files-gone", f"{vital}.*.so", fails=True)]
 
@@ -352,23 +351,23 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def not_understood(layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> Iterator[str]:
+def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
     """The files whose code may change where modules come from, in a way that cannot be told. What an installed
-    distribution brings (``unlisted`` gives the names that none lists) is its own affair."""
+    distribution brings is its own affair."""
     for startup in layout.startup:
-        if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, unlisted):
+        if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, dists):
             continue
-        if not startup.known or any(_may_change(module, layout, unlisted) for module in startup.imports):
+        if not startup.known or any(_may_change(module, layout, dists) for module in startup.imports):
             yield startup.file
 
 
-def _lists_none(file: str, layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> bool:
+def _lists_none(file: str, layout: Layout, dists: Records) -> bool:
     folders = [one for one in layout.site_packages if file.startswith(one + os.sep)]
     names = [os.path.relpath(file, folder).replace(os.sep, "/") for folder in folders]
-    return all(unlisted([f"{name},"]) for name in names)
+    return all(_unlisted([f"{name},"], dists, layout.files) for name in names)
 
 
-def _may_change(module: str, layout: Layout, unlisted: Callable[[list[str]], list[str]]) -> bool:
+def _may_change(module: str, layout: Layout, dists: Records) -> bool:
     """Whether the module lies in the environment, comes from no distribution, and touches the import path."""
     files = layout.files
     for folder in layout.site_packages:
@@ -377,7 +376,7 @@ def _may_change(module: str, layout: Layout, unlisted: Callable[[list[str]], lis
         path = os.path.join(stem, "__init__.py") if module in names else f"{stem}.py"
         if not files.is_file(path):
             continue
-        if not _lists_none(path, layout, unlisted):
+        if not _lists_none(path, layout, dists):
             return False
         text = files.text_or_empty(path, LONGEST)
         return touches(text) and not text.startswith(_HARMLESS_MODULES.get(module, "\0"))

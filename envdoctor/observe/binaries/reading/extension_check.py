@@ -161,9 +161,7 @@ class TorchLibraries(NamedTuple):
 
 
 def check_extensions(
-    chosen: Sequence[Sequence[tuple[str, str]]],
-    torch: Mapping[str, str] | Message,
-    files: Files,
+    chosen: Sequence[Sequence[tuple[str, str]]], torch: Mapping[str, str] | Message, files: Files
 ) -> tuple[list[dict[str, Value] | None], Message | None]:
     """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
 

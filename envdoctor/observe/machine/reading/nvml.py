@@ -83,7 +83,9 @@ def _ask(request: Request) -> list[Fact]:
         return _unknown(Message("the driver's library libnvidia-ml is not installed here"))
     call("nvmlInit_v2")
     try:
-        version = _cell(lambda: _driver_version(call))
+        version = _cell(lambda: _text(call, "nvmlSystemGetDriverVersion"))
+        if isinstance(version, str) and not dotted(version):
+            version = Unknown(Message("NVML gives a driver version that is no version"))
         gpus, unnamed = _gpus(call, request)
         # A library that answers is the kernel module's own.
         values = (version, _cell(lambda: _max_cuda(call, request, version)), False, gpus, unnamed)
@@ -140,11 +142,6 @@ def _text(call: Call, function: str, *handle: Any) -> str:
     buffer = ctypes.create_string_buffer(256)
     call(function, *handle, buffer, ctypes.c_uint(len(buffer)))
     return buffer.value.decode("utf-8", "replace")
-
-
-def _driver_version(call: Call) -> Value:
-    text = _text(call, "nvmlSystemGetDriverVersion")
-    return text if dotted(text) else Unknown(Message("NVML gives a driver version that is no version"))
 
 
 def _max_cuda(call: Call, request: Request, driver: Value) -> Value:

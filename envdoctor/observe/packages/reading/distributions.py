@@ -182,11 +182,7 @@ def _several(earlier: Fact, item: Distribution) -> Unknown:
 
 
 def _prefer_file(
-    name: str,
-    file: VersionFile,
-    chosen: dict[str, Fact],
-    distributions: list[Distribution],
-    problems: list[Problem],
+    name: str, file: VersionFile, chosen: dict[str, Fact], distributions: list[Distribution], problems: list[Problem]
 ) -> None:
     said = file.get("__version__")
     version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
