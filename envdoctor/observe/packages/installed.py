@@ -10,9 +10,9 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.installation import conda_name_version
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
-from envdoctor.observe.packages.reading.distributions import CodeVersion, decide_versions, scan_folder
+from envdoctor.observe.packages.reading.distributions import decide_versions, scan_folder
 from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, checked_version, with_extras
-from envdoctor.observe.packages.reading.version_files import VERSION_FILES, another_version, module_in
+from envdoctor.observe.packages.reading.version_files import VERSION_FILES, VersionFile, another_version, module_in
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.text.message import NOTHING, Message, joined
@@ -66,15 +66,15 @@ def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
     replaced = _replaced_code(folders.distributions, modules, layout)
-    versions = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
-    wheels = [_read_tags(item, layout.files) for item in versions.distributions]
-    problems = [*folders.problems, *versions.problems, *(problem for _, problem in wheels if problem)]
-    named = Counter(item.name for item in versions.distributions)
+    packages, found, strange = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
+    wheels = [_read_tags(item, layout.files) for item in found]
+    problems = [*folders.problems, *strange, *(problem for _, problem in wheels if problem)]
+    named = Counter(item.name for item in found)
     problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
-    dists = _dists(folders.distributions, versions.distributions, [tags for tags, _ in wheels])
+    dists = _dists(folders.distributions, found, [tags for tags, _ in wheels])
     return [
         *_own_facts(layout),
-        *versions.facts,
+        *packages,
         _records("dist", dists, incomplete),
         _records("metadata_problem", (item._asdict() for item in problems), incomplete),
     ]
@@ -126,9 +126,9 @@ def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -
 
 def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
-) -> dict[str, CodeVersion]:
+) -> dict[str, VersionFile]:
     """The versions of code that is another release than its metadata says, of the packages that are imported."""
-    found: dict[str, CodeVersion] = {}
+    found: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
         for item in items:
@@ -142,7 +142,7 @@ def _replaced_code(
             place = next(filter(None, places), None)
             said = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
             if place and said:
-                found[item.name] = CodeVersion(*said, os.path.dirname(place))
+                found[item.name] = VersionFile(os.path.dirname(place), said[1], {"__version__": said[0]})
     return found
 
 
@@ -178,29 +178,23 @@ def _own_facts(layout: Layout) -> list[Fact]:
     because = layout.because.partition(";")[0]
     origin = layout.version_origin
     platform = "linux" if layout.kind == "root" else "windows"
+    folders = [os.path.basename(os.path.dirname(folder)) for folder in layout.site_packages]
+    libraries = [match for folder in folders if (match := _LIBRARY.match(folder))]
+    minors = {match[1] for match in libraries}  # 3.11 of lib/python3.11/site-packages, where no version is known
+    minor: Value = minors.pop() if len(minors) == 1 else layout.python_version
+    if isinstance(layout.python_version, str):
+        minor = ".".join((base_release(layout.python_version) or "").split(".")[:2])
     return [
         *([] if layout.live else [Fact("os.platform", platform, because, "environment")]),
         Fact("environment.path", layout.prefix, because, "environment"),
         Fact("environment.kind", layout.kind, because, "environment"),
         Fact("python.version", layout.python_version, origin, "environment"),
         Fact("python.implementation", layout.implementation, origin, "environment"),
-        Fact("python.minor", _minor(layout), origin or Message("the folder of packages"), "environment"),
-        Fact("python.free_threaded", any(match and match[2] for match in _libraries(layout)), because, "environment"),
+        Fact("python.minor", minor, origin or Message("the folder of packages"), "environment"),
+        Fact("python.free_threaded", any(match[2] for match in libraries), because, "environment"),
         Fact("python.executable", executable, because, "environment"),
         Fact("python.gone", layout.gone or ABSENT, because, "environment"),
     ]
-
-
-def _libraries(layout: Layout) -> list[re.Match[str] | None]:
-    return [_LIBRARY.match(os.path.basename(os.path.dirname(folder))) for folder in layout.site_packages]
-
-
-def _minor(layout: Layout) -> Value:
-    """``3.11`` of the version, or of ``lib/python3.11/site-packages``."""
-    if isinstance(layout.python_version, str):
-        return ".".join((base_release(layout.python_version) or "").split(".")[:2])
-    minors = {match[1] for match in _libraries(layout) if match}
-    return minors.pop() if len(minors) == 1 else layout.python_version
 
 
 def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | None) -> Fact:

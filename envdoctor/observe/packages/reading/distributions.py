@@ -117,30 +117,14 @@ def _report_duplicates(folder: str, scan: FolderScan) -> None:
             scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))
 
 
-class _PackageVersions(NamedTuple):
-    """``facts`` are ``pkg.*``. ``distributions`` carry the local tags that version files add. ``problems`` are
-    contradictions between METADATA and version files."""
-
-    facts: list[Fact]
-    distributions: list[Distribution]
-    problems: list[Problem]
-
-
-class CodeVersion(NamedTuple):
-    """A version that code gives itself, the file that says it below ``folder``, a folder of packages."""
-
-    version: str
-    origin: str
-    folder: str
-
-
 def decide_versions(
     in_folders: Mapping[str, list[Distribution]],
     folders: tuple[str, ...],
     files: Files,
-    replaced: Mapping[str, CodeVersion] | None = None,
-) -> _PackageVersions:
-    """Decide the version of each package.
+    replaced: Mapping[str, VersionFile],
+) -> tuple[list[Fact], list[Distribution], list[Problem]]:
+    """Decide the version of each package: ``pkg.*``, the distributions with the local tags that version files add, and
+    contradictions between METADATA and version files.
 
     ``in_folders`` are the distributions of each folder, in import order, and ``folders`` those that packages are
     imported from. The first folder that has a name decides, as it does for ``import``; two versions in that folder
@@ -163,14 +147,11 @@ def decide_versions(
         chosen.update(here)
     problems: list[Problem] = []
     distributions = [item for items in in_folders.values() for item in items]
-    for name in VERSION_FILES:
-        file = read_version_file(name, folders, files)
+    said = {name: read_version_file(name, folders, files) for name in VERSION_FILES}
+    for name, file in (*said.items(), *replaced.items()):
         if not isinstance(file, Unknown):
             _prefer_file(name, file, chosen, distributions, problems)
-    for name, code in (replaced or {}).items():
-        said = VersionFile(code.folder, code.origin, {"__version__": code.version})
-        _prefer_file(name, said, chosen, distributions, problems)
-    return _PackageVersions(list(chosen.values()), distributions, problems)
+    return list(chosen.values()), distributions, problems
 
 
 def _several(earlier: Fact, item: Distribution) -> Unknown:
