@@ -113,9 +113,8 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         elif reason:
             left_out += 1
     if left_out:
-        refused.append(
-            Unread(Message("{} more files", f"{left_out:,}"), Message("their names or entries are not valid either"))
-        )
+        reason = Message("their names or entries are not valid either")
+        refused.append(Unread(Message("{} more files", f"{left_out:,}"), reason))
     return files, tuple(refused)
 
 

@@ -176,13 +176,8 @@ def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
     except OSError:
         return Found(path, place, None)
     if not stat.S_ISREG(status.st_mode):
-        return Unread(
-            path,
-            Message(
-                "it is {}",
-                Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file"),
-            ),
-        )
+        what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
+        return Unread(path, Message("it is {}", what))
     return Found(path, place, status)
 
 

@@ -217,18 +217,17 @@ class Conversation:
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
             seconds = lines.number("seconds")
             peaks = [lines.number("peak_rss_mib"), None if lines.end else result.peak_mib]
-            found.append(
-                Answer(
-                    tuple(lines.records),
-                    ending,
-                    detail,
-                    lines.begin,
-                    round(result.seconds if seconds is None else seconds, 2),
-                    lines.number("cpu_s"),
-                    max((peak for peak in peaks if peak is not None), default=None),
-                    died=result.started and not lines.end,
-                )
+            answer = Answer(
+                tuple(lines.records),
+                ending,
+                detail,
+                lines.begin,
+                round(result.seconds if seconds is None else seconds, 2),
+                lines.number("cpu_s"),
+                max((peak for peak in peaks if peak is not None), default=None),
+                died=result.started and not lines.end,
             )
+            found.append(answer)
         return found
 
 

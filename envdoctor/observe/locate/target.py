@@ -62,9 +62,8 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     if executable is not None and not os.path.exists(executable):
         gone, executable = os.path.realpath(executable), None
     elif installation.kind == "venv" and installation.base is None and installation.settings.get("home"):
-        notes.append(
-            Message("the Python that this environment was made from is gone: {}", installation.settings["home"])
-        )
+        home = installation.settings["home"]
+        notes.append(Message("the Python that this environment was made from is gone: {}", home))
     # A tree of Windows on another system is read, but does not run here.
     foreign = installation.library == WINDOWS and os.name != "nt"
     version, implementation, origin = _version(choice, executable if named and not foreign else None, caller)

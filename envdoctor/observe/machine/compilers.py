@@ -84,9 +84,8 @@ def _version(cc: Value | None, cxx: Value, request: Request) -> Value:
     if cc is not None and not isinstance(version, Unknown):
         other = gcc_version(cc) if isinstance(cc, str) else cc
         if other != version:
-            return Unknown(
-                Message("CC and CXX are not known to be of one version ({} is {})", os.path.basename(cxx), version)
-            )
+            name = os.path.basename(cxx)
+            return Unknown(Message("CC and CXX are not known to be of one version ({} is {})", name, version))
     return version
 
 

@@ -135,9 +135,8 @@ def container(request: Request) -> Value:
             return kind
     mounts = request.text("/proc/self/mounts")
     if re.search(r"^overlay / overlay ", mounts, re.MULTILINE):
-        return Unknown(
-            Message("the root file system is an overlay, as in a container, but no container manager left a sign")
-        )
+        reason = Message("the root file system is an overlay, as in a container, but no container manager left a sign")
+        return Unknown(reason)
     return ABSENT
 
 

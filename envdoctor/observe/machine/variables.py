@@ -13,10 +13,9 @@ _LIMIT = 4096
 
 def observe(request: Request) -> list[Fact]:
     """``env.NAME`` for each name of the registry: the value without credentials, or ABSENT when it is not set."""
+    origin, environ = Message("environment variables"), request.environ
     return [
-        Fact(
-            "env." + name, _value(request.environ.get(name), name, privacy), Message("environment variables"), "machine"
-        )
+        Fact(f"env.{name}", _value(environ.get(name), name, privacy), origin, "machine")
         for name, privacy in request.variables.items()
     ]
 

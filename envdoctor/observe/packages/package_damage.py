@@ -153,9 +153,8 @@ def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> lis
 
 
 def _elsewhere(module: str, layout: Layout) -> bool:
-    return layout.incomplete is not None or any(
-        module_in(folder, module, layout.files) for folder in layout.site_packages
-    )
+    folders = layout.site_packages
+    return layout.incomplete is not None or any(module_in(folder, module, layout.files) for folder in folders)
 
 
 def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:

@@ -150,9 +150,8 @@ def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
     compat = compat_library(request, driver) if isinstance(driver, str) else None
     if compat is not None:
         # NVML asks the libcuda that it finds, and would tell what that one supports.
-        return Unknown(
-            Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
-        )
+        reason = Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
+        return Unknown(reason)
     number = ctypes.c_int()
     try:
         call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))
