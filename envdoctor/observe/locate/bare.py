@@ -22,15 +22,8 @@ from envdoctor.text.message import Message
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.
 _IN_IMAGE = (
-    "opt/venv",
-    "venv",
-    ".venv",
-    "app/.venv",
-    "workspace/.venv",
-    "opt/conda/envs/*",
-    "opt/conda",
-    "usr/local",
-    "usr",
+    *("opt/venv", "venv", ".venv", "app/.venv", "workspace/.venv"),
+    *("opt/conda/envs/*", "opt/conda", "usr/local", "usr"),
 )
 _METADATA = (".dist-info", ".egg-info")
 
