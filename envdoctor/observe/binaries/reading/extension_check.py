@@ -85,25 +85,6 @@ def gnu_hash(name: bytes) -> int:
     return value
 
 
-def unresolved(
-    names: Iterable[bytes], libraries: Sequence[ElfFile], known: dict[bytes, bool] | None = None
-) -> list[bytes]:
-    """The names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries.
-
-    ``known`` keeps the answers for these libraries: files of one package ask for the same names.
-    """
-    known = {} if known is None else known
-    missing: list[bytes] = []
-    for name in names:
-        found = known.get(name)
-        if found is None:
-            hashed = gnu_hash(name)
-            found = known[name] = any(library.exports(name, hashed) for library in libraries)
-        if not found:
-            missing.append(name)
-    return missing
-
-
 def spelled(name: bytes) -> str:
     """The qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
     characters. What cannot be told apart is left as it is."""
@@ -152,12 +133,33 @@ class _Package(NamedTuple):
     unread: Message | None
 
 
-class TorchLibraries(NamedTuple):
-    """Opened libraries and their names. ``lacks`` says why nothing can be looked up in them; None when it can."""
+class _Torch:
+    """Torch's libraries, opened. ``lacks`` says why nothing can be looked up in them; None when it can."""
 
-    opened: list[ElfFile]
-    names: frozenset[str]
-    lacks: Message | None
+    def __init__(self, paths: Mapping[str, str] | Message, files: Files) -> None:
+        self.lacks = paths if isinstance(paths, Message) else None
+        places: Mapping[str, str] = {} if isinstance(paths, Message) else paths
+        self.names = frozenset(places)
+        self.opened: list[ElfFile] = []
+        self._known: dict[bytes, bool] = {}  # files of one package ask for the same names
+        # Most symbols are of libtorch_cpu and libc10.
+        for name in sorted(places, key=lambda name: (name not in CORE[::-1], name)):
+            try:
+                self.opened.append(ElfFile(places[name], files))
+            except (ElfError, OSError) as error:
+                self.lacks = Message("torch/lib/{} cannot be read: {}", name, because_of(error))
+                break
+
+    def lacking(self, names: Iterable[bytes]) -> list[bytes]:
+        """The names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries."""
+        missing: list[bytes] = []
+        for name in names:
+            if name not in self._known:
+                hashed = gnu_hash(name)
+                self._known[name] = any(library.exports(name, hashed) for library in self.opened)
+            if not self._known[name]:
+                missing.append(name)
+        return missing
 
 
 def check_extensions(
@@ -173,35 +175,16 @@ def check_extensions(
     for found in chosen:
         packages.append(read_package(found, files, room))
         room -= sum(one.size for one in packages[-1].files)
-    libraries = _open_torch(torch if any(package.files for package in packages) else Message("not needed"), files)
+    libraries = _Torch(torch if any(package.files for package in packages) else Message("not needed"), files)
     try:
-        answers: dict[bytes, bool] = {}
-        items = [_columns(package, libraries, packages, answers, files) for package in packages]
+        items = [_columns(package, libraries, packages, files) for package in packages]
     finally:
         for library in libraries.opened:
             library.close()
     return items, next((package.unread for package in packages if package.unread), None)
 
 
-def _open_torch(paths: Mapping[str, str] | Message, files: Files) -> TorchLibraries:
-    """Open the libraries. The caller closes them."""
-    if isinstance(paths, Message):
-        return TorchLibraries([], frozenset(), paths)
-    opened: list[ElfFile] = []
-    # Most symbols are of libtorch_cpu and libc10.
-    for name in sorted(paths, key=lambda name: (name not in CORE[::-1], name)):
-        try:
-            opened.append(ElfFile(paths[name], files))
-        except (ElfError, OSError) as error:
-            for library in opened:
-                library.close()
-            return TorchLibraries([], frozenset(), Message("torch/lib/{} cannot be read: {}", name, because_of(error)))
-    return TorchLibraries(opened, frozenset(paths), None)
-
-
-def _columns(
-    package: _Package, torch: TorchLibraries, packages: Sequence[_Package], answers: dict[bytes, bool], files: Files
-) -> dict[str, Value] | None:
+def _columns(package: _Package, torch: _Torch, packages: Sequence[_Package], files: Files) -> dict[str, Value] | None:
     read, problem = package.files, package.problem
     item: dict[str, Value] = {"problem": problem[2] if problem else ABSENT}
     if package.unread and not read and not problem:
@@ -211,9 +194,8 @@ def _columns(
     if not read:
         if not problem and not package.unread:
             return None
-        nothing = Unknown(
-            Message("none of its files could be read") if problem else package.unread or Message("not needed")
-        )
+        unread = package.unread or Message("not needed")
+        nothing = Unknown(Message("none of its files could be read") if problem else unread)
         keys = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library", "built_cuda")
         item.update(dict.fromkeys(keys, nothing))
         return item
@@ -224,7 +206,7 @@ def _columns(
     item["built_cuda"] = runtimes[0] if runtimes else ABSENT
     if len(runtimes) > 1:
         item["built_cuda"] = Unknown(Message("its files are linked to CUDA {}", " and ".join(runtimes)))
-    worst, verdict = read[0], _looked_up(read, torch, packages, answers, files)
+    worst, verdict = read[0], _looked_up(read, torch, packages, files)
     if isinstance(verdict, Unknown):
         item.update(dict.fromkeys(("unresolved", "example", "missing_library"), verdict))
     else:
@@ -240,11 +222,7 @@ def _columns(
 
 
 def _looked_up(
-    read: Sequence[_CompiledFile],
-    torch: TorchLibraries,
-    packages: Sequence[_Package],
-    answers: dict[bytes, bool],
-    files: Files,
+    read: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
 ) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
     """Each file with the torch libraries and the symbols that it lacks."""
     if torch.lacks is not None:
@@ -256,7 +234,7 @@ def _looked_up(
         if one.machine not in machines:
             return Unknown(Message("{} is for {}, torch for {}", one.name, one.machine, ", ".join(sorted(machines))))
         try:
-            symbols = unresolved(one.symbols, torch.opened, answers)
+            symbols = torch.lacking(one.symbols)
         except (ElfError, OSError) as error:
             return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
         libraries = [library for library in one.libraries if library not in torch.names | siblings]
@@ -277,7 +255,7 @@ def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files)
                 return given
             try:
                 with ElfFile(other.path, files) as file:
-                    given.update(set(left).difference(unresolved(left, [file])))
+                    given.update([name for name in left if file.exports(name, gnu_hash(name))])
             except (ElfError, OSError):
                 continue
     return given
