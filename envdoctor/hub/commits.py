@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.listing import pages
-from envdoctor.hub.online import HubSnapshot, open_hub
-from envdoctor.hub.refusals import listing_refused
+from envdoctor.hub.online import HubSnapshot, listing_refused, open_hub, pages
 from envdoctor.hub.snapshot import FileEntry, SnapshotError, is_text_about_the_model
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError

@@ -1,19 +1,23 @@
 """The fact ``extension``: what the compiled files of packages built against torch need, and whether this torch has it.
 
-One item a package, because one wrong build is one cause however many files it has.
+One item a package, because one wrong build is one cause however many files it has. What a package says that it was
+built for (in a file of its own, its wheel's name, or its local version) explains a finding; whether it fits is decided
+by its symbols where they can be read.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Unknown, Value
-from envdoctor.observe.binaries.reading.built_for import built_for
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
+from envdoctor.versions.local_tag import BuiltFor, said_by_tag
 
 KEPT = True
 KEYS = ("extension",)
@@ -24,6 +28,10 @@ MOST_FILES = 64
 _ENDINGS = (".so", ".pyd")
 #: Names looked at in a folder: thirty times what the largest packages have.
 _MOST_LISTED = 4000
+_LIMIT = 1 << 16
+#: The dictionary that deepspeed's setup.py writes: torch_info={'version': '2.1', 'cuda_version': '12.1', …}
+_DEEPSPEED = r"^torch_info\s*=\s*\{([^}\n]{0,1000})\}"
+_PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
 
 
 def observe(request: Request) -> list[Fact]:
@@ -145,3 +153,62 @@ def _beside(folder: str, modules: Sequence[str], files: Files) -> Iterator[tuple
 
 def _too_many(count: int) -> Message | None:
     return Message("only {} of the compiled files of one package were read", MOST_FILES) if count > MOST_FILES else None
+
+
+def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
+    """What the distribution ``name`` says, the surest place first: its own file, its wheel's name, its local version.
+
+    ``metadata`` is its metadata directory; a place that cannot be read says nothing.
+    """
+    own = _OWN_FILES.get(name)
+    if own is not None:
+        said = _read(os.path.join(os.path.dirname(metadata), *own[0].split("/")), own[1], files)
+        if said.torch or said.cuda:
+            return said._replace(says=own[0])
+    said = _read(os.path.join(metadata, "direct_url.json"), _wheel_name, files)
+    tagged = said_by_tag(version.partition("+")[2])
+    if said.torch or (said.cuda and not tagged.torch):
+        return said._replace(says="the name of its wheel")
+    return tagged._replace(says=Message("its local version")) if tagged.torch or tagged.cuda else BuiltFor()
+
+
+def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor:
+    try:
+        return parse(files.text(path, _LIMIT))
+    except (OSError, ValueError, RecursionError):  # a ValueError is text that is no JSON
+        return BuiltFor()
+
+
+def _xformers(text: str) -> BuiltFor:
+    match json.loads(text):
+        case {"version": dict(said)}:
+            torch, cuda = said.get("torch"), said.get("cuda")
+        case _:
+            return BuiltFor()
+    release = torch.partition("+")[0] if isinstance(torch, str) else ""
+    parts = release.split(".")
+    plain = 2 <= len(parts) <= 3 and all(len(part) <= 3 and part.isdecimal() and part.isascii() for part in parts)
+    # CUDA as nvcc numbers it: 1208
+    number = cuda if isinstance(cuda, int) and 1000 <= cuda < 10000 else None
+    return BuiltFor(release if plain else None, f"{number // 100}.{number % 100}" if number else None)
+
+
+def _deepspeed(text: str) -> BuiltFor:
+    match = re.search(_DEEPSPEED, text, re.MULTILINE)
+    said = {key: value for key, value in re.findall(_PAIR, match[1]) if value != "0.0"} if match else {}
+    return BuiltFor(said.get("version"), said.get("cuda_version"))
+
+
+def _wheel_name(text: str) -> BuiltFor:
+    match json.loads(text):
+        case {"url": str(url)} if url.endswith(".whl"):
+            version = url.rpartition("/")[2].replace("%2B", "+").replace("%2b", "+").split("-")[1:2]
+            return said_by_tag(version[0].partition("+")[2]) if version else BuiltFor()
+    return BuiltFor()
+
+
+#: Packages that write what they were built for into a file, by the path below the folder of packages.
+_OWN_FILES: dict[str, tuple[str, Callable[[str], BuiltFor]]] = {
+    "xformers": ("xformers/cpp_lib.json", _xformers),
+    "deepspeed": ("deepspeed/git_version_info_installed.py", _deepspeed),
+}

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.backends import torch_backends
+from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.locate.startup import LONGEST, touches
 from envdoctor.observe.needed import needed, required
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
