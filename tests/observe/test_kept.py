@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from observing import ask, choose, forge, write
+from observing import ask, choose, write
 from rooms import observer
 
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
 from envdoctor.text import Files, looks
+from envdoctor.text.cache import sealed, unsealed
 
 package_damage = observer("package_damage")
 link = observer("link")
@@ -196,5 +198,8 @@ def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, nois
 def test_an_entry_of_other_content_is_none(read, tmp_path: Path, wrong: bytes | dict[str, Any]) -> None:
     first = spelled(read())
     (entry,) = (tmp_path / "cache" / "facts").iterdir()
-    forge(entry, wrong)
+    data = bytes(unsealed(entry.read_bytes()) or b"")
+    end = 8 + int(data[:8], 16)
+    told = wrong if isinstance(wrong, bytes) else json.dumps(json.loads(data[8:end]) | wrong).encode()
+    entry.write_bytes(sealed(told if wrong in (b"", b"zz") else b"%08x" % len(told) + told + data[end:]))
     assert spelled(read()) == first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +17,6 @@ from envdoctor.observe import Environment, Layout, Request, Target, notes_of, ob
 from envdoctor.observe import choose as _choose
 from envdoctor.observe.gather import gather
 from envdoctor.text import Files
-from envdoctor.text.cache import sealed, unsealed
 
 __all__ = [
     "Observed",
@@ -26,7 +24,6 @@ __all__ = [
     "ask",
     "assert_registered",
     "choose",
-    "forge",
     "installed",
     "observe",
     "one",
@@ -78,14 +75,6 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
-
-
-def forge(entry: Path, told: bytes | Mapping[str, object]) -> None:
-    """Write other content into an entry of the cache with facts: all of its JSON, or some of its keys."""
-    data = bytes(unsealed(entry.read_bytes()) or b"")
-    end = 8 + int(data[:8], 16)
-    told = told if isinstance(told, bytes) else json.dumps(json.loads(data[8:end]) | told).encode()
-    entry.write_bytes(sealed(told if told in (b"", b"zz") else b"%08x" % len(told) + told + data[end:]))
 
 
 def program(path: Path, script: str) -> Path:
