@@ -97,7 +97,7 @@ def test_a_fact_that_is_no_more_is_noticed(derived: Callable[..., Any]) -> None:
     without, computed = derived()
     assert computed
     assert "driver.version" not in without
-    assert derived(Fact("driver.version", "550.54", "", "machine"))[0] == with_driver
+    assert derived(Fact("driver.version", "550.54", "", "machine")) == (with_driver, [])
 
 
 def test_another_environment_or_none_remembers_nothing(derived: Callable[..., Any], tmp_path: Path) -> None:

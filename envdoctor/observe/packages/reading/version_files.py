@@ -65,16 +65,11 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
             continue
         except OSError as error:
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error)))
-        return VersionFile(folder, origin, _assignments(text, origin))
+        # The last assignment of a name holds. The text is matched, never run.
+        found = [(match[1], match[2].strip()) for match in _ASSIGNMENT.finditer(text)]
+        values = {key: _literal(said, Message("{} in {} is no plain value", key, origin)) for key, said in found}
+        return VersionFile(folder, origin, values)
     return Unknown(Message("there is no {}", origin))
-
-
-def _assignments(text: str, origin: str) -> dict[str, str | bool | Absent | Unknown]:
-    """Simple assignments, the last one of a name. The text is matched, never run."""
-    values: dict[str, str | bool | Absent | Unknown] = {}
-    for match in _ASSIGNMENT.finditer(text):
-        values[match[1]] = _literal(match[2].strip(), Message("{} in {} is no plain value", match[1], origin))
-    return values
 
 
 def _literal(text: str, otherwise: Message) -> str | bool | Absent | Unknown:
