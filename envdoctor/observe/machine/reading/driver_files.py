@@ -50,7 +50,7 @@ def observe(request: Request) -> list[Fact]:
             Fact("driver.compat", ABSENT, Message("cuda-compat is for Linux with a driver"), "machine"),
         ]
     management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
-    module = kernel_module(request)
+    module, _ = kernel_module(request)
     compat = _compat(cuda, management, module)
     # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
     own = management or (None if isinstance(compat, str) else cuda)

@@ -136,16 +136,15 @@ def observe(request: Request) -> list[Fact]:
     """
     if not driver_traces(request):
         origin = Message("no NVIDIA driver: /proc/driver/nvidia, /sys/module/nvidia, /dev/nvidia*")
-        named: Value = (
-            Unknown(Message("there is no NVIDIA driver")) if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
-        )
+        nobody = Unknown(Message("there is no NVIDIA driver"))
+        named: Value = nobody if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
         none: tuple[Value, ...] = (ABSENT, ABSENT, ABSENT, Records(()), named)
         return [Fact(key, value, origin, "machine") for key, value in zip(KEYS, none, strict=True)]
     problem = request.nvml_problem or Message("only NVML tells it")
-    version, place = _version(request, problem)
+    version, place = kernel_module(request)
     gpus, unnamed = _gpus(request, problem)
     return [
-        Fact("driver.version", version, place, "machine"),
+        Fact("driver.version", version or Unknown(problem), place, "machine"),
         Fact("driver.max_cuda", Unknown(problem), place, "machine"),
         Fact("driver.mismatch", Unknown(problem), place, "machine"),
         Fact("gpu", gpus, "/proc/driver/nvidia/gpus", "machine"),
@@ -153,13 +152,9 @@ def observe(request: Request) -> list[Fact]:
     ]
 
 
-def kernel_module(request: Request) -> str | None:
-    """Version of the loaded kernel module; None where it is not written down (WSL, a container without it)."""
-    version, _ = _version(request, Message("only NVML tells it"))
-    return version if isinstance(version, str) else None
-
-
-def _version(request: Request, problem: Message) -> tuple[Value, str]:
+def kernel_module(request: Request) -> tuple[str | None, str]:
+    """Version of the loaded kernel module, and where it is written; None where it is not (WSL, a container without
+    it)."""
     # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …"; the open module has "… for x86_64  550.54.15".
     text = request.text("/proc/driver/nvidia/version")
     match = re.search(r"^NVRM version:.*?\s(\d{2,5}(?:\.\d{1,5}){1,3})\s", text, re.MULTILINE)
@@ -168,7 +163,7 @@ def _version(request: Request, problem: Message) -> tuple[Value, str]:
     text = request.text("/sys/module/nvidia/version").strip()
     if re.match(r"\d{2,5}(?:\.\d{1,5}){1,3}\Z", text):
         return text, "/sys/module/nvidia/version"
-    return Unknown(problem), "/proc/driver/nvidia"
+    return None, "/proc/driver/nvidia"
 
 
 def _gpus(request: Request, problem: Message) -> tuple[Value, Value]:
