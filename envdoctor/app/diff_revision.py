@@ -17,7 +17,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit
-from envdoctor.hub.pair import Pair, open_pair
+from envdoctor.hub.opening import Pair, open_pair
 from envdoctor.hub.pins import PINS, Pin, find_pins
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import Snapshot, SnapshotError

@@ -1,17 +1,18 @@
 """Running every derivation in the order of its inputs."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from envdoctor.derive.memory import Memory, Output
 from envdoctor.facts.change import change
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Range, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.observe.cached import CachedFacts
+from envdoctor.text.files import Files, digest
 from envdoctor.versions.pep440 import satisfies
 
 
@@ -67,29 +68,31 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
 
     A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
     it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
-    facts is not computed again.
+    facts of an environment, which come from there too, is not computed again.
     """
     _spread(facts, matrix)
-    memory = Memory(facts, home if matrix.compiled else None, matrix.version)
-    for name in memory.names or [one.name for one in derivations()]:
-        outputs = memory.outputs(name)
-        if outputs is None:
-            asked: dict[str, None] = {}
-            outputs = list(_computed(name, facts, matrix, asked))
-            memory.add(name, list(asked), outputs)
-        for one in outputs:
-            present = facts.value(one.key)
-            if not one.refines and not isinstance(present, Unknown):
+    kept = facts.kept.name if home and facts.kept and matrix.compiled else ""
+    # One entry for an environment without a model, another for it with one.
+    name = digest("\0".join((kept.rpartition("-")[2], *sorted(fact.key for fact in facts)))).hex() if kept else ""
+    cached = CachedFacts(home if kept else None, "derived", name, key=(matrix.version, kept), facts=facts)
+    known = cached.get(Files())
+    facts.update(known)
+    for derivation in () if known else derivations():
+        for key, derived in derivation.compute(View(cached.facts.value), matrix).items():
+            refines, present = key in derivation.inputs, cached.facts.get(key)
+            if not refines and not isinstance(present.value, Unknown):
                 continue
-            if isinstance(one.value, Unknown) and one.key in facts:
+            if isinstance(derived.value, Unknown) and key in facts:
                 continue  # the observation's own reason says more
             # A refined list stays what it was: observed or given, and so is written into facts files.
-            stays = one.refines and one.key in facts and one.source in ("derived", "assumed")
-            source = facts.get(one.key).source if stays else one.source
-            origin = facts.get(one.key).origin if stays and source == "given" else one.origin
-            facts.add(Fact(one.key, one.value, origin, source))
-            memory.follows(one.key)
-    memory.write()
+            stays = refines and key in facts and derived.source in ("derived", "assumed")
+            source = present.source if stays else derived.source
+            origin = present.origin if stays and source == "given" else derived.origin
+            fact = Fact(key, derived.value, origin, source)
+            facts.add(fact)
+            cached.add([fact])
+    if kept and not known:
+        cached.put()
 
 
 def _spread(facts: FactSet, matrix: Matrix) -> None:
@@ -100,19 +103,6 @@ def _spread(facts: FactSet, matrix: Matrix) -> None:
         known = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
         held = tuple(one for one in known if satisfies(one, fact.value.specifiers))
         facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
-
-
-def _computed(name: str, facts: FactSet, matrix: Matrix, asked: dict[str, None]) -> Iterator[Output]:
-    """What the derivation of that module gives; ``asked`` takes the keys of the facts that it reads."""
-
-    def value(key: str) -> Value:
-        asked[key] = None
-        return facts.value(key)
-
-    module, _, function = name.partition(":")
-    derivation: Derivation = getattr(import_module(module), function)
-    for key, derived in derivation.compute(View(value), matrix).items():
-        yield Output(key, *derived, key in derivation.inputs)
 
 
 @lru_cache(maxsize=1)

@@ -1,21 +1,25 @@
-"""The commits of a repository on a Hub, newest first, page by page as they are needed."""
+"""The commits of a repository on a Hub, newest first, page by page as they are needed; and which of them a
+user means by a branch, tag, commit, ``refs/pr/N``, or date."""
 
 import re
-from collections.abc import Iterator
-from datetime import datetime, timezone
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from envdoctor.hub.listing import pages
-from envdoctor.hub.refusals import listing_refused
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub.access import Access
+from envdoctor.hub.online import HubSnapshot, listing_refused, open_hub, pages
+from envdoctor.hub.snapshot import FileEntry, SnapshotError, is_text_about_the_model
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.text.message import Message
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
 _ID = re.compile(r"[0-9a-f]{40}\Z")
+#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
+MOST_PARENTS = 40
+_PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
 
 
 class Commit(NamedTuple):
@@ -42,7 +46,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
         for item in page:
             commit = _commit(item)
             if commit is None:
-                raise SnapshotError(Message("{} sent a history of {} that is none", transport.host, repo), "protocol")
+                raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
             yield commit
             given += 1
             if given >= most:
@@ -77,3 +81,98 @@ def moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+
+
+class Parent(NamedTuple):
+    """The state before the last commit that matters.
+
+    ``snapshot`` is that state, ``changed_by`` the commit after it (the first that differs in more than text about the
+    model), ``skipped`` how many later commits changed such text only.
+    """
+
+    snapshot: HubSnapshot
+    changed_by: Commit
+    skipped: int
+
+
+def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
+    """The snapshot of a revision as a user writes it.
+
+    None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
+    commit on main at or before it; any other text may begin with ``@`` too. A beginning of a commit (4 digits or more)
+    that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`.
+    """
+    text = (revision or "main").removeprefix("@")
+    when = _moment(text) if (revision or "").startswith("@") else None
+    if when is not None:
+        text = _commit_at(access.hub, repo, when, text)
+    try:
+        return open_hub(repo, text, access)
+    except SnapshotError as error:
+        if error.kind != "revision-not-found" or not _PREFIX.match(text):
+            raise
+        commit = _commit_that_begins(access.hub, repo, text)
+        if commit is None:
+            raise
+        return open_hub(repo, commit, access)
+
+
+def parent_that_matters(new: HubSnapshot) -> Parent:
+    """The newest state before ``new`` that differs from it in more than text about the model.
+
+    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
+    when there is none.
+    """
+    repo, commit = str(new.repo), str(new.revision)
+    after: Commit | None = None
+    looked_at = 0
+    for candidate in commits(new.access.hub, repo, commit, MOST_PARENTS + 1):
+        if after is not None:
+            old = open_hub(repo, candidate.id, new.access)
+            if _essence(old.files) != _essence(new.files):
+                old.asked = new.asked
+                return Parent(old, after, looked_at)
+            looked_at += 1
+        after = candidate
+    if looked_at == 0:
+        raise SnapshotError(
+            "{} is the first commit of {}: there is nothing to compare it with", new.label, repo, kind="usage"
+        )
+    raise SnapshotError(
+        "the {} commits before {} changed no more than text about the model: name an older revision",
+        looked_at,
+        new.label,
+        kind="usage",
+    )
+
+
+def _essence(files: Mapping[str, FileEntry]) -> dict[str, tuple[int, str | None]]:
+    return {path: (entry.size, entry.oid) for path, entry in files.items() if not is_text_about_the_model(path)}
+
+
+def _moment(text: str) -> datetime | None:
+    """The last moment that a date means, in UTC; None for what is no date."""
+    when = moment(text) if _DATE.match(text) else None
+    try:
+        return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
+    except OverflowError:
+        return None
+
+
+def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> str:
+    oldest: Commit | None = None
+    for commit in commits(transport, repo, "main"):
+        if commit.date is not None and commit.date <= when:
+            return commit.id
+        oldest = commit
+    first = f"; its first is of {oldest.date:%Y-%m-%d}" if oldest and oldest.date else ""
+    raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
+
+
+def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
+    found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
+    if len(found) > 1:
+        raise SnapshotError(
+            "{} commits of {} begin with {}: give more of it", len(found), repo, text, kind="revision-not-found"
+        )
+    return found[0] if found else None

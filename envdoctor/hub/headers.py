@@ -1,4 +1,6 @@
-"""Reading the safetensors headers of many remote files: few requests, few bytes, side by side.
+"""Reading ranges of remote files, and the safetensors headers of many: few requests, few bytes, side by side.
+
+A range is taken only when the server says exactly what it sends.
 
 Three files are sampled with a small first range; the others are asked for as much as the largest header seen, and a
 little more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's shards
@@ -7,19 +9,93 @@ are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 
-from envdoctor.hub.ranges import RemoteFile
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.hub.transport import Transport
-from envdoctor.hub.transport_error import TransportError
+from envdoctor.hub.transport import Reply, Transport, is_web_page
+from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.text.message import Message
 
+#: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
+WITHOUT_RANGES = 1_000_000
+_CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\Z", re.IGNORECASE)
 _FEW = 32 << 10  # the first range where three files or fewer are read
 _SAMPLE = 8 << 10
 _LARGEST_GUESS = 1 << 20
 _ALL_HEADERS = 256 << 20
+
+
+class RemoteFile:
+    """One file of a known size that is read in ranges; the place where the Hub's redirect led is kept in between."""
+
+    def __init__(self, transport: Transport, url: str, size: int) -> None:
+        self._transport = transport
+        self._url = url
+        self.size = size
+        self._place: str | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly ``length`` bytes. Raises :class:`TransportError`."""
+        if length == 0:
+            return b""
+        return self._transport.persist(lambda: self._once(offset, length))
+
+    def _once(self, offset: int, length: int) -> bytes:
+        wanted = f"bytes={offset}-{offset + length - 1}"
+        start, self._place = self._place or self._url, None
+        try:
+            with self._transport.open(start, range=wanted) as (reply, place):
+                if reply.status == 416:
+                    raise TransportError("the server has a smaller file than its list says", kind="protocol")
+                self._transport.expect(reply, place, (200, 206))
+                data = self._from(reply, place, offset, length)
+                if place != self._url:
+                    self._place = place  # signed for some minutes: the next range needs no redirect
+                return data
+        except TransportError as error:
+            if start != self._url and error.kind == "refused":
+                raise Again("the signed address has run out", kind="network") from None
+            raise
+
+    def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
+        if reply.headers.get("content-encoding", "identity") != "identity":
+            raise TransportError("the server compresses ranges", kind="protocol")
+        if reply.status == 200:
+            return self._from_whole(reply, place, offset, length)
+        match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
+        if match is None:
+            raise Again("the server does not say which range it sent (no valid Content-Range)")
+        first, last, total = int(match[1]), int(match[2]), match[3]
+        asked = f"{offset:,}-{offset + length - 1:,}"
+        if total != "*" and int(total) != self.size:
+            raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
+        if (first, last) != (offset, offset + length - 1):
+            raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+        data = self._transport.body(reply, place, length)[:length]
+        if len(data) < length:
+            raise Again(
+                "the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}", kind="network"
+            )
+        return data
+
+    def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
+        """From an answer that begins at byte 0, whatever was asked for."""
+        if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
+            raise TransportError("the server answered with a web page where the file should be", kind="protocol")
+        end = offset + length
+        if end > WITHOUT_RANGES:
+            raise TransportError(
+                "the server ignores ranges, and {} bytes would have to be read (at most {} are)",
+                f"{end:,}",
+                f"{WITHOUT_RANGES:,}",
+                kind="protocol",
+            )
+        data = self._transport.body(reply, place, end)[:end]
+        if len(data) < end:
+            raise Again("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}", kind="network")
+        return data[offset:]
 
 
 class Room:
@@ -91,7 +167,7 @@ def _header(file: RemoteFile, guess: int, room: Room) -> bytes:
         return data[:8]
     problem = room.take(length)
     if problem:
-        raise TransportError(problem, "limit")
+        raise TransportError(problem, kind="limit")
     if length > len(data):
         data += file.read(len(data), length - len(data))
     return data[:length]

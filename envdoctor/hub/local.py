@@ -1,14 +1,36 @@
-"""A snapshot whose files lie on this machine: in the cache of huggingface_hub, or in a folder."""
+"""A snapshot whose files lie on this machine: in the cache of huggingface_hub, or in a folder.
 
-from collections.abc import Mapping, Sequence
+The cache has what was downloaded, and when offline it is all there is:
+``models--ORG--NAME/{refs/<name>, blobs/<etag>, snapshots/<commit>/<path> -> ../../blobs/<etag>, trees/<commit>.json}``.
+A link's target is named by the file's oid, so that nothing is hashed; it is read one level only, since blobs may be
+links themselves, into a store that all repositories share and that is named by other digests. Since huggingface_hub
+1.33 the list of all files of a commit is kept too, with oids of files that were never downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from envdoctor.hub.headers import Room, announced
-from envdoctor.hub.snapshot import FileEntry, Unread, entry_of, places_of
+from envdoctor.hub.object_ids import Hasher, oid_of_digest, pointer_in
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread, entry_of, places_of, refusal_of_name
+from envdoctor.models.hub_cache import CachedCommit
+from envdoctor.models.names import printable
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
 
 _FILES = Files()
+MOST_FILES = 100_000
+_DEEPEST = 32
+#: Folders that are about the files and not of them.
+_ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
+_TREE_LIMIT = 64 << 20
 
 
 @dataclass
@@ -65,3 +87,180 @@ class LocalSnapshot:
             return _FILES.ranges(self.places[path], ranges)
         except OSError as error:
             return Unread(path, Message("it cannot be read: {}", because_of(error)))
+
+
+class Found(NamedTuple):
+    """A file below a folder: ``place`` is where its links lead to; ``status`` is None when nothing is there."""
+
+    path: str
+    place: str
+    status: os.stat_result | None
+
+
+def open_folder(
+    folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
+) -> LocalSnapshot:
+    """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
+
+    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
+    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
+    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
+    and cannot be read.
+    """
+    label = shown or folder
+    if not os.path.isdir(folder):
+        raise SnapshotError("{} is no folder", label, kind="usage")
+    root = os.path.realpath(folder)
+    hasher = hasher or Hasher()
+    files: dict[str, FileEntry] = {}
+    places: dict[str, str] = {}
+    refused: list[Unread] = []
+    for found in walk(root, root, Message("the folder"), _ASIDE):
+        if isinstance(found, Unread):
+            refused.append(found)
+            continue
+        if found.status is None:
+            refused.append(Unread(found.path, Message("it is a link to nothing")))
+            continue
+        size = found.status.st_size
+        pointer = pointer_in(found.place, size)
+        if pointer is not None:
+            files[found.path] = FileEntry(found.path, pointer.size, pointer.oid)
+        else:
+            places[found.path] = found.place
+            files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
+        if len(files) > MOST_FILES:
+            raise SnapshotError("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}", kind="usage")
+    absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
+    return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
+
+
+def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[Found | Unread]:
+    """The regular files below a folder, in order; what is none, has a bad name or leads out of ``within`` is unread.
+
+    ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
+    """
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(folder, below)) as entries:
+                names = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Unread(below or ".", Message("the folder cannot be read: {}", because_of(error)))
+            continue
+        folders: list[str] = []
+        for entry in names:
+            path = f"{below}/{entry.name}" if below else entry.name
+            problem = refusal_of_name(path)
+            if problem:
+                yield Unread(printable(path), problem)
+            elif not entry.is_dir(follow_symlinks=False):
+                yield _file(os.path.realpath(entry.path), path, within, called)
+            elif path.count("/") >= _DEEPEST:
+                yield Unread(path, Message("it lies more than {} folders deep", _DEEPEST))
+            elif entry.name not in aside:
+                folders.append(path)
+        waiting += reversed(folders)
+
+
+def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
+    try:
+        inside = os.path.commonpath([within, place]) == within
+    except ValueError:  # another drive
+        inside = False
+    if not inside:
+        return Unread(path, Message("it is a link that leads out of {}", called))
+    try:
+        status = os.stat(place)
+    except OSError:
+        return Found(path, place, None)
+    if not stat.S_ISREG(status.st_mode):
+        what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
+        return Unread(path, Message("it is {}", what))
+    return Found(path, place, status)
+
+
+def open_cached(
+    cached: CachedCommit,
+    asked: str | None = None,
+    *,
+    largest_header: int = LARGEST_HEADER,
+    hasher: Hasher | None = None,
+    own: bool = True,
+) -> LocalSnapshot:
+    """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
+
+    It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
+    and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
+    where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
+    """
+    hasher = hasher or Hasher()
+    place = os.path.dirname(os.path.dirname(cached.folder))
+    listed = _listed(os.path.join(place, "trees", cached.commit + ".json")) if own else None
+    files = dict(listed or {})
+    places: dict[str, str] = {}
+    refused: list[Unread] = []
+    for found in walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
+        if isinstance(found, Unread):
+            refused.append(found)
+            continue
+        path, known = found.path, files.get(found.path)
+        if found.status is None:
+            # A link to a blob that was deleted, or that is still on its way.
+            if known is None:
+                refused.append(Unread(path, Message("its content is gone from the cache")))
+        elif known is not None and known.size != found.status.st_size:
+            refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
+        else:
+            size = found.status.st_size
+            named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
+            oid = hasher.oid(found.place, size, named.partition(":")[0] if named else "")
+            if oid is not None and named is not None and oid != named:
+                refused.append(Unread(path, Message("its content in the cache is not what its name says")))
+                files.pop(path, None)
+                continue
+            places[path] = found.place
+            files[path] = FileEntry(path, size, oid or (named if own else None))
+    return LocalSnapshot(
+        asked=asked or cached.repo,
+        label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
+        files=files,
+        places=places,
+        refused=tuple(refused),
+        largest_header=largest_header,
+        absent=Message("it was never downloaded to this machine"),
+        repo=cached.repo,
+        revision=cached.commit,
+        complete=listed is not None,
+    )
+
+
+def _listed(place: str) -> dict[str, FileEntry] | None:
+    """The files of a commit by the list that huggingface_hub keeps (format 1); None where there is none."""
+    try:
+        data = json.loads(Files().whole(place, _TREE_LIMIT).decode("utf-8"))
+        if data["format_version"] != 1:
+            return None
+        return {path: _entry(path, item) for path, item in data["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+        return None
+
+
+def _entry(path: str, item: Mapping[str, Any]) -> FileEntry:
+    """Raises ValueError for what is no entry: then the list as a whole is not believed."""
+    lfs, size = item.get("lfs_sha256"), item.get("lfs_size")
+    oid = oid_of_digest(item["blob_id"] if lfs is None else lfs)
+    size = item["size"] if lfs is None or size is None else size
+    expected = "sha1:" if lfs is None else "sha256:"
+    if refusal_of_name(path) or oid is None or not oid.startswith(expected) or type(size) is not int or size < 0:
+        raise ValueError(path)
+    return FileEntry(path, size, oid)
+
+
+def _oid_of_link(place: str) -> str | None:
+    try:
+        target = os.readlink(place)
+    except (OSError, ValueError):
+        return None
+    return oid_of_digest(os.path.basename(target)) if os.path.basename(os.path.dirname(target)) == "blobs" else None

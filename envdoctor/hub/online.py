@@ -1,24 +1,216 @@
-"""A snapshot on a Hub: one request for the list, and then only what is asked for."""
+"""A snapshot on a Hub: one request for the list, and then only what is asked for.
+
+Its files are checked item by item. What a person reads when a repository, a revision or a file cannot be had says what
+happened, and what to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.headers import read_headers
-from envdoctor.hub.listing import Listing, fetch_listing
-from envdoctor.hub.object_ids import agrees
-from envdoctor.hub.ranges import RemoteFile
-from envdoctor.hub.refusals import file_refused, listing_refused
-from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of
-from envdoctor.hub.transport import is_web_page
+from envdoctor.hub.headers import RemoteFile, read_headers
+from envdoctor.hub.object_ids import agrees, oid_of_digest
+from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
+from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, said_by
 
+_LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
+MOST_FILES = 100_000
+_LISTING_LIMIT = 48 << 20
+_PAGE_LIMIT = 8 << 20
+_NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
+_MOST_REFUSED = 100
 Result = TypeVar("Result")
+
+
+def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
+    """The error for a repository or revision as a whole."""
+    host = transport.host
+    if error.kind == "offline":
+        return SnapshotError(
+            "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+            "folders, or revisions that are in the local cache",
+            repo,
+            revision,
+            host,
+            kind="offline",
+        )
+    if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
+        return SnapshotError(
+            "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders",
+            repo,
+            revision,
+            error,
+            kind=error.kind,
+        )
+    if error.kind != "refused":
+        return SnapshotError(
+            "{} @ {}: {}", repo, revision, error, kind="usage" if error.kind == "usage" else "protocol"
+        )
+    token = transport.has_token
+    if error.code == "RevisionNotFound":
+        return SnapshotError(
+            "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date",
+            repo,
+            revision,
+            host,
+            kind="revision-not-found",
+        )
+    if error.code == "GatedRepo":
+        return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
+    if "disabled" in error.said.lower():
+        return SnapshotError(
+            "{} was disabled on {}, its files cannot be read: give two folders", repo, host, kind="disabled"
+        )
+    if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
+        return SnapshotError(
+            "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
+            host,
+            error.status,
+            _LOGIN,
+            kind="private",
+        )
+    if error.code == "RepoNotFound" or error.status in (401, 404):
+        hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
+        return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
+    if error.status == 403:
+        return SnapshotError("{} does not let this token read {} (HTTP 403)", host, repo, kind="private")
+    said = f": {error.said}" if error.said else ""
+    return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
+
+
+def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:
+    """The clause for one file."""
+    if error.kind != "refused":
+        return said_by(error)
+    if error.code == "GatedRepo":
+        return Message("{} is gated: {}", repo, _gate(repo, transport))
+    if error.code == "EntryNotFound" or error.status == 404:
+        return Message("{} lists it and does not have it (HTTP {})", transport.host, error.status)
+    return Message("{}: {}", error, error.said) if error.said else said_by(error)
+
+
+def _gate(repo: str, transport: Transport) -> Message:
+    if transport.has_token:
+        return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
+    return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
+
+
+class Listing(NamedTuple):
+    """A revision of a repository: its present name, its commit, its files, and the items that were refused."""
+
+    repo: str
+    commit: str
+    files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
+
+
+def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
+    """The listing of a revision in one request; in one more a page where the server's list has no oids.
+
+    Raises :class:`TransportError`.
+    """
+    known = transport.moved.get(repo, repo)
+    url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
+    data, _ = transport.fetch_json(url, _LISTING_LIMIT)
+    if not isinstance(data, dict):
+        raise _odd(transport, "the description of a repository")
+    name = data.get("id")
+    present = name if isinstance(name, str) and _NAME.match(name) else known
+    if present != repo:
+        transport.moved[repo] = present
+    commit = data.get("sha")
+    if not isinstance(commit, str) or not _COMMIT.match(commit):
+        if not _COMMIT.match(revision):
+            raise _odd(transport, "a commit")
+        commit = revision
+    siblings = data.get("siblings")
+    if not isinstance(siblings, list):
+        raise _odd(transport, "a list of files")
+    if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
+        siblings = list(_tree(transport, present, commit))
+    if len(siblings) > MOST_FILES:
+        raise TransportError(
+            "{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}", kind="protocol"
+        )
+    files, refused = check_items(siblings)
+    return Listing(present, commit, files, refused)
+
+
+def _odd(transport: Transport, what: str) -> TransportError:
+    return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
+
+
+def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
+    """The recursive tree, page by page, as siblings."""
+    url = f"{transport.endpoint}/api/models/{repo}/tree/{commit}?recursive=true"
+    for page in pages(transport, url, most=MOST_FILES):
+        for item in page:
+            if isinstance(item, dict) and item.get("type") == "file":
+                yield {"rfilename": item.get("path"), "blobId": item.get("oid"), **item}
+
+
+def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
+    """The pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
+    seen = 0
+    asked: set[str] = set()
+    while url and seen <= most:
+        if url in asked or not url.startswith(transport.endpoint + "/"):
+            raise _odd(transport, "a sane address of the next page")
+        asked.add(url)
+        page, answer = transport.fetch_json(url, _PAGE_LIMIT)
+        if not isinstance(page, list):
+            raise _odd(transport, Message("a list"))
+        yield page
+        seen += len(page)
+        following = _NEXT.search(answer.headers.get("link", ""))
+        url = following[1] if following else ""
+
+
+def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
+    files: dict[str, FileEntry] = {}
+    refused: list[Unread] = []
+    left_out = 0
+    for item in siblings:
+        path = item.get("rfilename") if isinstance(item, dict) else None
+        reason = refusal_of_name(path)
+        entry = None if reason else _entry(str(path), item)
+        if entry is None:
+            reason = reason or Message("the list gives it no size")
+        elif entry.path in files:
+            reason = Message("it is listed twice")
+        else:
+            files[entry.path] = entry
+        if reason and len(refused) < _MOST_REFUSED:
+            shown = printable(path) if isinstance(path, str) else "a file without a name"
+            refused.append(Unread(shown, reason))
+        elif reason:
+            left_out += 1
+    if left_out:
+        reason = Message("their names or entries are not valid either")
+        refused.append(Unread(Message("{} more files", f"{left_out:,}"), reason))
+    return files, tuple(refused)
+
+
+def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
+    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
+    if isinstance(lfs, dict):
+        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
+    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
+    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
+        oid = None
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 63:
+        return None
+    return FileEntry(path, size, oid)
 
 
 class HubSnapshot:
@@ -128,7 +320,7 @@ class HubSnapshot:
             if len(answer.body) != entry.size or not agrees(entry.oid, answer.body):
                 page = is_web_page(answer.headers, answer.body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
-                raise Again(Message("the server sent {} in its place", what))
+                raise Again("the server sent {} in its place", what)
             return answer.body
 
         return self._hub.persist(once)
@@ -146,13 +338,11 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     Raises :class:`SnapshotError`.
     """
     if not is_repo_name(repo):
-        raise SnapshotError(
-            Message('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo)), "usage"
-        )
+        raise SnapshotError('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo), kind="usage")
     wanted = revision or "main"
     if not is_revision(wanted):
         problem = Message('"{}" is no revision: give a branch, a tag, a commit or refs/pr/N', printable(wanted))
-        raise SnapshotError(problem, "usage")
+        raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
         listing = hub.in_time(lambda: fetch_listing(hub, repo, wanted))

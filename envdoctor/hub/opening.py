@@ -1,20 +1,20 @@
-"""From a name to a snapshot: a folder, a commit of the local cache, or a revision on the Hub.
+"""From a name to a snapshot: a folder, a commit of the local cache, or a revision on the Hub; and which two are
+compared when the user names fewer than two.
 
 A further source (ModelScope) is a module beside the others and a branch in ``open_snapshot``.
 """
 
-from __future__ import annotations
-
 import os
+from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.cache import open_cached
-from envdoctor.hub.folder import open_folder
-from envdoctor.hub.local import LocalSnapshot
-from envdoctor.hub.revisions import open_revision
-from envdoctor.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.hub.commits import open_revision, parent_that_matters
+from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
+from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
+from envdoctor.text.listed import listed
 from envdoctor.text.message import Message, said_by
 
 
@@ -23,10 +23,10 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     named = name_of(text, access)
     if named.repo is None:
         if revision:
-            raise SnapshotError(Message("{} is a folder, and a folder has no revisions", text), "usage")
+            raise SnapshotError("{} is a folder, and a folder has no revisions", text, kind="usage")
         return _open_local(str(named.folder), text, access)
     if named.revision and revision and named.revision != revision:
-        raise SnapshotError(Message("{} names a revision, and {} is another one", text, revision), "usage")
+        raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
     wanted = revision or named.revision
     return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
 
@@ -36,7 +36,7 @@ def name_of(text: str, access: Access) -> Named:
     try:
         return parse_name(text, access.cwd, access.environ)
     except NameProblem as error:
-        raise SnapshotError(said_by(error), "usage") from None
+        raise SnapshotError(said_by(error), kind="usage") from None
 
 
 def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
@@ -65,13 +65,134 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         return from_cache(found[0], repo, access)
     if not cached:
         raise SnapshotError(
-            Message(
-                "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode", repo
-            ),
-            "offline",
+            "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode",
+            repo,
+            kind="offline",
         )
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
-    raise SnapshotError(
-        Message("the local cache holds {} of {}; it holds {}", problem, repo, held), "revision-not-found"
+    raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
+
+
+class Pair(NamedTuple):
+    """Two snapshots, old and new, and sentences about how they were chosen.
+
+    ``moved`` is the repository's present name when the one that was asked for redirects.
+    """
+
+    old: Snapshot
+    new: Snapshot
+    notes: tuple[Message, ...] = ()
+    moved: str | None = None
+
+
+def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
+    """The snapshots that ``MODEL [OLD] [NEW]`` means.
+
+    NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
+    with); when that is NEW itself, another commit of the cache; without a cache, the state before the last commit that
+    changed more than text about the model. OLD and NEW may be folders; where MODEL is one, OLD is what it is compared
+    with. Where a snapshot of the cache has no list of all its files, only files that both have are compared.
+    Raises :class:`SnapshotError`.
+    """
+    pair = _choose(model, old, new, access)
+    names = access.transport.moved if access.transport else {}
+    return Pair(
+        old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
+        new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
+        notes=pair.notes,
+        moved=names.get(pair.new.asked) or names.get(pair.old.asked),
     )
+
+
+def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
+    """The files that only the other has: whether they changed cannot be told. Text about the model is not missed."""
+    why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
+    return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+
+
+def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
+    named = name_of(model, access)
+    if named.folder is not None:
+        if old is None or new is not None:
+            raise SnapshotError(
+                "{} is a folder: give one other folder or repository to compare it with", model, kind="usage"
+            )
+        return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
+    if named.revision and new is None:
+        model, new = str(named.repo), named.revision
+    newer = _open(model, new, access)
+    if old is not None:
+        return Pair(_open(model, old, access), newer)
+    cached = access.cached(str(named.repo), newer.repo)
+    if isinstance(newer, HubSnapshot) and not cached:
+        return _before_the_last_change(newer)
+    if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
+        raise SnapshotError(
+            "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode",
+            named.repo,
+            newer.label,
+            kind="offline",
+        )
+    return _with_the_cache(cached, str(named.repo), newer, access)
+
+
+def _before_the_last_change(newer: HubSnapshot) -> Pair:
+    parent = parent_that_matters(newer)
+    title = " ".join(parent.changed_by.title.split())[:80]
+    note = Message('OLD is {}, before "{}" ({})', parent.snapshot.label, title, parent.changed_by.id[:7])
+    if parent.skipped:
+        plural = "s" if parent.skipped > 1 else ""
+        later = Message("{} later commit{} changed only text about the model", parent.skipped, plural)
+        note = Message("{}; {}", note, later)
+    return Pair(parent.snapshot, newer, (note,))
+
+
+def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
+    chosen, why = _from_cache(cached, newer)
+    notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
+    if chosen.repo != newer.repo:
+        notes.append(Message("the local cache holds it under the name {}", chosen.repo))
+    others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
+    if others:
+        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
+    older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
+    return Pair(older, newer, (*notes, *problem))
+
+
+def _open(model: str, text: str | None, access: Access) -> Snapshot:
+    """A revision of the model, or a folder."""
+    if text is not None and text.startswith((".", "/", "~")):
+        return open_snapshot(text, None, access)
+    return open_snapshot(model, text, access)
+
+
+def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedCommit, str]:
+    first = cached[0]
+    named = (
+        Message("what main of the local cache points to")
+        if "main" in first.refs
+        else Message("the last used of the local cache")
+    )
+    if first.commit != newer.revision:
+        return first, named
+    others = [item for item in cached if item.commit != newer.revision]
+    if others:
+        return others[0], Message("another commit of the local cache, whose first is NEW itself")
+    return first, Message("which is NEW: nothing changed since it was downloaded")
+
+
+def _as_complete_as_can_be(
+    chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
+) -> tuple[Snapshot, tuple[Message, ...]]:
+    """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
+    local = from_cache(chosen, repo, access)
+    if not isinstance(newer, HubSnapshot) or local.complete:
+        return local, ()
+    try:
+        older = open_snapshot(repo, chosen.commit, access)
+    except SnapshotError as error:
+        return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
+    if isinstance(older, HubSnapshot):
+        older.read_locally(local)
+    return older, ()

@@ -16,14 +16,8 @@ _LARGEST = 64 << 20
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _LOADED = (*_WEIGHTS, ".json", ".jinja", ".model", ".txt")
 _OF_A_RUN = (
-    "optimizer",
-    "scheduler",
-    "rng_state",
-    "training_args",
-    "trainer_state",
-    "README",
-    "LICENSE",
-    "requirements",
+    *("optimizer", "scheduler", "rng_state", "training_args", "trainer_state"),
+    *("README", "LICENSE", "requirements"),
 )
 
 

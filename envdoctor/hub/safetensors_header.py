@@ -1,16 +1,51 @@
 """Strict reading of safetensors headers: the official library's verdict on every file, and each rejection with a name.
 
+Their JSON is taken as serde_json takes it, which is not quite as Python's json does.
+
 A file is an unsigned 64-bit little-endian length N, N bytes of UTF-8 JSON, then the tensors' bytes without a hole.
 https://github.com/huggingface/safetensors#format
 """
 
+import json
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from envdoctor.hub.safetensors_errors import HeaderError
-from envdoctor.hub.safetensors_json import Object, decode
 from envdoctor.text.message import Message
 
+#: Why a header is rejected. ``too-complex`` alone is ours: such a header would take too long to look at.
+REASONS = {
+    "too-short": Message("the file is shorter than the 8 bytes of the header's length"),
+    "lfs-pointer": Message("the file is a Git LFS pointer, not the weights themselves"),
+    "html": Message("the file is a web page"),
+    "zip-archive": Message("the file is a zip archive, which is what PyTorch checkpoints are"),
+    "header-too-large": Message("the header claims to be longer than 100,000,000 bytes"),
+    "header-beyond-file": Message("the header claims to be longer than the file"),
+    "header-incomplete": Message("not all of the header was there to be read"),
+    "not-utf-8": Message("the header is not UTF-8 text"),
+    "not-json": Message("the header is not JSON"),
+    "not-an-object": Message("the header is JSON but no object"),
+    "nested-too-deeply": Message("the header's JSON is nested deeper than 127 levels"),
+    "too-complex": Message("the header holds more than 1,000,000 lists, objects and values"),
+    "bad-metadata": Message("__metadata__ is not a mapping from text to text"),
+    "duplicate-metadata": Message("__metadata__ occurs more than once"),
+    "bad-entry": Message("a tensor's entry is not an object with dtype, shape and data_offsets"),
+    "duplicate-field": Message("a tensor's entry names a field more than once"),
+    "unknown-dtype": Message("a tensor's dtype is none of the format's"),
+    "bad-shape": Message("a tensor's shape is not a list of whole numbers from 0 to 2^64-1"),
+    "bad-offsets": Message("a tensor's data_offsets are not two whole numbers from 0 to 2^64-1"),
+    "shape-overflow": Message("a tensor's shape is larger than 2^64-1 elements or bits"),
+    "not-whole-bytes": Message("a tensor's bits are no whole number of bytes"),
+    "end-before-begin": Message("a tensor's data ends before it begins"),
+    "size-mismatch": Message("a tensor's data is not as long as its shape and dtype ask for"),
+    "hole": Message("the tensors leave bytes of the data out"),
+    "overlap": Message("tensors share bytes of the data"),
+    "trailing-data": Message("the file goes on behind the last tensor"),
+    "truncated-data": Message("the file ends before the last tensor does"),
+}
+_DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
+#: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
+_MOST_PARTS = 1_000_000
 #: Longest header that the library reads, in bytes.
 LARGEST_HEADER = 100_000_000
 
@@ -25,6 +60,98 @@ DTYPE_BITS = {
 
 _U64 = (1 << 64) - 1
 _FIELDS = ("dtype", "shape", "data_offsets")
+
+
+class HeaderError(ValueError):
+    """The official library would not read this file either; ``reason`` is a key of :data:`REASONS`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(REASONS[reason] + (f" ({detail})" if detail else ""))
+        self.reason = reason
+
+
+class Object(list[tuple[str, Any]]):
+    """A JSON object with every one of its pairs, also where keys repeat."""
+
+    __slots__ = ()
+
+
+def decode(raw: bytes, remarks: set[str]) -> Object:
+    """The header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
+        raise HeaderError("too-complex")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise HeaderError("not-utf-8", Message("byte {}", error.start)) from None
+    if text[:1] in (" ", "\n", "\r", "\t"):
+        remarks.add("leading-blanks")
+    # "-0" is a float to serde_json; any other odd integer is out of the range that shapes and offsets may have.
+    top = _loads(text, strict_numbers=b"-0" in raw)
+    if type(top) is not Object:
+        raise HeaderError("not-an-object")
+    extra = any(type(entry) is Object and len(entry) != 3 for name, entry in top if name != "__metadata__")
+    if extra:
+        _loads(text, strict_numbers=True)
+    if extra or b"\\u" in raw:
+        _check_strings_and_depth(top)
+    return top
+
+
+def _loads(text: str, strict_numbers: bool) -> Any:
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=Object,
+            parse_float=_float,
+            parse_int=_integer if strict_numbers else None,
+            parse_constant=_no_constant,
+        )
+    except RecursionError:
+        raise HeaderError("nested-too-deeply") from None
+    except HeaderError:
+        raise
+    except ValueError as error:
+        raise HeaderError("not-json", str(error)[:120]) from None
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise HeaderError("not-json", Message("a number is out of range"))
+    return number
+
+
+def _integer(text: str) -> int | float:
+    if text == "-0":
+        return -0.0
+    if len(text) <= 300:
+        return int(text)
+    return _float(text)
+
+
+def _no_constant(name: str) -> None:
+    raise HeaderError("not-json", Message("{} is no JSON", name))
+
+
+def _check_strings_and_depth(top: Object) -> None:
+    waiting: list[tuple[Any, int]] = [(top, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, str):
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise HeaderError("not-json", Message("half of a surrogate pair")) from None
+        elif isinstance(item, list):
+            if depth > _DEEPEST:
+                raise HeaderError("nested-too-deeply")
+            if type(item) is Object:
+                for key, value in item:
+                    waiting.append((key, depth))
+                    waiting.append((value, depth + 1))
+            else:
+                waiting += [(value, depth + 1) for value in item]
 
 
 class Tensor(NamedTuple):

@@ -1,5 +1,7 @@
-"""The contract of a snapshot: one state of a model repository, whatever it is read from."""
+"""The contract of a snapshot: one state of a model repository, whatever it is read from; and which names its
+files may have (a hostile list names ``../../.ssh/id_rsa``)."""
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Protocol, TypeVar
@@ -21,6 +23,15 @@ Kind = Literal[
     "protocol",
     "usage",
 ]
+_LONGEST = 1024
+_DRIVE = re.compile(r"[A-Za-z]:")
+#: Names (without their folder) of what is about the model and not of it.
+_ABOUT = re.compile(
+    r"""(?: readme .* | .* \.md | (?:model_)? licen[cs]e [^/]* | notice [^/]* | use_policy .* | citation .*
+    | \.gitattributes | \.gitignore | \.ds_store
+    | .* \. (?: png | jpe?g | gif | svg | webp | ico | pdf | mp4 | webm | mov | mp3 ) )\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 class SnapshotError(MessageError):
@@ -30,8 +41,8 @@ class SnapshotError(MessageError):
     what the user wrote is wrong, and false when the job could not be done.
     """
 
-    def __init__(self, message: Message, kind: Kind) -> None:
-        super().__init__(message)
+    def __init__(self, id: str, *values: object, kind: Kind) -> None:
+        super().__init__(id, *values)
         self.kind = kind
         self.usage = kind == "usage"
 
@@ -117,3 +128,25 @@ def places_of(entry: FileEntry, ranges: Sequence[tuple[int, int]]) -> list[tuple
     if sum(length for _, length in places) > _LARGEST_RANGE:
         return Unread(entry.path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
     return places
+
+
+def refusal_of_name(path: object) -> Message | None:
+    """Why a path of a listing is refused, as a clause; None for a clean relative path."""
+    if not isinstance(path, str) or not path:
+        return Message("it has no name")
+    if len(path) > _LONGEST:
+        return Message("its name has {} characters", f"{len(path):,}")
+    if not path.isprintable():
+        return Message("its name has control characters")
+    if path.startswith("/") or _DRIVE.match(path):
+        return Message("its name is an absolute path")
+    if "\\" in path:
+        return Message("its name has a backslash")
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return Message("its name leads out of the repository")
+    return None
+
+
+def is_text_about_the_model(path: str) -> bool:
+    """Whether a file describes the model (README, licence, images, .gitattributes) and is no part of it."""
+    return _ABOUT.match(path.rpartition("/")[2]) is not None

@@ -1,4 +1,10 @@
-"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log."""
+"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log.
+
+That library talks through requests (up to 0.36), httpx (1.x) or httpx2 (2.x): told apart by what the session can do,
+without importing any of them. The token is for the endpoint that the user chose, and for no other host.
+"""
+
+from __future__ import annotations
 
 import builtins
 import json
@@ -10,12 +16,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.hub.identity import identity, is_endpoint, web_host
-from envdoctor.hub.reply import Reply, open_reply
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.hub.workers import Late, Workers
 from envdoctor.text.message import Message
 
+#: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
+_PIECE = 1 << 14
 Result = TypeVar("Result")
 
 _ATTEMPTS = 4
@@ -26,6 +32,86 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 #: Values of a JSON answer, counted by their commas: parsing holds up every thread, the one that keeps the time too.
 #: A list of 100,000 files has 700,000.
 _MOST_VALUES = 1_000_000
+
+
+def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
+    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
+    import platform
+
+    import huggingface_hub
+    from huggingface_hub import constants, get_token
+
+    from envdoctor import __version__
+
+    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+    if isinstance(token, str):
+        found: str | None = token
+    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
+        found = None
+    else:
+        found = get_token()
+    if found and not (found.isascii() and found.isprintable() and " " not in found):
+        found = None  # it could not be sent in a header, and an error about it would show it
+    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+
+
+def is_endpoint(endpoint: str, url: str) -> bool:
+    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    here, there = urlsplit(endpoint), urlsplit(url)
+    if here.hostname != there.hostname:
+        return False
+    if here.scheme == there.scheme:
+        default = 443 if here.scheme == "https" else 80
+        return (here.port or default) == (there.port or default)
+    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
+
+
+def web_host(url: str) -> str | None:
+    """The host of an address of the web; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+class Reply(NamedTuple):
+    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up.
+
+    ``pieces(decoded)`` undoes a Content-Encoding when asked to. Errors are those of the library below.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: Callable[[bool], Iterator[bytes]]
+    close: Callable[[], None]
+
+
+def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
+    """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
+
+    Redirects are not followed: which header goes to which host is decided by the caller.
+    """
+    if not hasattr(session, "build_request"):
+        response = session.get(
+            url, headers=dict(headers), stream=True, allow_redirects=False, timeout=(seconds, seconds), auth=_keep
+        )
+    else:
+        request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
+        response = session.send(request, stream=True, follow_redirects=False)
+
+    def pieces(decoded: bool) -> Iterator[bytes]:
+        if hasattr(response, "raw"):
+            return response.raw.stream(_PIECE, decode_content=decoded)  # type: ignore[no-any-return]
+        return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
+
+    lower = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, lower, pieces, response.close)
+
+
+def _keep(request: Any) -> Any:
+    """requests would put the password of a .netrc in the place of the token, unless there is an ``auth``."""
+    return request
 
 
 class Answer(NamedTuple):
@@ -61,9 +147,7 @@ class Transport:
         try:
             from huggingface_hub import constants
         except ImportError as error:
-            raise TransportError(
-                Message("huggingface_hub cannot be imported ({})", error.name or error), "usage"
-            ) from None
+            raise TransportError("huggingface_hub cannot be imported ({})", error.name or error, kind="usage") from None
 
         self.timeout = timeout
         self.patience = patience
@@ -72,7 +156,7 @@ class Transport:
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
         host = web_host(self.endpoint)
         if not host:
-            raise TransportError(Message("HF_ENDPOINT is not a web address (https://…)"), "usage")
+            raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
         self.workers = Workers(connections)
@@ -136,7 +220,7 @@ class Transport:
                 body = self.body(reply, place, limit, decoded=compressed)
                 if len(body) > limit:
                     what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError(Message("the answer of {} {}", _host(place), what), "protocol")
+                    raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
                 return Answer(reply.headers, body, place)
 
         return self.persist(once)
@@ -149,21 +233,19 @@ class Transport:
             host = _host(answer.url)
             if is_web_page(answer.headers, answer.body):
                 raise TransportError(
-                    Message(
-                        "{} answered with a web page where the Hub answers with data: a login page of this network or "
-                        "a proxy stands in between, or HF_ENDPOINT names no Hub",
-                        host,
-                    ),
-                    "protocol",
+                    "{} answered with a web page where the Hub answers with data: a login page of this network or "
+                    "a proxy stands in between, or HF_ENDPOINT names no Hub",
+                    host,
+                    kind="protocol",
                 )
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError(Message("the answer of {} has {}", host, what), "protocol")
+                raise TransportError("the answer of {} has {}", host, what, kind="protocol")
             try:
                 return json.loads(answer.body.decode("utf-8")), answer
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
-                raise Again(Message("the answer of {} is not JSON", host), "protocol") from None
+                raise Again("the answer of {} is not JSON", host, kind="protocol") from None
 
         return self.persist(once)
 
@@ -173,7 +255,7 @@ class Transport:
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
         """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
         if self.offline:
-            raise TransportError(Message("offline mode is on"), "offline")
+            raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
@@ -210,7 +292,7 @@ class Transport:
             finally:
                 reply.close()
             place = following
-        raise TransportError(Message("more than {} redirects", _REDIRECTS), "protocol")
+        raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
@@ -227,8 +309,7 @@ class Transport:
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
             raise Again(
-                Message("the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}"),
-                "network",
+                "the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}", kind="network"
             )
         return b"".join(parts)[: limit + 1]
 
@@ -251,7 +332,7 @@ class Transport:
                 asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError(Message("{}{}{}", message, tried, asks), kind, status=status)
+                raise TransportError("{}{}{}", message, tried, asks, kind=kind, status=status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
@@ -279,12 +360,14 @@ class Transport:
             wait = asked_wait(reply.headers)
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise Again(Message("{} {} (HTTP {})", host, words, reply.status), "network", wait, reply.status)
+            raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         said = reply.headers.get("x-error-message", "")
         self._drain(reply)
         raise TransportError(
-            Message("{} answered HTTP {}", host, reply.status),
-            "refused",
+            "{} answered HTTP {}",
+            host,
+            reply.status,
+            kind="refused",
             status=reply.status,
             code=_printable(reply.headers.get("x-error-code", "")),
             said=_printable(said),
@@ -294,7 +377,7 @@ class Transport:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
         pause = self._not_before - time.monotonic()
         if pause >= self.seconds_left > 0:
-            raise TransportError(Message("{} asked to wait {} s more", self.host, f"{pause:.0f}"), "network")
+            raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
         if pause > 0:
             time.sleep(pause)
 
@@ -304,9 +387,9 @@ class Transport:
         except ValueError:
             following = ""
         if not web_host(following):
-            raise TransportError(Message("it redirects to what is no address of the web"), "protocol")
+            raise TransportError("it redirects to what is no address of the web", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):
-            raise TransportError(Message("it redirects from https to http"), "protocol")
+            raise TransportError("it redirects from https to http", kind="protocol")
         return following
 
     def _drain(self, reply: Reply) -> None:
@@ -321,23 +404,23 @@ class Transport:
         kind, words = describe(error)
         host = _host(place)
         if kind == "offline":
-            return TransportError(words, "offline")
+            return TransportError(words, kind="offline")
         if kind == "other" and not isinstance(error, OSError):
-            return TransportError(Message("{}: {}", host, words), "protocol")
+            return TransportError("{}: {}", host, words, kind="protocol")
         if kind == "certificate" or (kind == "connect" and not self._reached):
             # Nothing was ever reached: without a network there is nothing to wait for.
-            return TransportError(Message("{} cannot be reached: {}", host, words), "network")
+            return TransportError("{} cannot be reached: {}", host, words, kind="network")
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
             return Again(
-                Message("{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}"), "timeout"
+                "{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}", kind="timeout"
             )
-        return Again(Message("{}: {}", host, words), "network")
+        return Again("{}: {}", host, words, kind="network")
 
     def _late(self) -> TransportError:
         return TransportError(
-            Message("{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}"), "timeout"
+            "{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}", kind="timeout"
         )
 
     def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:

@@ -19,8 +19,10 @@ class TransportError(MessageError):
     and ``said`` (its own words, printable) are given.
     """
 
-    def __init__(self, message: Message, kind: Failure, *, status: int = 0, code: str = "", said: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, id: str, *values: object, kind: Failure, status: int = 0, code: str = "", said: str = ""
+    ) -> None:
+        super().__init__(id, *values)
         self.kind = kind
         self.status = status
         self.code = code
@@ -31,9 +33,9 @@ class Again(MessageError):
     """What went wrong may go right the next time. ``wait`` is what the server asks for, in seconds."""
 
     def __init__(
-        self, message: Message, kind: Failure = "protocol", wait: float | None = None, status: int = 0
+        self, id: str, *values: object, kind: Failure = "protocol", wait: float | None = None, status: int = 0
     ) -> None:
-        super().__init__(message)
+        super().__init__(id, *values)
         self.kind = kind
         self.wait = wait
         self.status = status

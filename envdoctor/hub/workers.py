@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
@@ -20,12 +20,6 @@ class _Batch(Generic[Result]):
         self.results: queue.SimpleQueue[tuple[int, Result | Exception]] = queue.SimpleQueue()
 
 
-class _Job(NamedTuple):
-    batch: _Batch[object]
-    number: int
-    call: Callable[[], object]
-
-
 class Workers:
     """At most ``most`` threads, started when there is work for one more.
 
@@ -35,7 +29,7 @@ class Workers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[_Batch[Any], int, Callable[[], Any]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._open = 0  # jobs given and not finished
@@ -52,7 +46,7 @@ class Workers:
                 if self._open > self._started and self._started < self._most:
                     self._started += 1
                     threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
-            self._jobs.put(_Job(batch, index, call))  # type: ignore[arg-type]
+            self._jobs.put((batch, index, call))
         found: dict[int, Result | Exception] = {}
         while len(found) < len(calls):
             try:
@@ -65,15 +59,11 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            job = self._jobs.get()
-            result: object
-            if job.batch.given_up:
-                result = Late()
-            else:
-                try:
-                    result = job.call()
-                except Exception as error:  # handed to the thread that waits
-                    result = error
+            batch, number, call = self._jobs.get()
+            try:
+                result = Late() if batch.given_up else call()
+            except Exception as error:  # handed to the thread that waits
+                result = error
             with self._lock:
                 self._open -= 1
-            job.batch.results.put((job.number, result))
+            batch.results.put((number, result))

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.hub.local import LocalSnapshot
-from envdoctor.hub.safetensors_errors import HeaderError
-from envdoctor.hub.safetensors_header import LARGEST_HEADER, parse_header
+from envdoctor.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
 from envdoctor.hub.snapshot import FileEntry
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.files import Files

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from envdoctor.sandbox.target import PAYLOAD, Answer, Place, Task, run_in_target
-from envdoctor.text.cache import CacheFolder, sealed, unsealed
+from envdoctor.text.cache import CacheFolder
 from envdoctor.text.message import Message, as_message, unpacked
 
 _SECONDS = 240.0
@@ -61,13 +61,13 @@ class Tracer:
         self._place = place
         self._versions = versions
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
-        self._cache = CacheFolder(cache if released else None, "memory")
+        self._cache = CacheFolder(cache if released else None, "memory", _MOST_KEPT)
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
         found: dict[int, Trace | str] = {}
         for place, job in enumerate(jobs):
-            kept = unsealed(self._cache.read(self._key(job), _LARGEST))
+            kept = self._cache.read(self._key(job), _LARGEST)
             if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
                 found[place] = trace
         left = [place for place in range(len(jobs)) if place not in found]
@@ -88,8 +88,7 @@ class Tracer:
             return Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
         trace = _trace(answer.records)
         if isinstance(trace, Trace):
-            self._cache.write(self._key(job), sealed("\n".join(map(json.dumps, answer.records)).encode()))
-            self._cache.trim(_MOST_KEPT, ".jsonl")
+            self._cache.write(self._key(job), "\n".join(map(json.dumps, answer.records)).encode())
         return trace
 
     def _key(self, job: Mapping[str, Any]) -> str:

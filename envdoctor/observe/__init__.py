@@ -6,7 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "binaries.reading.elf_file": "ElfError ElfFile",
-        "binaries.reading.torch_symbols": "gnu_hash",
+        "binaries.reading.extension_check": "gnu_hash",
         "documents.drift": "drift_between to_compare",
         "documents.facts_file": "FLIGHT_SCHEMA FactsFileError SCHEMA facts_of_document load_facts_document "
         "read_facts_file",

@@ -16,10 +16,10 @@ from typing import Protocol, cast
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
+from envdoctor.observe.cached import CachedFacts
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.kept import KeptFacts
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Spent
+from envdoctor.text.files import Spent, digest
 from envdoctor.text.message import Message, said_by
 
 
@@ -42,22 +42,31 @@ def gather(request: Request, rooms: Iterable[str]) -> FactSet:
 
 
 def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
-    """The same of an environment on disk, with what is known from last time where that still counts."""
+    """Like `gather` of an environment on disk, but reuse cached facts whose sources have not changed.
+
+    An observer with ``KEPT = True`` rests on nothing but the request's environment on disk (read through its
+    ``files``), rows of tables, and other facts. What rests on more says so by ``request.place.files.looks = None``.
+    """
     facts = request.facts.copy()
     request = request._replace(facts=facts)
-    kept = KeptFacts(request, rooms)
-    known = kept.get()
-    facts.update(known.kept.facts.values() if known.kept else ())
-    looking = _ordered([one for room in rooms for one in observers(room, known.observers)])
-    for observer in looking:
+    place = request.place
+    layout = [one for name, one in place._asdict().items() if name != "files"]
+    asked = (*rooms, place.files.root, request.platform)
+    name = digest(repr((asked, place.site_packages))).hex()
+    cached = CachedFacts(request.cache, "facts", name, key=(asked, layout), facts=facts, rows=request.rows)
+    facts.update(cached.get(place.files, *filter(os.path.isdir, place.site_packages[:1])))
+    confined = request._replace(facts=cached.facts, rows=cached.rows, environ={}, cache=None)
+    for observer in _ordered([one for room in rooms for one in observers(room, cached.observers)]):
         if not getattr(observer, "KEPT", False):
             facts.update(_guarded(observer, request))
             continue
-        kept.listen()
-        found = _guarded(observer, kept.request(facts))
-        kept.heard(observer.__name__, found)
+        place.files.looks = cached.looks
+        found = _guarded(observer, confined)
+        if place.files.looks is not None:
+            cached.add(found, observer.__name__)
+        place.files.looks = None
         facts.update(found)
-    facts.kept = known.kept or kept.put()
+    facts.kept = cached.kept or cached.put()
     return facts
 
 

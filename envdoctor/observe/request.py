@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Value
+from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
@@ -50,6 +51,14 @@ class Request(NamedTuple):
     def path(self, absolute: str) -> str:
         """``/proc/version`` below the request's root."""
         return absolute if self.root == "/" else os.path.join(self.root, absolute.lstrip("/"))
+
+    def text(self, absolute: str, limit: int = 65536) -> str:
+        """The first ``limit`` bytes of a file of the machine as text; empty when it is not there or cannot be read."""
+        return Files().text_or_empty(self.path(absolute), limit)
+
+    def names(self, absolute: str) -> list[str]:
+        """Sorted names in a folder of the machine, at most 4096; none when it is not there or cannot be listed."""
+        return Files().names_or_none(self.path(absolute))[:4096]
 
     def value(self, key: str) -> Value:
         """What an earlier observation says of a fact."""

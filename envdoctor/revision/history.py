@@ -7,7 +7,6 @@ from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparing import compare_snapshots
-from envdoctor.text.message import Message
 
 #: One request lists the files of a commit: more commits than this are not walked.
 MOST_STEPS = 200
@@ -31,18 +30,16 @@ def attribute(
     :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.
     """
     if not isinstance(new, HubSnapshot) or old.revision is None:
-        raise SnapshotError(Message("--history needs two revisions of one repository on the Hub"), "usage")
+        raise SnapshotError("--history needs two revisions of one repository on the Hub", kind="usage")
     repo = str(new.repo)
     newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), MOST_STEPS + 1)
     if not related:
         raise SnapshotError(
-            Message(
-                "{} is not among the {} commits before {}: their history cannot be walked",
-                old.label,
-                MOST_STEPS,
-                new.label,
-            ),
-            "usage",
+            "{} is not among the {} commits before {}: their history cannot be walked",
+            old.label,
+            MOST_STEPS,
+            new.label,
+            kind="usage",
         )
     pending = list(wanted)
     found: dict[Wanted, Commit] = {}

@@ -6,8 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "asking": "Limits Problem ask ask_program",
-        "child": "run_child",
-        "environment": "minimal_environment",
+        "child": "minimal_environment run_child",
         "process_tree": "processors",
         "target": "Answer ENDINGS NO_TORCH PAYLOAD Place Task run_in_target scratch_folder",
         "templates": "Refusal template_environment",

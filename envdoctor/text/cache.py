@@ -1,6 +1,6 @@
 """Envdoctor's own cache on disk: read only what this user wrote, written whole or not at all, never in the way.
 
-Every failure of the disk means "not there".
+Every failure of the disk is a missing entry.
 """
 
 from __future__ import annotations
@@ -28,31 +28,33 @@ def cache_home(environ: Mapping[str, str]) -> str | None:
 
 
 def sealed(data: bytes) -> bytes:
-    """The data with its digest: an entry that was damaged is none."""
+    """Return the data behind its digest: an entry that was damaged counts as missing."""
     return digest(data) + data
 
 
-def unsealed(entry: bytes | None) -> memoryview | None:
-    """The data of such an entry; None when it is not as it was written."""
-    data = memoryview(entry or b"")[_SEAL:]
-    return data if entry and entry[:_SEAL] == digest(data) else None
+def unsealed(entry: bytes) -> memoryview | None:
+    """Return the data of such an entry; None when it is not as it was written."""
+    data = memoryview(entry)[_SEAL:]
+    return data if entry[:_SEAL] == digest(data) else None
 
 
 class CacheFolder:
     """One kind of entries below ``home`` (envdoctor's cache folder): files in the folder called ``kind``, whose names
-    may hold one more folder (``ab/abcdef``). Without a home nothing is kept.
+    may hold one more folder (``ab/abcdef``). Without a home nothing is kept; with ``most``, only so many entries of
+    each ending, the newest.
 
     Where one of its folders is a link or another user's, nothing below it is read or made, and an entry that somebody
     else may have written is none.
     """
 
-    def __init__(self, home: str | None, kind: str) -> None:
+    def __init__(self, home: str | None, kind: str, most: int | None = None) -> None:
         self._home = home
+        self._most = most
         self._kind = kind.split("/") if kind else []
         self._folder = os.path.join(home, *self._kind) if home else None
 
-    def read(self, name: str, limit: int) -> bytes | None:
-        """An entry of at most ``limit`` bytes, or None."""
+    def read(self, name: str, limit: int) -> memoryview | None:
+        """Return what was written under this name; None when it is not there as it was, or is longer than ``limit``."""
         if self._folder is None or not self._is_own(name):
             return None
         try:
@@ -61,9 +63,9 @@ class CacheFolder:
             return None
         try:
             status = os.fstat(descriptor)
-            if not _is_ours(status) or status.st_mode & 0o022 or status.st_size > limit:
+            if not _is_ours(status) or status.st_mode & 0o022 or status.st_size > limit + _SEAL:
                 return None
-            return read_regular(descriptor, limit)
+            return unsealed(read_regular(descriptor, limit + _SEAL))
         except OSError:
             return None
         finally:
@@ -84,10 +86,12 @@ class CacheFolder:
             return
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
+                stream.write(sealed(data))
             os.replace(temporary, place)
         except OSError:
             _remove(temporary)
+        if self._most is not None:
+            self.trim(self._most, os.path.splitext(name)[1])
 
     def trim(self, most: int, ending: str) -> None:
         """Of this user's files with that ending, and those that interrupted writers left, keep the ``most`` newest."""

@@ -231,17 +231,17 @@ class Files:
 
     def is_folder(self, path: str) -> bool:
         """Whether it is a folder; False when that cannot be seen."""
-        try:
-            return stat.S_ISDIR(self.status(path).st_mode)
-        except OSError:
-            return False
+        return stat.S_ISDIR(self._mode(path))
 
     def is_file(self, path: str) -> bool:
         """Whether it is a regular file; False when that cannot be seen."""
+        return stat.S_ISREG(self._mode(path))
+
+    def _mode(self, path: str) -> int:
         try:
-            return stat.S_ISREG(self.status(path).st_mode)
+            return self.status(path).st_mode
         except OSError:
-            return False
+            return 0
 
     def is_gone(self, path: str) -> bool:
         """Whether nothing is there, nor where its links lead; False when that cannot be seen."""

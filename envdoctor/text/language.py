@@ -37,8 +37,7 @@ def sentence(lang: str, text: str) -> str:
 @lru_cache(maxsize=1)
 def _catalogue() -> dict[str, str]:
     with open(os.path.join(os.path.dirname(__file__), "zh.json"), encoding="utf-8") as file:
-        catalogue: dict[str, str] = json.load(file)
-    return catalogue
+        return dict(json.load(file))
 
 
 def _translated(text: object) -> str:

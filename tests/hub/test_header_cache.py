@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopback import Blob, Hub, text, virtual
 from small_models import SHARD, header, opened
 
-from envdoctor.text import sealed
+from envdoctor.text.cache import sealed
 
 
 def fetched(hub: Hub, environ: dict[str, str], content: Blob | None = None) -> tuple[bytes, bool]:

@@ -12,7 +12,7 @@ from mutations import mutated_files
 from safetensors import SafetensorError, deserialize
 
 from envdoctor.hub import DTYPE_BITS, HeaderError, parse_header
-from envdoctor.hub.safetensors_errors import REASONS
+from envdoctor.hub.safetensors_header import REASONS
 from envdoctor.knowledge import load_toml
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "safetensors.toml")["attack"]

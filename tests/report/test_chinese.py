@@ -133,7 +133,7 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
     assert made == {
         "text/files.py",
         "hub/transport_error.py",
-        *("sandbox/asking.py", "sandbox/answers.py"),
+        *("sandbox/asking.py", "sandbox/target.py"),
         *("derive/packages.py", "derive/torch.py"),
     }
     put_together = [

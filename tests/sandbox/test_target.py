@@ -17,7 +17,7 @@ import pytest
 from processes import gone
 
 from envdoctor.sandbox import PAYLOAD, Answer, Place, Task, run_in_target
-from envdoctor.sandbox.answers import Conversation
+from envdoctor.sandbox.target import Conversation
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 Run = Callable[..., Answer]

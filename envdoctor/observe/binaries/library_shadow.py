@@ -38,7 +38,7 @@ def observe(request: Request) -> list[Fact]:
         return _fact(Records(()))
     files = layout.files
     home = next((place for place in layout.site_packages if files.is_folder(os.path.join(place, "torch", "lib"))), None)
-    wheels: dict[str, str] = {}
+    wheels: dict[str, str] = {}  # the libraries of NVIDIA's wheels by file name
     if home is not None:
         nvidia = os.path.join(home, "nvidia")
         for part in files.names_or_none(nvidia):
@@ -48,7 +48,24 @@ def observe(request: Request) -> list[Fact]:
     elsewhere.update(os.path.basename(path) for path in preloaded)
     if home is None or not elsewhere.intersection(wheels):
         return _fact(Records(()))
-    return _fact(_shadows(home, wheels, _Elsewhere(folders, preloaded, conda), _owners(request), files))
+    loader = _Loader(folders, conda, files)
+    for path in preloaded:
+        name = os.path.basename(path)
+        loader.loaded.add(name)
+        if files.is_file(path):
+            loader.taken[name] = ("LD_PRELOAD", path)
+    folder = os.path.join(home, "torch", "lib")
+    there = files.names_or_none(folder)
+    for name in _ROOTS:
+        if name in there and name not in loader.loaded:
+            loader.load(os.path.join(folder, name))
+    owners = _owners(request)
+    items = tuple(
+        _record(name, source, path, wheels[name], owners)
+        for name, (source, path) in sorted(loader.taken.items())
+        if name in wheels and not _same_file(path, wheels[name], files)
+    )
+    return _fact(Records(items, loader.trouble))
 
 
 def _fact(value: Value) -> list[Fact]:
@@ -65,15 +82,6 @@ def _owners(request: Request) -> dict[str, Mapping[str, Value]]:
     return found
 
 
-class _Elsewhere(NamedTuple):
-    """Where else the loader looks: the folders of LD_LIBRARY_PATH, the files of LD_PRELOAD, and the library folder of
-    a conda environment, whose interpreter names it in its DT_RPATH."""
-
-    folders: Sequence[str]
-    preloaded: Sequence[str] = ()
-    conda: str | None = None
-
-
 class _Loaded(NamedTuple):
     """One file in the loader's list: where it is, its search paths, and who loaded it."""
 
@@ -85,10 +93,11 @@ class _Loaded(NamedTuple):
 
 
 class _Loader:
-    """The loader's list while torch is imported, and what it took from outside of the wheels."""
+    """The loader's list while torch is imported, and what it took from outside of the wheels: from the ``folders`` of
+    LD_LIBRARY_PATH, or the library folder of a ``conda`` environment, whose interpreter names it in its DT_RPATH."""
 
-    def __init__(self, elsewhere: _Elsewhere, files: Files) -> None:
-        self._variables, self._conda, self._files = elsewhere.folders, elsewhere.conda, files
+    def __init__(self, folders: Sequence[str], conda: str | None, files: Files) -> None:
+        self._variables, self._conda, self._files = folders, conda, files
         self.loaded: set[str] = set()
         self.taken: dict[str, tuple[str, str]] = {}
         self.trouble: Message | None = None
@@ -155,37 +164,6 @@ class _Loader:
         except (ElfError, OSError) as error:
             self.trouble = self.trouble or Message("{} cannot be read: {}", os.path.basename(path), because_of(error))
             return None
-
-
-def _shadows(
-    home: str,
-    wheels: Mapping[str, str],
-    elsewhere: _Elsewhere,
-    owners: Mapping[str, Mapping[str, Value]],
-    files: Files,
-) -> Records:
-    """The records of ``library_shadow``.
-
-    ``home`` is the folder of packages that torch lies in, ``wheels`` the libraries of NVIDIA's wheels by file name, and
-    ``owners`` the items of ``dist`` of these wheels by component.
-    """
-    loader = _Loader(elsewhere, files)
-    for path in elsewhere.preloaded:
-        name = os.path.basename(path)
-        loader.loaded.add(name)
-        if files.is_file(path):
-            loader.taken[name] = ("LD_PRELOAD", path)
-    folder = os.path.join(home, "torch", "lib")
-    there = files.names_or_none(folder)
-    for name in _ROOTS:
-        if name in there and name not in loader.loaded:
-            loader.load(os.path.join(folder, name))
-    items = tuple(
-        _record(name, source, path, wheels[name], owners)
-        for name, (source, path) in sorted(loader.taken.items())
-        if name in wheels and not _same_file(path, wheels[name], files)
-    )
-    return Records(items, loader.trouble)
 
 
 def _same_file(one: str, other: str, files: Files) -> bool:

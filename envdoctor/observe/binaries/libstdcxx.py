@@ -59,7 +59,7 @@ def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], roo
     """
     first, conda = _first(named), _first(own)
     if first is None:
-        from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+        from envdoctor.observe.binaries.reading.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
         system = [*cached_library(_LIBSTDCXX, root + LOADER_CACHE), *(f"{one}/{_LIBSTDCXX}" for one in SYSTEM_FOLDERS)]
         first = _first([root + path for path in system])

@@ -8,14 +8,14 @@ import struct
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
-from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
 
 KEYS = ("torch.arch_list",)
 NEEDS = ("torch.cuda", "gpu")
-_LIBRARY = os.path.join("torch", "lib", "libtorch_python.so")
+_ORIGIN = "torch/lib/libtorch_python.so"
+_LIBRARY = os.path.join(*_ORIGIN.split("/"))
 # The constants of libtorch_python.so are 1.0 MB in torch 2.14.1; a reading of more would not be quick.
 _MOST_CONSTANTS = 24 << 20
 _MOST_SECTIONS = 256
@@ -25,21 +25,14 @@ _LIST = re.compile(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?
 
 
 def observe(request: Request) -> list[Fact]:
-    """``torch.arch_list`` as torch's library says."""
+    """``torch.arch_list`` as torch's library says; nothing when there is no such library (Windows, macOS)."""
     gpus = request.value("gpu")
     if not isinstance(request.value("torch.cuda"), str) or (isinstance(gpus, Records) and not len(gpus)):
         return []
-    found = _read_arch_list(request.place)
-    return [] if found is None else [found]
-
-
-def _read_arch_list(layout: Layout) -> Fact | None:
-    """``torch.arch_list`` as its library says; None when there is no such library (Windows, macOS)."""
-    for folder in layout.site_packages:
-        path = os.path.join(folder, _LIBRARY)
-        if layout.files.is_file(path):
-            return Fact("torch.arch_list", _read(path, layout.files), "torch/lib/libtorch_python.so", "environment")
-    return None
+    files = request.place.files
+    paths = (os.path.join(folder, _LIBRARY) for folder in request.place.site_packages)
+    path = next(filter(files.is_file, paths), None)
+    return [] if path is None else [Fact("torch.arch_list", _read(path, files), _ORIGIN, "environment")]
 
 
 def _read(path: str, files: Files) -> Value:

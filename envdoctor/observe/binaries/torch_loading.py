@@ -90,19 +90,17 @@ def torch_loading_facts(
                 damaged.append(f"torch/lib/{name} ({error})")
         except OSError:
             continue  # gone, or not for us to read: package_damage
+    missing: Value
     if not here or not isinstance(cuda, str):
-        return _facts(
-            tuple(damaged), Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
-        )
-    if not any("/nvidia/" in path for path in paths):
-        return _facts(
-            tuple(damaged), Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
-        )
-    missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
-    if missing:
-        missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)
-    if missing and layout.incomplete is not None:
-        return _facts(tuple(damaged), Unknown(layout.incomplete))
+        missing = Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
+    elif not any("/nvidia/" in path for path in paths):
+        missing = Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
+    else:
+        missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
+        if missing:
+            missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)
+        if missing and layout.incomplete is not None:
+            missing = Unknown(layout.incomplete)
     return _facts(tuple(damaged), missing)
 
 
@@ -130,7 +128,7 @@ def _nowhere(
     names: Sequence[str], folders: list[str], layout: Layout, environ: Mapping[str, str], system: str
 ) -> tuple[str, ...]:
     """Those that are in none of the folders, not preloaded, and not with the system."""
-    from envdoctor.observe.binaries.reading.loader import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+    from envdoctor.observe.binaries.reading.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
     preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
     places = [*folders, *(system + place for place in SYSTEM_FOLDERS)]

@@ -13,24 +13,17 @@ from envdoctor.observe.locate.installation import (
     at_prefix,
     has_standard_library,
     implementation_of,
+    version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.observe.locate.python_version import version_from_files
 from envdoctor.text.files import Budget, Files, because_of
 from envdoctor.text.message import Message
 
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.
 _IN_IMAGE = (
-    "opt/venv",
-    "venv",
-    ".venv",
-    "app/.venv",
-    "workspace/.venv",
-    "opt/conda/envs/*",
-    "opt/conda",
-    "usr/local",
-    "usr",
+    *("opt/venv", "venv", ".venv", "app/.venv", "workspace/.venv"),
+    *("opt/conda/envs/*", "opt/conda", "usr/local", "usr"),
 )
 _METADATA = (".dist-info", ".egg-info")
 

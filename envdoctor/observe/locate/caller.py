@@ -1,16 +1,20 @@
-"""Who asks: the caller's variables and folder, and the interpreter that envdoctor runs in."""
+"""Who asks: the caller's variables and folder, and the interpreter that envdoctor runs in; and asking another
+interpreter for its version and prefix: the last resort, for what its files do not tell."""
 
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
-if TYPE_CHECKING:
-    from envdoctor.observe.locate.interpreter import Answer
+_TIMEOUT_SECONDS = 10.0
+_QUESTION = (
+    "import sys, json; i = sys.implementation; print(json.dumps({'version': sys.version.split()[0], "
+    "'implementation': i.name, 'executable': sys.executable, 'prefix': sys.prefix}))"
+)
 
 
 class Running(NamedTuple):
@@ -33,6 +37,15 @@ class Running(NamedTuple):
         return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
 
 
+class Answer(NamedTuple):
+    """What an interpreter says of itself: version ("3.11.9"), implementation ("cpython"), its own path and prefix."""
+
+    version: str
+    implementation: str
+    executable: str
+    prefix: str
+
+
 class Caller(NamedTuple):
     """The variables and the working folder of whoever asks, the running interpreter, files as they are on this
     machine, and the interpreters that were started."""
@@ -43,20 +56,18 @@ class Caller(NamedTuple):
     files: Files
     started: list[str]
 
-    def ask(self, executable: str) -> "Answer | Unknown":
+    def ask(self, executable: str) -> Answer | Unknown:
         """Start an interpreter and let it say what it is; it is named in ``started`` from then on.
 
         It is not started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
         """
-        from envdoctor.observe.locate.interpreter import ask
-
         folder = os.path.dirname(executable)
         for place in (folder, os.path.dirname(folder)):
             settings = os.path.join(place, "pyvenv.cfg")
             if os.path.exists(settings) and not self.files.is_file(settings):
                 return Unknown(Message("{} cannot be read: it is not a regular file", settings))
         self.started.append(executable)
-        return ask(executable, environ=self.environ, cwd=self.cwd)
+        return _ask(executable, environ=self.environ, cwd=self.cwd)
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -70,3 +81,29 @@ def same_folder(one: str, other: str) -> bool:
         return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
     except ValueError:  # an embedded NUL
         return False
+
+
+def _ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Unknown:
+    """Start the interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is.
+
+    It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read.
+    """
+    import json
+
+    from envdoctor.sandbox.asking import Limits, ask_program
+    from envdoctor.sandbox.child import minimal_environment
+
+    limits = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16)
+    argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
+    text, problem = ask_program(argv, limits, environ=minimal_environment(environ), cwd=cwd)
+    if problem is not None and problem.kind in ("unstarted", "timeout"):
+        return Unknown(Message("{} {}", executable, problem.clause()))
+    lines = text.strip().splitlines()
+    try:
+        said: Any = json.loads(lines[-1])
+        answer = Answer(*(said[name] for name in Answer._fields))
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError):
+        return Unknown(Message("{} does not answer like a Python interpreter", executable))
+    if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer):
+        return Unknown(Message("{} does not answer like a Python interpreter", executable))
+    return answer._replace(version=answer.version.rstrip("+"))

@@ -70,20 +70,17 @@ def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
     """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
     variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
     other = caller.environ.get(variable)
-    if not other or same_folder(other, here.prefix) or not _is_environment(other, caller):
+    if not other or same_folder(other, here.prefix) or _at(other, caller) is None:
         return ()
     return (Message("{} names another environment than the judged one; --python {} judges that one", variable, other),)
 
 
 def _candidates(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
     own, environ = caller.running.prefix, caller.environ
+    # uv writes this into the throw-away environment that `uv run --with` lays over the project's.
+    extended = (read_settings(own, caller.files) or {}).get("extends-environment")
     places = [
-        # uv writes this into the throw-away environment that `uv run --with` lays over the project's.
-        (
-            "",
-            (read_settings(own, caller.files) or {}).get("extends-environment"),
-            Message("the environment that uv run extends"),
-        ),
+        ("", extended, Message("the environment that uv run extends")),
         ("VIRTUAL_ENV", environ.get("VIRTUAL_ENV"), Message("the active virtual environment (VIRTUAL_ENV)")),
         ("CONDA_PREFIX", environ.get("CONDA_PREFIX"), Message("the active conda environment (CONDA_PREFIX)")),
         ("", os.path.join(caller.cwd, ".venv"), Message(".venv in the working directory")),
@@ -91,18 +88,17 @@ def _candidates(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installa
     for variable, folder, because in places:
         if not folder or same_folder(folder, own) or _tool_of(folder, caller.files, environ) is not None:
             continue
-        if _is_environment(folder, caller):
-            found = at_prefix(os.path.join(caller.cwd, folder), caller.files)
-            if found is not None:
-                yield found, interpreter_in(found.prefix), because
+        found = _at(folder, caller)
+        if found is not None:
+            yield found, interpreter_in(found.prefix), because
         elif variable:
             notes.append(Message("{} names {}, which is no environment", variable, folder))
     yield from _on_path(caller, notes)
 
 
-def _is_environment(folder: str, caller: Caller) -> bool:
+def _at(folder: str, caller: Caller) -> Installation | None:
     folder = os.path.join(caller.cwd, folder)
-    return caller.files.is_folder(folder) and at_prefix(folder, caller.files) is not None
+    return at_prefix(folder, caller.files) if caller.files.is_folder(folder) else None
 
 
 def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:

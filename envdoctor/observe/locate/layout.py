@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.locate.startup import Startup
+from envdoctor.observe.locate.import_path import Startup
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 

@@ -61,16 +61,8 @@ def told_by_files(executable: str, files: Files) -> Installation | None:
     What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
     """
     found = of_interpreter(executable, files)
-    if found is not None and found.kind != "venv" and _is_script(executable, files):
-        return None
-    return found
-
-
-def _is_script(path: str, files: Files) -> bool:
-    try:
-        return files.head(path, 2) == b"#!"
-    except OSError:
-        return False
+    is_script = found is not None and found.kind != "venv" and files.text_or_empty(executable, 2) == "#!"
+    return None if is_script else found
 
 
 def _advice(folder: str, files: Files) -> str:

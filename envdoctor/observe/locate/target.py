@@ -62,9 +62,8 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     if executable is not None and not os.path.exists(executable):
         gone, executable = os.path.realpath(executable), None
     elif installation.kind == "venv" and installation.base is None and installation.settings.get("home"):
-        notes.append(
-            Message("the Python that this environment was made from is gone: {}", installation.settings["home"])
-        )
+        home = installation.settings["home"]
+        notes.append(Message("the Python that this environment was made from is gone: {}", home))
     # A tree of Windows on another system is read, but does not run here.
     foreign = installation.library == WINDOWS and os.name != "nt"
     version, implementation, origin = _version(choice, executable if named and not foreign else None, caller)
@@ -95,7 +94,7 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     installation = choice.installation
     if same_folder(installation.prefix, caller.running.prefix):
         return caller.running.version, caller.running.implementation, "sys"
-    from envdoctor.observe.locate.python_version import version_from_files
+    from envdoctor.observe.locate.installation import version_from_files
 
     implementation = implementation_of(installation)
     other = named_for_another(installation, choice.executable)

@@ -6,8 +6,8 @@ import os
 import re
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import names
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
 KEYS = ("build.c_compiler", "build.gcc")
@@ -84,9 +84,8 @@ def _version(cc: Value | None, cxx: Value, request: Request) -> Value:
     if cc is not None and not isinstance(version, Unknown):
         other = gcc_version(cc) if isinstance(cc, str) else cc
         if other != version:
-            return Unknown(
-                Message("CC and CXX are not known to be of one version ({} is {})", os.path.basename(cxx), version)
-            )
+            name = os.path.basename(cxx)
+            return Unknown(Message("CC and CXX are not known to be of one version ({} is {})", name, version))
     return version
 
 
@@ -105,12 +104,12 @@ def gcc_version(path: str) -> Value:
     if "clang" in name:
         return Unknown(Message("{} is {}, not gcc", os.path.basename(path), name))
     library = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(path))), "lib", "gcc")
-    machine = os.uname().machine
+    machine, files = os.uname().machine, Files()
     versions = {
         version
-        for triple in names(library, 64)
+        for triple in files.names_or_none(library)[:64]
         if triple.startswith(machine) and "linux" in triple
-        for version in names(os.path.join(library, triple), 64)
+        for version in files.names_or_none(os.path.join(library, triple))[:64]
         if re.match(_VERSION_FOLDER, version)
     }
     if len(versions) == 1:

@@ -7,13 +7,14 @@ import re
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.compilers import on_path
-from envdoctor.observe.machine.reading.text_file import read_text
 from envdoctor.observe.request import Request
+from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
 KEYS = ("cuda.toolkit",)
 
 _NVCC_TIMEOUT = 5.0
+_LIMIT = 1 << 16
 
 
 def observe(request: Request) -> list[Fact]:
@@ -61,7 +62,7 @@ def _roots(nvcc: str) -> list[str]:
     Distributions and clusters put a link or a few lines of shell (``exec /usr/lib/cuda/bin/nvcc "$@"``) on PATH.
     """
     paths = [nvcc, os.path.realpath(nvcc)]
-    script = read_text(nvcc, 2048) or ""
+    script = Files().text_or_empty(nvcc, 2048)
     if script.startswith("#!"):
         paths += re.findall(r"(?<![\w$}./+-])(/[\w./+-]{1,200}/bin/nvcc)(?![\w./-])", script)
     return list(dict.fromkeys(os.path.dirname(os.path.dirname(path)) for path in paths))
@@ -69,16 +70,15 @@ def _roots(nvcc: str) -> list[str]:
 
 def _version_from_files(root: str) -> tuple[str | None, str]:
     """``(version, file)`` from version.json (CUDA 11 on), version.txt (before) or the header cuda.h (distributions)."""
-    text = read_text(os.path.join(root, "version.json"))
-    if text is not None:
-        version = _from_json(text)
-        if version:
-            return version, "version.json"
+    files = Files()
+    version = _from_json(files.text_or_empty(os.path.join(root, "version.json"), _LIMIT))
+    if version:
+        return version, "version.json"
     for name, pattern in (
         ("version.txt", r"CUDA Version (\d{1,3}\.\d{1,3})"),
         ("include/cuda.h", r"^#define\s+CUDA_VERSION\s+(\d{4,6})\b"),
     ):
-        match = re.search(pattern, read_text(os.path.join(root, name)) or "", re.MULTILINE)
+        match = re.search(pattern, files.text_or_empty(os.path.join(root, name), _LIMIT), re.MULTILINE)
         if match:
             number = match.group(1)
             # cuda.h: CUDA_VERSION is 1000 * major + 10 * minor.
@@ -104,7 +104,7 @@ def _from_json(text: str) -> str | None:
 
 def _ask_nvcc(nvcc: str, request: Request) -> Value:
     from envdoctor.sandbox.asking import Limits, ask_program
-    from envdoctor.sandbox.environment import minimal_environment
+    from envdoctor.sandbox.child import minimal_environment
 
     limits = Limits(_NVCC_TIMEOUT, mib=512, output=1 << 16)
     environ, folder = minimal_environment(request.environ), os.path.dirname(nvcc)

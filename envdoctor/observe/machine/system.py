@@ -1,4 +1,5 @@
-"""The operating system: platform, architecture, C library, kernel, WSL, container."""
+"""The operating system: platform, architecture, C library, kernel, WSL, container; and what this process may use:
+main memory, shared memory, open files, locked memory."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ import re
 import sys
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
 
-KEYS = ("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container")
+KEYS = (
+    *("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container"),
+    *("os.memory_gib", "os.shm_gib", "os.open_files", "os.locked_memory_gib"),
+)
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
@@ -24,20 +27,29 @@ _CGROUP_MARKS = (
     ("garden", "garden"),
     ("containerd", "containerd"),
 )
+_GIB = 1 << 30
+_SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
+#: cgroup v1 writes "no limit" as the largest multiple of a page below 2**63.
+_NO_LIMIT = 1 << 60
 
 
 def observe(request: Request) -> list[Fact]:
-    """Platform facts; see ``facts.toml`` for the words they use."""
+    """Platform facts in the words of ``facts.toml``; memory sizes in GiB (2**30 bytes, three decimals) and the soft
+    limits that ``ulimit`` shows."""
     libc, version, libc_origin = _libc(request)
-    kernel = _kernel(request)
+    memory, memory_origin = _memory(request)
     values: list[tuple[str, Value, str]] = [
         ("os.platform", request.platform or Unknown(Message("the platform was not named")), "sys.platform"),
         ("os.arch", _arch(request), "uname"),
         ("os.libc", libc, libc_origin),
         ("os.libc_version", version, libc_origin),
-        ("os.kernel", kernel, "uname"),
+        ("os.kernel", _kernel(request), "uname"),
         ("os.wsl", is_wsl(request), "/proc/sys/kernel/osrelease"),
         ("os.container", container(request), "/proc, /run"),
+        ("os.memory_gib", memory, memory_origin),
+        ("os.shm_gib", _shared_memory(request), _SHM),
+        ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), Message("ulimit -n")),
+        ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), Message("ulimit -l")),
     ]
     return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
@@ -54,9 +66,9 @@ def _arch(request: Request) -> Value:
 
 def _kernel(request: Request) -> Value:
     if request.platform == "linux":
-        text = read_text(request.path("/proc/sys/kernel/osrelease"))
-        if text and text.strip():
-            return text.strip()
+        text = request.text("/proc/sys/kernel/osrelease").strip()
+        if text:
+            return text
     if sys.platform == "win32":
         version = sys.getwindowsversion()
         return f"{version.major}.{version.minor}.{version.build}"
@@ -67,7 +79,7 @@ def is_wsl(request: Request) -> bool:
     """Whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
     if request.platform != "linux":
         return False
-    release = read_text(request.path("/proc/sys/kernel/osrelease")) or ""
+    release = request.text("/proc/sys/kernel/osrelease")
     # A kernel that the user built himself need not be named after Microsoft.
     return "microsoft" in release.lower() or os.path.exists(request.path("/proc/sys/fs/binfmt_misc/WSLInterop"))
 
@@ -80,8 +92,12 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
         glibc = _glibc()
         if glibc is not None:
             return "glibc", glibc, "confstr"
-    if any(name.startswith("ld-musl-") for name in names(request.path("/lib"))):
-        return "musl", _musl_version(request), "/lib/ld-musl-*"
+    if any(name.startswith("ld-musl-") for name in request.names("/lib")):
+        # musl tells its version only when its loader is started; Alpine's package list has it as text.
+        installed = request.text("/lib/apk/db/installed", 16 << 20)
+        match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
+        unknown = Unknown(Message("musl is not a package of /lib/apk/db/installed"))
+        return "musl", match[1] if match else unknown, "/lib/ld-musl-*"
     if hasattr(sys, "getandroidapilevel"):
         return ABSENT, ABSENT, "sys"
     reason = Unknown(Message("neither glibc's confstr nor /lib/ld-musl-* answered"))
@@ -97,13 +113,6 @@ def _glibc() -> str | None:
     return version if name == "glibc" and re.match(r"\d+(\.\d+)+\Z", version) else None
 
 
-def _musl_version(request: Request) -> Value:
-    """musl tells its version only when its loader is started; Alpine's package list has it as text."""
-    installed = read_text(request.path("/lib/apk/db/installed"), 16 << 20) or ""
-    match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
-    return match.group(1) if match else Unknown(Message("musl is not a package of /lib/apk/db/installed"))
-
-
 def container(request: Request) -> Value:
     """The kind of container around this process, ABSENT outside one, unknown when the signs contradict each other."""
     if request.platform != "linux":
@@ -117,16 +126,107 @@ def container(request: Request) -> Value:
         return "docker"
     if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
         return "apptainer"
-    manager = (environ.get("container") or read_text(request.path("/run/systemd/container")) or "").strip().lower()
+    manager = (environ.get("container") or request.text("/run/systemd/container")).strip().lower()
     if manager:
         return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
-    groups = read_text(request.path("/proc/1/cgroup")) or ""
+    groups = request.text("/proc/1/cgroup")
     for mark, kind in _CGROUP_MARKS:
         if mark in groups:
             return kind
-    mounts = read_text(request.path("/proc/self/mounts")) or ""
+    mounts = request.text("/proc/self/mounts")
     if re.search(r"^overlay / overlay ", mounts, re.MULTILINE):
-        return Unknown(
-            Message("the root file system is an overlay, as in a container, but no container manager left a sign")
-        )
+        reason = Message("the root file system is an overlay, as in a container, but no container manager left a sign")
+        return Unknown(reason)
     return ABSENT
+
+
+def _memory(request: Request) -> tuple[Value, str]:
+    installed, origin = _installed_memory(request)
+    limit = _cgroup_limit(request) if request.platform == "linux" else None
+    if limit is not None and (installed is None or limit < installed):
+        return _gib(limit), Message("cgroup memory limit")
+    if installed is None:
+        return Unknown(Message("the operating system does not say")), origin
+    return _gib(installed), origin
+
+
+def _installed_memory(request: Request) -> tuple[int | None, str]:
+    """Bytes of main memory and where that is written."""
+    if request.platform == "linux":
+        match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", request.text("/proc/meminfo"), re.MULTILINE)
+        return (int(match.group(1)) * 1024 if match else None), "/proc/meminfo"
+    if request.platform == "windows":
+        return _windows_memory(), "GlobalMemoryStatusEx"
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "sysconf"
+    except (AttributeError, OSError, ValueError):
+        return None, "sysconf"
+
+
+def _windows_memory() -> int | None:
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    # MEMORYSTATUSEX: two 32-bit fields (size, load), then seven 64-bit ones of which the first is the total.
+    status = (ctypes.c_uint64 * 8)()
+    ctypes.cast(status, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(status)
+    if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+        return None
+    return int(status[1])
+
+
+def _cgroup_limit(request: Request) -> int | None:
+    """The smallest memory limit in bytes of this process' control group and the groups above it (cgroup v2 and v1)."""
+    limits: list[int] = []
+    for line in request.text("/proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, colon, group = rest.partition(":")
+        if not colon:
+            continue
+        if not controllers:
+            limits += _limits_up(request, "/sys/fs/cgroup", group, "memory.max")
+        elif "memory" in controllers.split(","):
+            limits += _limits_up(request, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes")
+    return min(limits, default=None)
+
+
+def _limits_up(request: Request, mount: str, group: str, name: str) -> list[int]:
+    # In a container the path may be the host's, which is not mounted here: the walk then ends at the mount's own file.
+    parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
+    found: list[int] = []
+    for depth in range(len(parts), -1, -1):
+        text = request.text("/".join([mount, *parts[:depth], name])).strip()
+        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _NO_LIMIT:
+            found.append(int(text))
+    return found
+
+
+def _shared_memory(request: Request) -> Value:
+    path = request.path(_SHM)
+    if request.platform != "linux" or not os.path.exists(path):
+        return ABSENT
+    try:
+        status = os.statvfs(path)
+    except OSError as error:
+        return Unknown(Message("{} cannot be asked for its size: {}", _SHM, error.strerror))
+    return _gib(status.f_blocks * status.f_frsize)
+
+
+def _soft_limit(name: str, unit: int) -> Value:
+    """A resource limit in units, ABSENT when there is none (unlimited, or an operating system without limits)."""
+    try:
+        import resource
+    except ImportError:
+        return ABSENT
+    kind = getattr(resource, name, None)
+    if kind is None:
+        return ABSENT
+    soft = resource.getrlimit(kind)[0]
+    if soft == resource.RLIM_INFINITY:
+        return ABSENT
+    return soft if unit == 1 else round(soft / unit, 6)
+
+
+def _gib(size: int) -> float:
+    return round(size / _GIB, 3)

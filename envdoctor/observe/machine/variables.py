@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
+from envdoctor.text.clean import without_credentials, without_url_credentials
 from envdoctor.text.message import Message
-from envdoctor.text.redact import without_credentials, without_url_credentials
 
 KEYS = ("env.*",)
 _LIMIT = 4096
@@ -13,10 +13,9 @@ _LIMIT = 4096
 
 def observe(request: Request) -> list[Fact]:
     """``env.NAME`` for each name of the registry: the value without credentials, or ABSENT when it is not set."""
+    origin, environ = Message("environment variables"), request.environ
     return [
-        Fact(
-            "env." + name, _value(request.environ.get(name), name, privacy), Message("environment variables"), "machine"
-        )
+        Fact(f"env.{name}", _value(environ.get(name), name, privacy), origin, "machine")
         for name, privacy in request.variables.items()
     ]
 

@@ -16,6 +16,9 @@ _MAX_TEXT = 4096
 _MAX_NUMBER = 10**12
 #: Where multimodal configurations keep the language model's part; the sizes in it are the ones that count.
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+#: What a size is called, the name that is told first.
+_HIDDEN_SIZE = ("hidden_size", "n_embd", "d_model")
+_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}((a|b|rc|\.?dev|\.?post)\d{0,9}){0,3}(\+[A-Za-z0-9.]{1,64})?\Z")
 
 Config = Mapping[str, Any]
@@ -152,14 +155,6 @@ def _unsaid(name: str) -> Unknown:
     return Unknown(Message("config.json does not give {}: the default of the model's class holds", name))
 
 
-def _hidden_size(parts: Sequence[Config]) -> Value:
-    return _said(parts, "hidden_size", "n_embd", "d_model")
-
-
-def _heads(parts: Sequence[Config]) -> Value:
-    return _said(parts, "num_attention_heads", "n_head", "num_heads", "n_heads")
-
-
 def _key_value_heads(parts: Sequence[Config]) -> Value:
     value = _number(parts, "num_key_value_heads", "num_kv_heads", "n_head_kv")
     if value is not None:
@@ -170,7 +165,7 @@ def _key_value_heads(parts: Sequence[Config]) -> Value:
             # ChatGLM names the number of groups; where multi-query is all that is said, there is one head.
             return _said(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
         if grouped is False or "num_key_value_heads" in part:
-            return _heads(parts)
+            return _said(parts, *_HEADS)
     return _unsaid("num_key_value_heads")
 
 
@@ -180,7 +175,7 @@ def _head_dim(parts: Sequence[Config]) -> Value:
         return value
     if any(part.get("qk_rope_head_dim") is not None for part in parts):
         return Unknown(Message("multi-head latent attention has heads of several sizes (qk_nope_head_dim, v_head_dim)"))
-    hidden, heads = _hidden_size(parts), _heads(parts)
+    hidden, heads = _said(parts, *_HIDDEN_SIZE), _said(parts, *_HEADS)
     if not isinstance(hidden, int) or not isinstance(heads, int):
         return hidden if isinstance(hidden, Unknown) else heads
     if not heads or hidden % heads:
@@ -209,9 +204,9 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.remote_code": lambda config, _: _remote_code(config),
     "model.transformers_version": lambda config, _: _transformers_version(config),
     "model.config_keys": lambda config, _: _config_keys(config),
-    "model.hidden_size": lambda _, parts: _hidden_size(parts),
+    "model.hidden_size": lambda _, parts: _said(parts, *_HIDDEN_SIZE),
     "model.num_layers": lambda _, parts: _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
-    "model.num_attention_heads": lambda _, parts: _heads(parts),
+    "model.num_attention_heads": lambda _, parts: _said(parts, *_HEADS),
     "model.num_key_value_heads": lambda _, parts: _key_value_heads(parts),
     "model.head_dim": lambda _, parts: _head_dim(parts),
     "model.num_experts": lambda _, parts: _experts(parts),

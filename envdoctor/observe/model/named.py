@@ -18,7 +18,6 @@ def observe(request: Request) -> list[Fact]:
         # A path that is not UTF-8 has lone surrogates, which no output could encode.
         path = source.folder.encode("utf-8", "replace").decode("utf-8")
         revision = source.revision or Unknown(Message("the folder does not say which commit its files are of"))
-    repo: Value = source.repo or Unknown(
-        Message("a folder was given, which does not say which repository it came from")
-    )
+    unnamed = Message("a folder was given, which does not say which repository it came from")
+    repo: Value = source.repo or Unknown(unnamed)
     return [Fact(key, value, source.origin, "model") for key, value in zip(KEYS, (repo, revision, path), strict=True)]

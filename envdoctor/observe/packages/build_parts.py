@@ -30,18 +30,15 @@ def observe(request: Request) -> list[Fact]:
     layout, environ = request.place, request.environ
     headers, place = _headers(layout, environ)
     compiled, folder = _compiled(layout, request.value("pkg.deepspeed"), environ)
+    # On PATH, or among the environment's own programs, which are on PATH once it is activated.
+    folders = [path for path in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(path)]
+    folders.append(os.path.join(layout.prefix, "bin"))
+    ninja = any(os.access(os.path.join(path, "ninja"), os.X_OK) for path in folders if "\0" not in path)
     return [
-        Fact("build.ninja", _ninja(layout, environ), "PATH", "environment"),
+        Fact("build.ninja", ninja, "PATH", "environment"),
         Fact("build.python_headers", headers, place, "environment"),
         Fact("build.compiled", compiled, folder, "environment"),
     ]
-
-
-def _ninja(layout: Layout, environ: Mapping[str, str]) -> Value:
-    """On PATH, or among the environment's own programs, which are on PATH once it is activated."""
-    folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    folders.append(os.path.join(layout.prefix, "bin"))
-    return any(os.access(os.path.join(folder, "ninja"), os.X_OK) for folder in folders if "\0" not in folder)
 
 
 def _headers(layout: Layout, environ: Mapping[str, str]) -> tuple[Value, str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.packages.reading.code_version import module_in, version_of_code
+from envdoctor.observe.packages.reading.version_files import module_in, version_of_code
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
@@ -38,22 +38,11 @@ _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 def observe(request: Request) -> list[Fact]:
     """What hides a distribution of the table stack-modules, or a module that one takes names of."""
-    (key,) = KEYS
-    origin, layout, dists = (
-        Message("the folders in front of the environment's own"),
-        request.place,
-        request.value("dist"),
-    )
+    layout, dists = request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
-        return [
-            Fact(
-                key,
-                Unknown(Message("which folders are in front is known where the environment runs")),
-                "",
-                "environment",
-            )
-        ]
-    front = list(dict.fromkeys((*_of_scripts(request), *_in_front(layout, request.environ, request.cwd))))
+        unknown = Unknown(Message("which folders are in front is known where the environment runs"))
+        return [Fact("import_shadow", unknown, "", "environment")]
+    front = list(dict.fromkeys(_in_front(request)))
     installed = _by_folder(dists) if front else {}
     items = [
         item
@@ -68,32 +57,29 @@ def observe(request: Request) -> list[Fact]:
         for row in _hiding(folder, request.rows("taken-modules", "module"), layout)
         if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
     ]
-    return [Fact(key, Records(tuple(items), dists.incomplete), origin, "environment")]
+    origin = Message("the folders in front of the environment's own")
+    return [Fact("import_shadow", Records(tuple(items), dists.incomplete), origin, "environment")]
 
 
-def _of_scripts(request: Request) -> Iterator[tuple[str, str]]:
-    """The folders of the scripts that are judged: where each is started from, its own folder comes first."""
+def _in_front(request: Request) -> Iterator[tuple[str, str]]:
+    """Kinds and folders. Where a script that is judged is started from, its own folder comes first."""
+    layout, environ, cwd = request.place, request.environ, request.cwd
     for path in request.code:
-        place = os.path.normpath(os.path.join(request.cwd, path))
+        place = os.path.normpath(os.path.join(cwd, path))
         yield "working-directory", place if os.path.isdir(place) else os.path.dirname(place)
-
-
-def _in_front(layout: Layout, environ: Mapping[str, str], cwd: str) -> Iterator[tuple[str, str]]:
     folders = layout.site_packages
     if cwd not in folders and cwd not in (os.sep, layout.prefix):
         yield "working-directory", cwd
-    named = [
-        os.path.normpath(os.path.join(cwd, entry)) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry
-    ]
+    entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = [os.path.normpath(os.path.join(cwd, entry)) for entry in entries if entry]
     yield from (("pythonpath", folder) for folder in named if folder in folders)
     last = max((place for place, folder in enumerate(folders) if _is_site(folder)), default=0)
     yield from (("pth", folder) for folder in folders[:last] if folder not in named and not _is_site(folder))
     if layout.kind != "venv" and not environ.get("PYTHONNOUSERSITE"):
         home = environ.get("HOME") or os.path.expanduser("~")
         base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
-        yield from (
-            ("user-site", folder) for folder in folders if folder.startswith(os.path.join(base, "lib") + os.sep)
-        )
+        own = os.path.join(base, "lib") + os.sep
+        yield from (("user-site", folder) for folder in folders if folder.startswith(own))
 
 
 def _is_site(folder: str) -> bool:
@@ -119,11 +105,7 @@ def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> I
 
 
 def _shadow(
-    kind: str,
-    folder: str,
-    row: Mapping[str, Any],
-    installed: _ByFolder,
-    layout: Layout,
+    kind: str, folder: str, row: Mapping[str, Any], installed: _ByFolder, layout: Layout
 ) -> Mapping[str, Value] | None:
     module, name = row["module"], row["name"]
     behind = layout.site_packages
@@ -159,13 +141,7 @@ def _shadow(
     }
 
 
-def _lacking(
-    path: str,
-    folder: str,
-    row: Mapping[str, Any],
-    installed: _ByFolder,
-    files: Files,
-) -> dict[str, Value]:
+def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolder, files: Files) -> dict[str, Value]:
     """What a script beside it, or an installed package, takes from the module, where the one in front cannot have it.
 
     It has no module of that name in its folder, no such word in its text, and nothing that makes names up. The texts

@@ -1,4 +1,7 @@
-"""The installed distributions: names, versions, requirements and tags, by their metadata and version files."""
+"""The installed distributions: names, versions, requirements and tags, by their metadata and version files.
+
+And what contradicts itself in a folder of packages.
+"""
 
 import os
 import re
@@ -8,33 +11,39 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.observe.locate.installation import conda_name_version
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
-from envdoctor.observe.locate.python_version import conda_name_version
-from envdoctor.observe.packages.reading.code_version import another_version, module_in
-from envdoctor.observe.packages.reading.distributions import CodeVersion, decide_versions, scan_folder
-from envdoctor.observe.packages.reading.metadata_directory import Distribution, Problem, checked_version, with_extras
-from envdoctor.observe.packages.reading.version_files import VERSION_FILES
+from envdoctor.observe.packages.reading.metadata_directory import (
+    Distribution,
+    Problem,
+    checked_version,
+    invalid_name,
+    named_by,
+    read_directory,
+    readable,
+    with_extras,
+)
+from envdoctor.observe.packages.reading.version_files import (
+    VERSION_FILES,
+    VersionFile,
+    another_version,
+    module_in,
+    read_version_file,
+)
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.text.message import NOTHING, Message, joined
 from envdoctor.versions.names import valid_name
-from envdoctor.versions.pep440 import base_release
+from envdoctor.versions.pep440 import base_release, same_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 KEPT = True
 KEYS = (
-    "environment.path",
-    "environment.kind",
-    "python.version",
-    "python.minor",
-    "python.implementation",
-    "python.free_threaded",
-    "python.executable",
-    "python.gone",
-    "pkg.*",
-    "dist",
-    "metadata_problem",
+    *("environment.path", "environment.kind", "python.version", "python.minor", "python.implementation"),
+    *("python.free_threaded", "python.executable", "python.gone", "pkg.*", "dist", "metadata_problem"),
 )
+_NAMED = 3
+_EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
@@ -67,15 +76,15 @@ def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
     replaced = _replaced_code(folders.distributions, modules, layout)
-    versions = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
-    wheels = [_read_tags(item, layout.files) for item in versions.distributions]
-    problems = [*folders.problems, *versions.problems, *(problem for _, problem in wheels if problem)]
-    named = Counter(item.name for item in versions.distributions)
+    packages, found, strange = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
+    wheels = [_read_tags(item, layout.files) for item in found]
+    problems = [*folders.problems, *strange, *(problem for _, problem in wheels if problem)]
+    named = Counter(item.name for item in found)
     problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
-    dists = _dists(folders.distributions, versions.distributions, [tags for tags, _ in wheels])
+    dists = _dists(folders.distributions, found, [tags for tags, _ in wheels])
     return [
         *_own_facts(layout),
-        *versions.facts,
+        *packages,
         _records("dist", dists, incomplete),
         _records("metadata_problem", (item._asdict() for item in problems), incomplete),
     ]
@@ -127,9 +136,9 @@ def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -
 
 def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
-) -> dict[str, CodeVersion]:
+) -> dict[str, VersionFile]:
     """The versions of code that is another release than its metadata says, of the packages that are imported."""
-    found: dict[str, CodeVersion] = {}
+    found: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
         for item in items:
@@ -143,7 +152,7 @@ def _replaced_code(
             place = next(filter(None, places), None)
             said = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
             if place and said:
-                found[item.name] = CodeVersion(*said, os.path.dirname(place))
+                found[item.name] = VersionFile(os.path.dirname(place), said[1], {"__version__": said[0]})
     return found
 
 
@@ -179,29 +188,23 @@ def _own_facts(layout: Layout) -> list[Fact]:
     because = layout.because.partition(";")[0]
     origin = layout.version_origin
     platform = "linux" if layout.kind == "root" else "windows"
+    folders = [os.path.basename(os.path.dirname(folder)) for folder in layout.site_packages]
+    libraries = [match for folder in folders if (match := _LIBRARY.match(folder))]
+    minors = {match[1] for match in libraries}  # 3.11 of lib/python3.11/site-packages, where no version is known
+    minor: Value = minors.pop() if len(minors) == 1 else layout.python_version
+    if isinstance(layout.python_version, str):
+        minor = ".".join((base_release(layout.python_version) or "").split(".")[:2])
     return [
         *([] if layout.live else [Fact("os.platform", platform, because, "environment")]),
         Fact("environment.path", layout.prefix, because, "environment"),
         Fact("environment.kind", layout.kind, because, "environment"),
         Fact("python.version", layout.python_version, origin, "environment"),
         Fact("python.implementation", layout.implementation, origin, "environment"),
-        Fact("python.minor", _minor(layout), origin or Message("the folder of packages"), "environment"),
-        Fact("python.free_threaded", any(match and match[2] for match in _libraries(layout)), because, "environment"),
+        Fact("python.minor", minor, origin or Message("the folder of packages"), "environment"),
+        Fact("python.free_threaded", any(match[2] for match in libraries), because, "environment"),
         Fact("python.executable", executable, because, "environment"),
         Fact("python.gone", layout.gone or ABSENT, because, "environment"),
     ]
-
-
-def _libraries(layout: Layout) -> list[re.Match[str] | None]:
-    return [_LIBRARY.match(os.path.basename(os.path.dirname(folder))) for folder in layout.site_packages]
-
-
-def _minor(layout: Layout) -> Value:
-    """``3.11`` of the version, or of ``lib/python3.11/site-packages``."""
-    if isinstance(layout.python_version, str):
-        return ".".join((base_release(layout.python_version) or "").split(".")[:2])
-    minors = {match[1] for match in _libraries(layout) if match}
-    return minors.pop() if len(minors) == 1 else layout.python_version
 
 
 def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | None) -> Fact:
@@ -258,3 +261,166 @@ def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Probl
     detail = Message("{}/WHEEL has a tag that is none: {}", os.path.basename(item.path), broken)
     version = item.version if isinstance(item.version, str) else ABSENT
     return (), Problem(item.name, "unreadable", detail, version, item.path)
+
+
+class FolderScan(NamedTuple):
+    """What one folder holds. ``linked`` are the source folders that its ``.egg-link`` files lead to."""
+
+    distributions: list[Distribution]
+    problems: list[Problem]
+    linked: list[str]
+
+
+def scan_folder(folder: str, files: Files) -> FolderScan:
+    """List a folder and read the header of each metadata directory in it.
+
+    Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a :class:`Problem`.
+    """
+    scan = FolderScan([], [], [])
+    if folder.endswith(".egg"):
+        _scan_egg(folder, files, scan)
+        return scan
+    editable: set[str | None] = set()
+    for entry in files.names(folder):
+        if entry.startswith("~"):
+            name = readable(entry)
+            detail = Message("{} is what an interrupted pip left behind", name)
+            scan.problems.append(Problem(name, "leftover", detail, ABSENT, os.path.join(folder, entry)))
+        elif entry.endswith(".dist-info"):
+            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
+        elif entry.endswith(".egg-info"):
+            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "PKG-INFO", "egg-info", files), scan)
+        elif entry.endswith(".egg-link"):
+            _follow_egg_link(folder, entry, files, scan)
+        elif entry.startswith("__editable__."):
+            match = re.match(_EDITABLE_PTH, entry)
+            editable.add(valid_name(match["name"]) if match else None)
+    if editable:
+        scan.distributions[:] = [
+            item._replace(editable=True) if item.name in editable else item for item in scan.distributions
+        ]
+    _report_duplicates(folder, scan)
+    return scan
+
+
+def _keep(read: tuple[Distribution | None, Problem | None], scan: FolderScan) -> None:
+    found, problem = read
+    if found is not None:
+        scan.distributions.append(found)
+    if problem is not None:
+        scan.problems.append(problem)
+
+
+def _scan_egg(folder: str, files: Files, scan: FolderScan) -> None:
+    """An egg on the import path: a folder with EGG-INFO, or a zip file that has only its name to read."""
+    entry = os.path.basename(folder)
+    if files.is_folder(folder):
+        _keep(read_directory(os.path.join(folder, "EGG-INFO"), entry, "PKG-INFO", "egg-info", files), scan)
+        return
+    raw_name, raw_version = named_by(entry)
+    name = valid_name(raw_name)
+    if name is None:
+        scan.problems.append(invalid_name(raw_name, entry, folder))
+        return
+    version = Unknown(Message("{} carries no version", entry)) if raw_version is None else checked_version(raw_version)
+    inside = os.path.join(folder, "EGG-INFO")  # in the zip file
+    scan.distributions.append(Distribution(name, version, "egg-info", ABSENT, False, inside, entry))
+
+
+def _follow_egg_link(folder: str, entry: str, files: Files, scan: FolderScan) -> None:
+    """``setup.py develop``: the first line names the source folder, which a ``.pth`` line puts on the path."""
+    line = files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
+    if line and "\0" not in line:
+        target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+        scan.linked.append(os.path.normpath(target))
+
+
+def _first(names: list[str]) -> list[str]:
+    """As many as a message can name, and how many more there are."""
+    return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
+
+
+def _report_duplicates(folder: str, scan: FolderScan) -> None:
+    """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
+    if len({item.name for item in scan.distributions}) == len(scan.distributions):
+        return
+    groups: dict[str, list[Distribution]] = {}
+    for item in scan.distributions:
+        groups.setdefault(item.name, []).append(item)
+    for name, items in groups.items():
+        if len(items) > 1:
+            versions = ", ".join(_first(sorted({item.version for item in items if isinstance(item.version, str)})))
+            entries = " and ".join(_first([os.path.basename(item.path) for item in items]))
+            detail = Message("{} are in the same folder", entries)
+            scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))
+
+
+def decide_versions(
+    in_folders: Mapping[str, list[Distribution]],
+    folders: tuple[str, ...],
+    files: Files,
+    replaced: Mapping[str, VersionFile],
+) -> tuple[list[Fact], list[Distribution], list[Problem]]:
+    """Decide the version of each package: ``pkg.*``, the distributions with the local tags that version files add, and
+    contradictions between METADATA and version files.
+
+    ``in_folders`` are the distributions of each folder, in import order, and ``folders`` those that packages are
+    imported from. The first folder that has a name decides, as it does for ``import``; two versions in that folder
+    leave it unknown. A version file that adds a local tag, or says something else, wins; so does code that was
+    ``replaced`` by another release.
+    """
+    chosen: dict[str, Fact] = {}
+    for items in in_folders.values():
+        here: dict[str, Fact] = {}
+        for item in items:
+            name = item.name
+            if name in chosen:
+                continue
+            earlier = here.get(name)
+            if earlier is None:
+                here[name] = Fact(f"pkg.{name}", item.version, item.origin, "environment")
+            elif item.version != earlier.value:
+                origin = f"{earlier.origin}, {item.origin}"
+                here[name] = earlier._replace(value=_several(earlier, item), origin=origin)
+        chosen.update(here)
+    problems: list[Problem] = []
+    distributions = [item for items in in_folders.values() for item in items]
+    said = {name: read_version_file(name, folders, files) for name in VERSION_FILES}
+    for name, file in (*said.items(), *replaced.items()):
+        if not isinstance(file, Unknown):
+            _prefer_file(name, file, chosen, distributions, problems)
+    return list(chosen.values()), distributions, problems
+
+
+def _several(earlier: Fact, item: Distribution) -> Unknown:
+    if isinstance(earlier.value, Unknown):
+        return earlier.value
+    if isinstance(item.version, Unknown):
+        return item.version
+    return Unknown(Message("two metadata directories in one folder say {} and {}", earlier.value, item.version))
+
+
+def _prefer_file(
+    name: str, file: VersionFile, chosen: dict[str, Fact], distributions: list[Distribution], problems: list[Problem]
+) -> None:
+    said = file.get("__version__")
+    version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
+    fact = chosen.get(name)
+    path = os.path.join(file.folder, *file.origin.split("/"))
+    if isinstance(version, Unknown):
+        if fact is None:
+            chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
+        return
+    if fact is None:
+        detail = Message("{} is there, and no metadata directory", file.origin)
+        problems.append(Problem(name, "no-metadata", detail, version, path))
+    elif isinstance(fact.value, str) and not same_release(fact.value, version):
+        detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
+        problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
+    elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
+        return  # here it is METADATA that has the tag
+    chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
+    for index, item in enumerate(distributions):
+        beside = item.name == name and os.path.dirname(item.path) == file.folder
+        if beside and isinstance(item.version, str) and same_release(item.version, version):
+            distributions[index] = item._replace(version=version)

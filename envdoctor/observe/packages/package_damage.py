@@ -18,12 +18,12 @@ from urllib.parse import unquote, urlsplit
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.backends import torch_backends
+from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required
-from envdoctor.observe.packages.reading.code_version import module_in
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
-from envdoctor.observe.packages.reading.startup_code import not_understood
+from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
@@ -42,14 +42,26 @@ _CHILD = "envdoctor.observe.packages.reading.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
 _Item = Mapping[str, Value]
+#: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
+#: namespace packages, setuptools' distutils.
+_HARMLESS = (
+    r"importsys;sys\.__plen=len\(sys\.path\)|"
+    r"importsys;new=sys\.path\[sys\.__plen:\];delsys\.path\[sys\.__plen:\];p=getattr\(sys,'__egginsert',0\);"
+    r"sys\.path\[p:p\]=new;sys\.__egginsert=p\+len\(new\);?|"
+    r"importsys,types,os;(?:has_mfs=sys\.version_info>\(3,5\);)?p=os\.path\.join\(sys\._getframe\(1\)\.f_locals\['sitedir'\],"
+    r"\*\((?:'\w+',?)+\)\);[^#]{0,600}\(pnotinmp\)andmp\.append\(p\);?|"
+    r"importos;var='SETUPTOOLS_USE_DISTUTILS';enabled=os\.environ\.get\(var,'(?:local|stdlib)'\)=='local';"
+    r"enabledand__import__\('_distutils_hack'\)\.add_shim\(\);?"
+)
+#: Modules that write no list, by how they begin: virtualenv's, uv's.
+_HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to the virtual environment."""'}
 
 
 def observe(request: Request) -> list[Fact]:
     """One item for each package and kind of damage."""
-    (key,) = KEYS
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact(key, Unknown(Message("the installed packages are not known")), "", "environment")]
+        return [Fact("package_damage", Unknown(Message("the installed packages are not known")), "", "environment")]
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
@@ -85,9 +97,10 @@ def observe(request: Request) -> list[Fact]:
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
-    for file in dict.fromkeys(not_understood(layout, lambda starts: _unlisted(starts, dists, layout.files))):
+    for file in dict.fromkeys(_not_understood(layout, dists)):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    return [Fact(key, Records(tuple(found), dists.incomplete), Message("installed packages"), "environment")]
+    damage = Records(tuple(found), dists.incomplete)
+    return [Fact("package_damage", damage, Message("installed packages"), "environment")]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
@@ -133,17 +146,15 @@ def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> lis
     """An extension module that releases of this major version import first of all lies in no folder."""
     vital = by_major.get(str(item.get("version")).partition(".")[0]) if by_major else None
     folders = layout.site_packages if vital and layout.incomplete is None else ()
-    if not folders or any(
-        name.startswith(f"{vital}.") for each in folders for name in layout.files.names_or_none(each)
-    ):
+    names = [name for folder in folders for name in layout.files.names_or_none(folder)]
+    if not folders or any(name.startswith(f"{vital}.") for name in names):
         return []
     return [_record(item, "files-gone", f"{vital}.*.so", fails=True)]
 
 
 def _elsewhere(module: str, layout: Layout) -> bool:
-    return layout.incomplete is not None or any(
-        module_in(folder, module, layout.files) for folder in layout.site_packages
-    )
+    folders = layout.site_packages
+    return layout.incomplete is not None or any(module_in(folder, module, layout.files) for folder in folders)
 
 
 def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
@@ -337,3 +348,35 @@ def _half_installed(
 def _few(names: list[str]) -> str:
     more = f", … +{len(names) - _NAMED}" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
+    """The files whose code may change where modules come from, in a way that cannot be told. What an installed
+    distribution brings is its own affair."""
+    for startup in layout.startup:
+        if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, dists):
+            continue
+        if not startup.known or any(_may_change(module, layout, dists) for module in startup.imports):
+            yield startup.file
+
+
+def _lists_none(file: str, layout: Layout, dists: Records) -> bool:
+    folders = [one for one in layout.site_packages if file.startswith(one + os.sep)]
+    names = [os.path.relpath(file, folder).replace(os.sep, "/") for folder in folders]
+    return all(_unlisted([f"{name},"], dists, layout.files) for name in names)
+
+
+def _may_change(module: str, layout: Layout, dists: Records) -> bool:
+    """Whether the module lies in the environment, comes from no distribution, and touches the import path."""
+    files = layout.files
+    for folder in layout.site_packages:
+        names = files.names_or_none(folder)
+        stem = os.path.join(folder, module)
+        path = os.path.join(stem, "__init__.py") if module in names else f"{stem}.py"
+        if not files.is_file(path):
+            continue
+        if not _lists_none(path, layout, dists):
+            return False
+        text = files.text_or_empty(path, LONGEST)
+        return touches(text) and not text.startswith(_HARMLESS_MODULES.get(module, "\0"))
+    return False

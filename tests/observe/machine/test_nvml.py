@@ -116,6 +116,7 @@ def test_a_machine_with_the_library_and_no_gpu_has_none(said):
 def test_no_gpu_leaves_driver_libraries_and_gpus_unread(machine, nvml_stub):
     machine.driver()
     facts = machine.driver_facts(nvml_library=nvml_stub(), gpu=False)
+    assert facts.pop("machine.accelerators") == ("nvidia",)
     assert len(facts) == 7 and set(facts.values()) == {Unknown("--no-gpu was given")}
 
 

@@ -12,14 +12,13 @@ from rooms import observer
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.observe import Request, platform_name
 
-limits = observer("limits")
 system = observer("system")
 
 
 def here(environ):
     """What is said of this machine."""
     request = Request(environ=environ, platform=platform_name())
-    return values([*system.observe(request), *limits.observe(request)])
+    return values(system.observe(request))
 
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux' own files")
@@ -115,11 +114,11 @@ def test_memory_is_what_is_installed_or_the_limit_of_a_group(machine, groups, fi
     machine.file("/proc/self/cgroup", groups)
     for path, limit in files.items():
         machine.file(f"/sys/fs/cgroup/{path}", str(limit << 30) if isinstance(limit, int) else limit)
-    assert values(limits.observe(machine.request()))["os.memory_gib"] == gib
+    assert values(system.observe(machine.request()))["os.memory_gib"] == gib
 
 
 def test_memory_that_nobody_tells_is_unknown(machine):
-    facts = values(limits.observe(machine.request()))
+    facts = values(system.observe(machine.request()))
     assert isinstance(facts["os.memory_gib"], Unknown) and facts["os.shm_gib"] is ABSENT
 
 

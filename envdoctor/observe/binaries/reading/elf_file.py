@@ -1,4 +1,7 @@
-"""The dynamic part of one 64-bit little-endian ELF file, read in bounded pieces; a hostile file is an ElfError."""
+"""The dynamic part of one 64-bit little-endian ELF file, read in bounded pieces; a hostile file is an ElfError.
+
+And where the system's loader finds shared libraries: its cache (ld.so(8)) and its own folders.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,15 @@ _MOST_VERSIONS = 1024
 _LONGEST_CHAIN = 4096
 # Chains have one or two entries on average; together they must not become the hours that the longest ones would be.
 _MOST_STEPS = 1 << 19
+LOADER_CACHE = "/etc/ld.so.cache"
+#: Where a library is when the cache does not name it.
+SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
+_LARGEST_CACHE = 16 << 20
+#: The format of glibc 2.2 and later, alone or behind the older one: magic, number of entries, …; an entry is flags,
+#: the places of name and path, and what the processor must have.
+_MAGIC = b"glibc-ld.so.cache1.1"
+_HEAD = 48
+_ENTRY = struct.Struct("<iIIIQ")
 
 
 class ElfError(Exception):
@@ -174,7 +186,7 @@ class ElfFile:
     def exports(self, name: bytes, hashed: int) -> bool:
         """Whether it defines a symbol, by its GNU hash table: bloom filter, bucket, chain.
 
-        ``hashed`` is :func:`~envdoctor.observe.binaries.reading.torch_symbols.gnu_hash` of the name.
+        ``hashed`` is :func:`~envdoctor.observe.binaries.reading.extension_check.gnu_hash` of the name.
         """
         address, buckets, first, words, shift = self._hash_table()
         word = int.from_bytes(self._at(address + 16 + 8 * (hashed // 64 % words), 8), "little")
@@ -308,3 +320,24 @@ class ElfFile:
         if len(data) < size and not short:
             raise ElfError(Message("it is shorter than its own tables say"))
         return data
+
+
+def cached_library(name: str, path: str = LOADER_CACHE) -> list[str]:
+    """Absolute paths that the loader's cache has for a library, in its order; none when it cannot be read."""
+    try:
+        data = Files().head(path, _LARGEST_CACHE)
+    except OSError:
+        return []
+    start = data.find(_MAGIC)
+    if start < 0 or len(data) < start + _HEAD:
+        return []
+    (count,) = struct.unpack_from("<I", data, start + len(_MAGIC))
+    key = name.encode() + b"\0"
+    found: list[str] = []
+    for index in range(min(count, (len(data) - start - _HEAD) // _ENTRY.size)):
+        _, place, value, _, _ = _ENTRY.unpack_from(data, start + _HEAD + index * _ENTRY.size)
+        if data.startswith(key, start + place):
+            text, end, _ = data[start + value : start + value + 4096].partition(b"\0")
+            if end and text.startswith(b"/"):
+                found.append(os.fsdecode(text))
+    return found

@@ -1,18 +1,33 @@
-"""Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``."""
+"""Comparing the compiled files of packages with the libraries of the installed torch: columns of ``extension``.
+
+Of torch's symbols: which names are theirs, their hash, and how a person would write them.
+"""
+
+from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
-from envdoctor.observe.binaries.reading.torch_libraries import CORE, is_of_torch
-from envdoctor.observe.binaries.reading.torch_symbols import is_torch_symbol, spelled, unresolved
+from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
 from envdoctor.versions.dotted import rank
 
+_STEMS = ("libc10", "libtorch")
+_LONGEST = 40
+CORE = ("libc10.so", "libtorch_cpu.so")
+#: Names in the namespaces c10, at, torch and caffe2 by the Itanium ABI (virtual tables and guards too), the C functions
+#: of the stable ABI (aoti_torch_..., torch_call_dispatcher), and what the Python binding exports (THPVariable_Wrap).
+_OURS = re.compile(
+    rb"_Z(?:T[VTIS]|G[VR])?N[KVrRO]*(?:3c10|2at|5torch|6caffe2)[\dA-Za-z]|(?:aoti_)?torch_[a-z]|_Z\d+THP|THP[A-Z]"
+)
+_PREFIX = re.compile(r"_Z(?:T[VTISC]|G[VR])?N[KVrRO]*")
+_PART = re.compile(r"(\d{1,3})([A-Za-z_]\w*)")
+_PRINTABLE = re.compile(r"[\w.$@]+\Z", re.ASCII)
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
@@ -20,6 +35,74 @@ _VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
 #: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
 _MOST_NAMES = 48 << 20
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
+
+
+def is_of_torch(library: str) -> bool:
+    """Whether a library's name is one of torch's: libc10.so, libtorch_cuda.so, libtorch_cuda_cu.so; not
+    libtorchaudio.so, which is torchaudio's own."""
+    if not library.startswith(_STEMS) or not library.endswith(".so"):
+        return False
+    stem, _, rest = library[:-3].partition("_")
+    plain = rest.replace("_", "").isalpha() and rest.islower() and len(rest) <= _LONGEST
+    return stem in _STEMS and (plain or not rest)
+
+
+def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | Message:
+    """Paths of torch's libraries by name; or why there is nothing to compare with.
+
+    ``missing`` is the fact ``torch.missing_files``.
+    """
+    files = layout.files
+    home = next(
+        (folder for folder in layout.site_packages if files.is_file(os.path.join(folder, "torch", "version.py"))), None
+    )
+    if home is None:
+        return Message("there is no torch to compare with")
+    if isinstance(missing, tuple) and missing:
+        return Message("libraries of torch itself are missing")
+    folders = [os.path.join(home, "torch", "lib")]
+    if layout.kind == "conda":
+        folders.append(os.path.join(layout.prefix, "lib"))
+    paths: dict[str, str] = {}
+    for folder in folders:
+        for name in files.names_or_none(folder):
+            if is_of_torch(name):
+                paths.setdefault(name, os.path.join(folder, name))
+    lacking = [name for name in CORE if name not in paths]
+    return Message("torch/lib has no {}", lacking[0]) if lacking else paths
+
+
+def is_torch_symbol(name: bytes) -> bool:
+    """Whether a library of torch has to define it."""
+    return _OURS.match(name) is not None
+
+
+def gnu_hash(name: bytes) -> int:
+    """The hash of GNU hash tables (32 bits)."""
+    value = 5381
+    for letter in name:
+        value = (value * 33 + letter) & 0xFFFFFFFF
+    return value
+
+
+def spelled(name: bytes) -> str:
+    """The qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
+    characters. What cannot be told apart is left as it is."""
+    text = name[:400].decode("ascii", "replace")
+    if not _PRINTABLE.match(text):
+        return Message("a symbol with odd characters")
+    match = _PREFIX.match(text)
+    parts: list[str] = []
+    rest = text[match.end() :] if match else ""
+    while part := _PART.match(rest):
+        length = int(part[1])
+        if length == 0 or length > len(part[2]):
+            break
+        parts.append(part[2][:length])
+        rest = part[2][length:] + rest[part.end() :]
+    if rest[:2] in ("C1", "C2") and parts:
+        parts.append(parts[-1])
+    return "::".join(parts)[:100] if len(parts) > 1 else text[:100]
 
 
 class _CompiledFile(NamedTuple):
@@ -50,18 +133,37 @@ class _Package(NamedTuple):
     unread: Message | None
 
 
-class TorchLibraries(NamedTuple):
-    """Opened libraries and their names. ``lacks`` says why nothing can be looked up in them; None when it can."""
+class _Torch:
+    """Torch's libraries, opened. ``lacks`` says why nothing can be looked up in them; None when it can."""
 
-    opened: list[ElfFile]
-    names: frozenset[str]
-    lacks: Message | None
+    def __init__(self, paths: Mapping[str, str] | Message, files: Files) -> None:
+        self.lacks = paths if isinstance(paths, Message) else None
+        places: Mapping[str, str] = {} if isinstance(paths, Message) else paths
+        self.names = frozenset(places)
+        self.opened: list[ElfFile] = []
+        self._known: dict[bytes, bool] = {}  # files of one package ask for the same names
+        # Most symbols are of libtorch_cpu and libc10.
+        for name in sorted(places, key=lambda name: (name not in CORE[::-1], name)):
+            try:
+                self.opened.append(ElfFile(places[name], files))
+            except (ElfError, OSError) as error:
+                self.lacks = Message("torch/lib/{} cannot be read: {}", name, because_of(error))
+                break
+
+    def lacking(self, names: Iterable[bytes]) -> list[bytes]:
+        """The names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries."""
+        missing: list[bytes] = []
+        for name in names:
+            if name not in self._known:
+                hashed = gnu_hash(name)
+                self._known[name] = any(library.exports(name, hashed) for library in self.opened)
+            if not self._known[name]:
+                missing.append(name)
+        return missing
 
 
 def check_extensions(
-    chosen: Sequence[Sequence[tuple[str, str]]],
-    torch: Mapping[str, str] | Message,
-    files: Files,
+    chosen: Sequence[Sequence[tuple[str, str]]], torch: Mapping[str, str] | Message, files: Files
 ) -> tuple[list[dict[str, Value] | None], Message | None]:
     """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
 
@@ -73,35 +175,16 @@ def check_extensions(
     for found in chosen:
         packages.append(read_package(found, files, room))
         room -= sum(one.size for one in packages[-1].files)
-    libraries = _open_torch(torch if any(package.files for package in packages) else Message("not needed"), files)
+    libraries = _Torch(torch if any(package.files for package in packages) else Message("not needed"), files)
     try:
-        answers: dict[bytes, bool] = {}
-        items = [_columns(package, libraries, packages, answers, files) for package in packages]
+        items = [_columns(package, libraries, packages, files) for package in packages]
     finally:
         for library in libraries.opened:
             library.close()
     return items, next((package.unread for package in packages if package.unread), None)
 
 
-def _open_torch(paths: Mapping[str, str] | Message, files: Files) -> TorchLibraries:
-    """Open the libraries. The caller closes them."""
-    if isinstance(paths, Message):
-        return TorchLibraries([], frozenset(), paths)
-    opened: list[ElfFile] = []
-    # Most symbols are of libtorch_cpu and libc10.
-    for name in sorted(paths, key=lambda name: (name not in CORE[::-1], name)):
-        try:
-            opened.append(ElfFile(paths[name], files))
-        except (ElfError, OSError) as error:
-            for library in opened:
-                library.close()
-            return TorchLibraries([], frozenset(), Message("torch/lib/{} cannot be read: {}", name, because_of(error)))
-    return TorchLibraries(opened, frozenset(paths), None)
-
-
-def _columns(
-    package: _Package, torch: TorchLibraries, packages: Sequence[_Package], answers: dict[bytes, bool], files: Files
-) -> dict[str, Value] | None:
+def _columns(package: _Package, torch: _Torch, packages: Sequence[_Package], files: Files) -> dict[str, Value] | None:
     read, problem = package.files, package.problem
     item: dict[str, Value] = {"problem": problem[2] if problem else ABSENT}
     if package.unread and not read and not problem:
@@ -111,9 +194,8 @@ def _columns(
     if not read:
         if not problem and not package.unread:
             return None
-        nothing = Unknown(
-            Message("none of its files could be read") if problem else package.unread or Message("not needed")
-        )
+        unread = package.unread or Message("not needed")
+        nothing = Unknown(Message("none of its files could be read") if problem else unread)
         keys = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library", "built_cuda")
         item.update(dict.fromkeys(keys, nothing))
         return item
@@ -124,7 +206,7 @@ def _columns(
     item["built_cuda"] = runtimes[0] if runtimes else ABSENT
     if len(runtimes) > 1:
         item["built_cuda"] = Unknown(Message("its files are linked to CUDA {}", " and ".join(runtimes)))
-    worst, verdict = read[0], _looked_up(read, torch, packages, answers, files)
+    worst, verdict = read[0], _looked_up(read, torch, packages, files)
     if isinstance(verdict, Unknown):
         item.update(dict.fromkeys(("unresolved", "example", "missing_library"), verdict))
     else:
@@ -140,11 +222,7 @@ def _columns(
 
 
 def _looked_up(
-    read: Sequence[_CompiledFile],
-    torch: TorchLibraries,
-    packages: Sequence[_Package],
-    answers: dict[bytes, bool],
-    files: Files,
+    read: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
 ) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
     """Each file with the torch libraries and the symbols that it lacks."""
     if torch.lacks is not None:
@@ -156,7 +234,7 @@ def _looked_up(
         if one.machine not in machines:
             return Unknown(Message("{} is for {}, torch for {}", one.name, one.machine, ", ".join(sorted(machines))))
         try:
-            symbols = unresolved(one.symbols, torch.opened, answers)
+            symbols = torch.lacking(one.symbols)
         except (ElfError, OSError) as error:
             return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
         libraries = [library for library in one.libraries if library not in torch.names | siblings]
@@ -177,7 +255,7 @@ def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files)
                 return given
             try:
                 with ElfFile(other.path, files) as file:
-                    given.update(set(left).difference(unresolved(left, [file])))
+                    given.update([name for name in left if file.exports(name, gnu_hash(name))])
             except (ElfError, OSError):
                 continue
     return given

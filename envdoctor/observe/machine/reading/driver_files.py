@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_module
-from envdoctor.observe.machine.reading.text_file import names, read_text
 from envdoctor.observe.machine.system import is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
@@ -51,7 +50,7 @@ def observe(request: Request) -> list[Fact]:
             Fact("driver.compat", ABSENT, Message("cuda-compat is for Linux with a driver"), "machine"),
         ]
     management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
-    module = kernel_module(request)
+    module, _ = kernel_module(request)
     compat = _compat(cuda, management, module)
     # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
     own = management or (None if isinstance(compat, str) else cuda)
@@ -115,11 +114,10 @@ def _folders(request: Request) -> Iterator[str]:
 
 
 def _configured(request: Request) -> Iterator[str]:
-    texts = [read_text(request.path("/etc/ld.so.conf")) or ""]
-    folder = request.path("/etc/ld.so.conf.d")
-    texts += [
-        read_text(os.path.join(folder, name)) or "" for name in names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")
-    ]
+    texts = [request.text("/etc/ld.so.conf")]
+    folder = "/etc/ld.so.conf.d"
+    names = [name for name in request.names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")]
+    texts += [request.text(os.path.join(folder, name)) for name in names]
     for text in texts:
         for line in text.splitlines()[:_MOST_FOLDERS]:
             place = line.partition("#")[0].strip()

@@ -7,8 +7,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.driver_files import compat_library
-from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, windows_library
-from envdoctor.observe.machine.reading.visible_devices import missing, visible
+from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, missing, visible, windows_library
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message, said_by
@@ -84,7 +83,9 @@ def _ask(request: Request) -> list[Fact]:
         return _unknown(Message("the driver's library libnvidia-ml is not installed here"))
     call("nvmlInit_v2")
     try:
-        version = _cell(lambda: _driver_version(call))
+        version = _cell(lambda: _text(call, "nvmlSystemGetDriverVersion"))
+        if isinstance(version, str) and not dotted(version):
+            version = Unknown(Message("NVML gives a driver version that is no version"))
         gpus, unnamed = _gpus(call, request)
         # A library that answers is the kernel module's own.
         values = (version, _cell(lambda: _max_cuda(call, request, version)), False, gpus, unnamed)
@@ -143,20 +144,14 @@ def _text(call: Call, function: str, *handle: Any) -> str:
     return buffer.value.decode("utf-8", "replace")
 
 
-def _driver_version(call: Call) -> Value:
-    text = _text(call, "nvmlSystemGetDriverVersion")
-    return text if dotted(text) else Unknown(Message("NVML gives a driver version that is no version"))
-
-
 def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
     import ctypes
 
     compat = compat_library(request, driver) if isinstance(driver, str) else None
     if compat is not None:
         # NVML asks the libcuda that it finds, and would tell what that one supports.
-        return Unknown(
-            Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
-        )
+        reason = Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
+        return Unknown(reason)
     number = ctypes.c_int()
     try:
         call("nvmlSystemGetCudaDriverVersion_v2", ctypes.byref(number))

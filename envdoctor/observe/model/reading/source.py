@@ -5,13 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import NOT_GIVEN, Fact, Unknown
-from envdoctor.models.hub_cache import (
-    CachedCommit,
-    cache_folder,
-    cached_repos,
-    commit_of_path,
-    matching,
-)
+from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos, commit_of_path, matching
 from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.message import Message

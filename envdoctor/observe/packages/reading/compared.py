@@ -145,14 +145,12 @@ class Package:
         for folder, known in stems.items():
             for name in self._files.names_or_none(os.path.join(self._folder, folder)) if folder else ():
                 stem, dot, _ = name.partition(".")
-                if stem not in known or not (module.match(name, len(stem)) if dot else self._is_package(folder, name)):
-                    continue
                 front = f"{folder}/{name}" if dot else f"{folder}/{name}/__init__.py"
+                inside = os.path.join(self._folder, front)
+                if stem not in known or not (module.match(name, len(stem)) if dot else self._files.is_file(inside)):
+                    continue
                 if front.encode() not in self._digests():
                     yield f"{front} ({stem}.py)"
-
-    def _is_package(self, folder: str, name: str) -> bool:
-        return self._files.is_file(os.path.join(self._folder, folder, name, "__init__.py"))
 
     def _is_of_another(self, file: str) -> bool:
         """Whether another package installed the file as it is now: the one that was installed last has it."""
@@ -167,7 +165,7 @@ class Package:
         summed = sha256()
         for piece in self._files.lines(path, _LARGEST_LIBRARY):
             summed.update(piece)
-        return _written(summed.digest())
+        return _as_listed(summed.digest())
 
     def _fails(self, one: Damage, words: Iterable[bytes]) -> bool:
         """Whether the file is imported, loaded or named by the package's own code."""
@@ -213,7 +211,7 @@ class Package:
 
     def _source(self, path: str, listed: Listed) -> str | None:
         content = self._files.whole(path, _LARGEST)
-        if not listed.digest or _digest(content) == listed.digest:
+        if not listed.digest or _as_listed(sha256(content).digest()) == listed.digest:
             return None
         if b"\0" in content or (not content.strip() and listed.size != b"0"):
             return "damaged"  # zeroed, emptied
@@ -267,12 +265,8 @@ def _all_digests(lists: Sequence[str], files: Files) -> Mapping[bytes, set[bytes
     return found
 
 
-def _digest(content: bytes) -> bytes:
-    """The sha256 of a file as RECORD writes it."""
-    return _written(sha256(content).digest())
-
-
-def _written(digest: bytes) -> bytes:
+def _as_listed(digest: bytes) -> bytes:
+    """A sha256 as RECORD writes it."""
     return urlsafe_b64encode(digest)[:43]
 
 

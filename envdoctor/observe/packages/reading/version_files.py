@@ -1,12 +1,17 @@
-"""The versions that packages carry in their own files, where METADATA drops the build's local tag."""
+"""The versions that packages carry in their own files, where METADATA drops the build's local tag, and the
+versions that their code gives itself, where these are others than the metadata's."""
+
+from __future__ import annotations
 
 import os
 import re
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Absent, Unknown
+from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
+from envdoctor.versions.pep440 import is_version, same_release
 
 #: Packages of PyPI whose METADATA says "2.7.1" and whose file says "2.7.1+cu126": read in the wheels of torch 2.5.1 to
 #: 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of torchao,
@@ -23,6 +28,9 @@ _LIMIT = 1 << 16
 #: ``name = value`` and ``name: annotation = value`` at the left margin.
 _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w{0,60})[ \t]*(?::[^=\n]{1,200})?=([^\n]{0,1000})$", re.MULTILINE)
 _LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(None)|(True|False))[ \t]*(?:#.*)?\Z""")
+#: Where a package may say its own version.
+_FILES = ("__init__.py", "version.py", "_version.py", "__version__.py")
+_OWN_VERSION = re.compile(rb"""__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")
 
 
 class VersionFile(NamedTuple):
@@ -57,16 +65,11 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
             continue
         except OSError as error:
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error)))
-        return VersionFile(folder, origin, _assignments(text, origin))
+        # The last assignment of a name holds. The text is matched, never run.
+        found = [(match[1], match[2].strip()) for match in _ASSIGNMENT.finditer(text)]
+        values = {key: _literal(said, Message("{} in {} is no plain value", key, origin)) for key, said in found}
+        return VersionFile(folder, origin, values)
     return Unknown(Message("there is no {}", origin))
-
-
-def _assignments(text: str, origin: str) -> dict[str, str | bool | Absent | Unknown]:
-    """Simple assignments, the last one of a name. The text is matched, never run."""
-    values: dict[str, str | bool | Absent | Unknown] = {}
-    for match in _ASSIGNMENT.finditer(text):
-        values[match[1]] = _literal(match[2].strip(), Message("{} in {} is no plain value", match[1], origin))
-    return values
 
 
 def _literal(text: str, otherwise: Message) -> str | bool | Absent | Unknown:
@@ -79,3 +82,66 @@ def _literal(text: str, otherwise: Message) -> str | bool | Absent | Unknown:
     if truth:
         return truth == "True"
     return single if single is not None else double
+
+
+def module_in(folder: str, module: str, files: Files) -> str | None:
+    """The regular package or the module file that a folder gives under this name."""
+    package = os.path.join(folder, module)
+    if files.is_file(os.path.join(package, "__init__.py")):
+        return package
+    return f"{package}.py" if files.is_file(f"{package}.py") else None
+
+
+def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
+    """The plain text that a package (or a module file) assigns to ``__version__``, and the name of the file below the
+    package's folder. The text is matched, never run; None when no file says it so."""
+    for name in _FILES if not place.endswith(".py") else ("",):
+        path = os.path.join(place, name) if name else place
+        try:
+            version = _own_version(b"\n" + files.head(path, _LIMIT))
+        except OSError:
+            continue
+        if is_version(version):
+            return version, f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
+    return None
+
+
+def _own_version(text: bytes) -> str:
+    at = text.find(b"\n__version__")
+    while at >= 0:
+        match = _OWN_VERSION.match(text, at + 1)
+        if match:
+            return match[1].decode("ascii", "replace")
+        at = text.find(b"\n__version__", at + 1)
+    return ""
+
+
+def another_version(
+    metadata: str, version: str, place: str, files: Files, *, listed: bool = True
+) -> tuple[str, str] | None:
+    """The version of the code at ``place`` and its file, when it is another release than ``version`` of the metadata
+    directory.
+
+    ``listed``: the code is what an installer unpacked. Makers forget to raise ``__version__``; so the file must also
+    be another one than RECORD lists. Where nothing lists it, nothing is said.
+    """
+    said = version_of_code(place, files)
+    if said is None or same_release(said[0], version):
+        return None
+    return said if not listed or _replaced(metadata, place, said[1], files) else None
+
+
+def _replaced(metadata: str, place: str, name: str, files: Files) -> bool:
+    """Whether a file is another one than RECORD says, by its size or its hash."""
+    try:
+        record = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+        content = files.head(os.path.join(os.path.dirname(place), *name.split("/")), _LIMIT << 4)
+    except OSError:
+        return False
+    match = re.search(rb"^%s,sha256=([A-Za-z0-9_-]{43}),\d+\r?$" % re.escape(name.encode()), record, re.MULTILINE)
+    if match is None:
+        return False
+    from base64 import urlsafe_b64encode
+    from hashlib import sha256
+
+    return urlsafe_b64encode(sha256(content).digest()).rstrip(b"=") != match[1]

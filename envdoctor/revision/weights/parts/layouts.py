@@ -11,8 +11,7 @@ from time import process_time
 from typing import NamedTuple
 
 from envdoctor.hub.pickle_reading import TOO_LONG, Clock
-from envdoctor.hub.safetensors_errors import HeaderError
-from envdoctor.hub.safetensors_header import DTYPE_BITS, parse_header
+from envdoctor.hub.safetensors_header import DTYPE_BITS, HeaderError, parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.text.message import Message, said_by
