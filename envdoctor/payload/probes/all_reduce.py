@@ -14,7 +14,7 @@ import tempfile
 import torch
 
 from ..probing.collective import finish, start
-from ..probing.job import Emit, Job, judged
+from ..probing.kit import Emit, Job, judged
 
 PROBE = {
     "title": "bf16 all-reduce between processes",

@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from ..probing.failure import failure
-from ..probing.job import DTYPES, Emit, Job
-from ..probing.rounding import compare, forward_backward
+from ..probing.kit import DTYPES, Emit, Job, compare, failure, forward_backward
 
 PROBE = {
     "title": "linear layers, norms, softmax and losses against float64",

@@ -25,7 +25,7 @@ import torch
 from ..probing.attention_case import run_cases
 from ..probing.attention_grid import cases
 from ..probing.backends import chosen, declined
-from ..probing.job import DTYPES, Emit, Job
+from ..probing.kit import DTYPES, Emit, Job
 
 PROBE = {
     "title": "attention, forward and backward",

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..probing.job import Emit, Job
-from ..probing.rounding import forward_backward, lost, relative
+from ..probing.kit import Emit, Job, forward_backward, lost, relative
 
 PROBE = {
     "title": "torch.compile against eager",

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job
 from ..probing.nvml import used_mib
 
 PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}

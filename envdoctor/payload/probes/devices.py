@@ -16,9 +16,8 @@ from typing import Any, Callable, Dict, List, Set  # noqa: UP035 (Python 3.8 kno
 import torch
 
 from ..probing.cards import Card, strange
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job, rms
 from ..probing.nvml import counters
-from ..probing.rounding import rms
 
 PROBE = {
     "title": "each GPU against the others, and copies between them",

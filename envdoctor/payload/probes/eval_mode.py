@@ -19,9 +19,8 @@ from typing import Any
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.job import Emit, Job
-from ..probing.rounding import lost, relative
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, lost, relative
 
 PROBE = {
     "title": "models in evaluation: dropout, masks, cache, packing",
@@ -73,7 +72,7 @@ def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
     """Values are dropped in training only: of attention's weights, in eager attention, and behind each feed-forward."""
     eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
-    batch = batches.padded(batches.samples((24, 17)), "right")
+    batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
     exact = _logits(eager.eval(), batch)
     for place, module in list(eager.named_modules()):
         if isinstance(getattr(module, "attention_dropout", None), float):
@@ -86,12 +85,12 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
     """The logits of evaluation beside those of training, and finite in bf16."""
-    made = batches.samples(batches.LENGTHS["short"])
-    made[1][1].fill_(batches.IGNORED)
+    made = tiny_models.samples(tiny_models.LENGTHS["short"])
+    made[1][1].fill_(tiny_models.IGNORED)
     half = tiny_models.build(name, "sdpa", job["model"]).to(job["device"], torch.bfloat16).eval()
     found: dict[str, Any] = {}
     for empty in (False, True):
-        batch = batches.padded(made, "left", position_ids=True, empty=empty)
+        batch = tiny_models.padded(made, "left", position_ids=True, empty=empty)
         live = batch["attention_mask"].bool()
         model.train()
         exact = model(**{key: value.to(job["device"]) for key, value in batch.items()}).logits.detach().cpu()
@@ -105,7 +104,7 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
     """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
-    batch = batches.padded(batches.samples(_PROMPTS), "left")
+    batch = tiny_models.padded(tiny_models.samples(_PROMPTS), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
     with torch.no_grad():
@@ -127,7 +126,7 @@ def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 def _attentions(model: Any, job: Job, name: str) -> dict[str, Any]:
     """Asking for the weights of attention changes no logits."""
-    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))])
+    tokens = torch.stack([tokens for tokens, _ in tiny_models.samples((24, 24))])
     exact = _logits(model.eval(), {"input_ids": tokens})
     try:
         found = _logits(model, {"input_ids": tokens}, output_attentions=True)
@@ -144,7 +143,7 @@ def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
         masking = None
     if not hasattr(masking, "find_packed_sequence_indices"):
         return {"skip": "this transformers does not tell packed samples apart in sdpa attention"}
-    made = [tokens for tokens, _ in batches.samples((24, 17))]
+    made = [tokens for tokens, _ in tiny_models.samples((24, 17))]
     alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in made], 1)
     positions = torch.cat([torch.arange(len(tokens)) for tokens in made])[None]
     found = _logits(model, {"input_ids": torch.cat(made)[None], "position_ids": positions}, use_cache=False)

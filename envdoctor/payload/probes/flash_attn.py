@@ -11,7 +11,7 @@ https://github.com/NVIDIA/TransformerEngine/issues/3216). A wheel built for anot
 from __future__ import annotations
 
 from ..probing.attention_case import run_cases
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job
 from ..probing.packages import FLASH_ATTN, flash_attn
 
 PROBE = {

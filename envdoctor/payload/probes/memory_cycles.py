@@ -14,9 +14,8 @@ from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at r
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.held import held_kib
-from ..probing.job import Emit, Job
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, held_kib
 
 PROBE = {
     "title": "memory over cycles of the same and of new shapes",
@@ -70,7 +69,7 @@ def _emit(emit: Emit, device: str, work: Callable[[int], None], cycles: list[lis
 
 def _use(model: Any, length: int, device: str) -> None:
     """A training step without the optimizer, and the same batch in evaluation."""
-    made = batches.padded(batches.samples((length, length // 2)), "left", position_ids=True)
+    made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
     batch = {key: value.to(device) for key, value in made.items()}
     model.train()(**batch).loss.backward()
     model.zero_grad(set_to_none=True)

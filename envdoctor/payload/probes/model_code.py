@@ -18,10 +18,9 @@ from typing import Any
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.job import Emit, Job, judged
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, judged, lost, relative, rms, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
-from ..probing.rounding import lost, relative, rms, vector
 
 PROBE = {
     "title": "models of transformers against a decoder in plain torch",
@@ -61,7 +60,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     model = next(iter(models.values()))
     common = {"dtype": "fp32", "params": {"model": called}}
     for side in ("right", "left"):
-        batch = batches.padded(batches.samples(batches.LENGTHS["short"]), side, position_ids=side == "left")
+        batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
         gave = {way: _seen(one, batch, device) for way, one in models.items()}
         for way, error in _errors(model, batch, gave).items():
             both = len(gave) > 1 and way == "every"
@@ -72,7 +71,9 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
             params = {"model": called, "padding": side}
             emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
         _judge_loss(emit, common, called, batch, next(iter(gave.values())))
-    batch = batches.padded(batches.samples((24, 24)), "right")  # without padding: masks in bf16 are another matter
+    batch = tiny_models.padded(
+        tiny_models.samples((24, 24)), "right"
+    )  # without padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
         output = model(**{key: value.to(device) for key, value in batch.items()})
     rough = {"loss": float(output.loss), "logits": output.logits.double().cpu()}

@@ -25,10 +25,8 @@ from typing import Any
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import DTYPES, Emit, Job, loaded_dtype
-from ..probing.rounding import lost, relative, vector
+from ..probing import tiny_models
+from ..probing.kit import DTYPES, Emit, Job, failure, loaded_dtype, lost, relative, vector
 
 PROBE = {
     "title": "a padded batch against its samples one by one",
@@ -94,16 +92,16 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
         return  # no biases to move: gain 1 is the whole story
     low = model.to(dtype).to(device)
     high = _float64(low, name, job["model"])
-    lengths = batches.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
-    made = {"equal": batches.samples((lengths[0],) * 2), "unequal": batches.samples(lengths)}
+    lengths = tiny_models.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
+    made = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
     torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
-    truth = {label: _gradients(high, batches.one_by_one(some), "cpu") for label, some in made.items()}
+    truth = {label: _gradients(high, tiny_models.one_by_one(some), "cpu") for label, some in made.items()}
     torch.set_default_dtype(torch.float32)
-    alone = {label: _gradients(low, batches.one_by_one(some), device) for label, some in made.items()}
+    alone = {label: _gradients(low, tiny_models.one_by_one(some), device) for label, some in made.items()}
     called = tiny_models.label(name, job["model"])
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
-        batch = batches.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
+        batch = tiny_models.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
         words = [called, attention, f"gain {gain}", "equal lengths" if padding == "none" else f"{padding}-padded"]
         words += ["position_ids"] * position_ids + ["an empty sample"] * empty
         rows, length = batch["input_ids"].shape

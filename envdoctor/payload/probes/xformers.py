@@ -8,7 +8,7 @@ https://github.com/pytorch/pytorch/issues/119320, https://github.com/pytorch/pyt
 from __future__ import annotations
 
 from ..probing.attention_case import run_cases
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job
 from ..probing.packages import XFORMERS, xformers
 
 PROBE = {

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .backends import force, is_known
-from .failure import failure
-from .job import DTYPES, Emit, Job, wanted_dtypes
+from .kit import DTYPES, Emit, Job, failure, wanted_dtypes
 from .layouts import arrange, share, upstream
 from .masks import hand_over, keep
 from .reference import Expected, expected, measure

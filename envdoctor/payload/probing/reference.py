@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .rounding import lost, rms
+from .kit import lost, rms
 
 TENSORS = ("o", "dq", "dk", "dv")
 

@@ -134,7 +134,7 @@ def what_does_not_fit_the_dtype_is_not_judged() -> Any:
 
 
 def refusals_are_told_from_errors() -> Any:
-    failure = piece("failure").failure
+    failure = piece("kit").failure
     found = [
         sorted(failure(error, device))
         for error, device in (

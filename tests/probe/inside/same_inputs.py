@@ -24,7 +24,7 @@ def main(payload: str) -> None:
     from importlib import import_module
 
     case_of = import_module(package + ".probing.attention_case")
-    dtypes = import_module(package + ".probing.job").DTYPES
+    dtypes = import_module(package + ".probing.kit").DTYPES
     layouts = import_module(package + ".probing.layouts")
     masks = import_module(package + ".probing.masks")
     grids = {name: import_module(package + ".probing.attention_grid").cases(name) for name in ("quick", "full")}
