@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, lost, relative
+from ..probing.kit import Emit, Job, full_precision, judged, lost, relative
 
 PROBE = {
     "title": "models in evaluation: dropout, masks, cache, packing",
@@ -37,8 +37,6 @@ _PROMPTS, _NEW = (7, 4), 17
 
 def run(job: Job, emit: Emit) -> None:
     """Observations for each model for the judges ``exact`` and ``change``."""
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
     common = {"backend": "sdpa", "tensors": ["logits"]}
 
     def of_one(name: str, called: str) -> None:
@@ -49,24 +47,22 @@ def run(job: Job, emit: Emit) -> None:
             case = {"case": f"{called}: {check.__name__[1:]}", "params": {"model": called}}
             emit({**common, **case, **check(model, job, name)})
 
-    tiny_models.each_chosen(job, emit, "llama", of_one, **common)
-    torch.set_float32_matmul_precision(precision)
+    with full_precision():
+        tiny_models.each_chosen(job, emit, "llama", of_one, **common)
 
 
 def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
-    device = next(model.parameters()).device
     with torch.no_grad():
-        return model(**{key: value.to(device) for key, value in batch.items()}, **more).logits.cpu()
+        return model(**tiny_models.moved(batch, model), **more).logits.cpu()
 
 
 def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
     if lost(found):
         told = f"{lost(found)} logits are not finite without gradients"
-        return {"judge": "exact", "dtype": "fp32", "signature": "eval-nan", "equal": False, "detail": told}
+        return judged("exact", "eval-nan", ["logits"], dtype="fp32", equal=False, detail=told)
     difference = relative(found, exact)
     told = f"logits are off by {difference:.2g} of them"
-    common = {"judge": "change", "dtype": "fp32", "signature": signature, "detail": told}
-    return {**common, "relative": difference, "limit": _LIMIT}
+    return judged("change", signature, ["logits"], dtype="fp32", detail=told, relative=difference, limit=_LIMIT)
 
 
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
@@ -74,9 +70,8 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
     eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
     batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
     exact = _logits(eager.eval(), batch)
+    tiny_models.drop_attention(eager)
     for place, module in list(eager.named_modules()):
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.5
         if place.endswith(".mlp"):
             module.add_module("dropped", torch.nn.Dropout(0.5))
             module.register_forward_hook(lambda module, given, out: module.dropped(out))
@@ -93,7 +88,7 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
         batch = tiny_models.padded(made, "left", position_ids=True, empty=empty)
         live = batch["attention_mask"].bool()
         model.train()
-        exact = model(**{key: value.to(job["device"]) for key, value in batch.items()}).logits.detach().cpu()
+        exact = model(**tiny_models.moved(batch, model)).logits.detach().cpu()
         found = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
         rough = _change(_logits(half, batch)[live], exact[live], "eval-differs")
         for one in (found, {**rough, "dtype": "bf16"}):

@@ -42,7 +42,7 @@ def run(job: Job, emit: Emit) -> None:
     try:
         model = tiny_models.build("llama", "sdpa").to(device)
         case = "steps and evaluation of a model, new lengths"
-        _emit(emit, device, lambda length: _use(model, length, device), new, case)
+        _emit(emit, device, lambda length: _use(model, length), new, case)
     except tiny_models.Unavailable as reason:
         emit({"case": "a model", "skip": str(reason)})
     for masked in (False, True) if device == "cuda" else ():
@@ -67,10 +67,10 @@ def _emit(emit: Emit, device: str, work: Callable[[int], None], cycles: list[lis
     emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
 
 
-def _use(model: Any, length: int, device: str) -> None:
+def _use(model: Any, length: int) -> None:
     """A training step without the optimizer, and the same batch in evaluation."""
     made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
-    batch = {key: value.to(device) for key, value in made.items()}
+    batch = tiny_models.moved(made, model)
     model.train()(**batch).loss.backward()
     model.zero_grad(set_to_none=True)
     with torch.no_grad():

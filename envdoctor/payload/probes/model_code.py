@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, judged, lost, relative, rms, vector
+from ..probing.kit import Emit, Job, full_precision, judged, lost, relative, rms, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 
 PROBE = {
@@ -41,10 +41,8 @@ _WIDTH, _ROWS = 2048, 64
 
 def run(job: Job, emit: Emit) -> None:
     """Observations for each model for the judge ``change``, and one for its norm for ``rounding``."""
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    tiny_models.each_chosen(job, emit, "llama", lambda name, called: _one_model(job, emit, name, called))
-    torch.set_float32_matmul_precision(precision)
+    with full_precision():
+        tiny_models.each_chosen(job, emit, "llama", lambda name, called: _one_model(job, emit, name, called))
 
 
 def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
@@ -61,7 +59,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     common = {"dtype": "fp32", "params": {"model": called}}
     for side in ("right", "left"):
         batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
-        gave = {way: _seen(one, batch, device) for way, one in models.items()}
+        gave = {way: _seen(one, batch) for way, one in models.items()}
         for way, error in _errors(model, batch, gave).items():
             both = len(gave) > 1 and way == "every"
             words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
@@ -71,21 +69,20 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
             params = {"model": called, "padding": side}
             emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
         _judge_loss(emit, common, called, batch, next(iter(gave.values())))
-    batch = tiny_models.padded(
-        tiny_models.samples((24, 24)), "right"
-    )  # without padding: masks in bf16 are another matter
+    batch = tiny_models.padded(tiny_models.samples((24, 24)), "right")  # no padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
-        output = model(**{key: value.to(device) for key, value in batch.items()})
+        output = model(**tiny_models.moved(batch, model))
     rough = {"loss": float(output.loss), "logits": output.logits.double().cpu()}
     _judge_loss(emit, common, f"{called} under autocast", batch, rough)
     _judge_norm(emit, called, model, device)
 
 
-def _seen(model: Any, batch: dict[str, Any], device: str) -> dict[str, Any]:
+def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """What the model gives for a batch: its loss, its logits, and the gradient of the plain loss of these logits."""
     model.zero_grad(set_to_none=True)
-    output = model(**{key: value.to(device) for key, value in batch.items()})
-    loss_of(output.logits, batch["labels"].to(device)).backward()
+    given = tiny_models.moved(batch, model)
+    output = model(**given)
+    loss_of(output.logits, given["labels"]).backward()
     logits = output.logits.detach().double().cpu()
     return {"loss": float(output.loss.detach()), "logits": logits, "gradients": vector(model)}
 

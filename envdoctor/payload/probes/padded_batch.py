@@ -95,9 +95,9 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
     lengths = tiny_models.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
     made = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
     torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
-    truth = {label: _gradients(high, tiny_models.one_by_one(some), "cpu") for label, some in made.items()}
+    truth = {label: _gradients(high, tiny_models.one_by_one(some)) for label, some in made.items()}
     torch.set_default_dtype(torch.float32)
-    alone = {label: _gradients(low, tiny_models.one_by_one(some), device) for label, some in made.items()}
+    alone = {label: _gradients(low, tiny_models.one_by_one(some)) for label, some in made.items()}
     called = tiny_models.label(name, job["model"])
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
@@ -111,7 +111,7 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
         if gain == 1:
             found["most"] = _MOST
         try:
-            found.update(_compare(low, batch, device, truth[kind], alone[kind]))
+            found.update(_compare(low, batch, truth[kind], alone[kind]))
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -133,20 +133,20 @@ def _float64(low: Any, name: str, folder: Any) -> Any:
     return high.double()
 
 
-def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]], device: str) -> Any:
+def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]]) -> Any:
     """The weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the CPU."""
     total: Any = 0
     for batch, weight in singles:
         model.zero_grad(set_to_none=True)
-        model(**{key: value.to(device) for key, value in batch.items()}).loss.backward()
+        model(**tiny_models.moved(batch, model)).loss.backward()
         total = total + weight * vector(model)
     model.zero_grad(set_to_none=True)
     return total
 
 
-def _compare(model: Any, batch: dict[str, Any], device: str, exact: Any, alone: Any) -> dict[str, Any]:
+def _compare(model: Any, batch: dict[str, Any], exact: Any, alone: Any) -> dict[str, Any]:
     model.zero_grad(set_to_none=True)
-    output = model(**{key: value.to(device) for key, value in batch.items()})
+    output = model(**tiny_models.moved(batch, model))
     output.loss.backward()
     together = vector(model)
     model.zero_grad(set_to_none=True)

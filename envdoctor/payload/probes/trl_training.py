@@ -20,12 +20,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, cannot_run, failure, found_by, judged, relative, vector
+from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.trainers import base_arguments, one_step, tokenizer
 
@@ -51,7 +52,8 @@ def run(job: Job, emit: Emit) -> None:
                 case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT)
                 case["case"] = f"{name}, {title}, one step of {4 // size} x {size} samples"
                 case["params"] = {"method": name.lower(), "micro_batches": 4 // size}
-                emit({**case, **_told(job, check, size, dict(chosen), case["case"])})
+                measure = partial(_told, job, check, size, dict(chosen), case["case"])
+                emit({**case, **found_by(measure, job["device"], "trl")})
     case = judged("exact", "packing-labels", ["labels"], case="SFT, samples in one row")
     emit({**case, **found_by(lambda: _packed(job), job["device"])})
 
@@ -66,14 +68,7 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
-    try:
-        found, exact, shorter = check(job, size, chosen)
-    except Unavailable as reason:
-        return {"skip": str(reason)}
-    except (ImportError, TypeError, AttributeError, ValueError, KeyError) as error:
-        return cannot_run("trl", error)
-    except RuntimeError as error:
-        return failure(error, job["device"])
+    found, exact, shorter = check(job, size, chosen)
     off, times = relative(found, exact), float(found.norm() / exact.norm())
     told = f"{title}: {times:.3g} times as long, off by {off:.2g} of it"
     if off > _LIMIT and relative(found, exact * shorter) <= _LIMIT:

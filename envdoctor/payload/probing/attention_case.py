@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .backends import force, is_known
+from .inputs import arrange, draw, hand_over, keep, share, upstream
 from .kit import DTYPES, Emit, Job, failure, wanted_dtypes
-from .layouts import arrange, share, upstream
-from .masks import hand_over, keep
 from .reference import Expected, expected, measure
-from .stress import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

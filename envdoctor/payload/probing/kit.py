@@ -129,23 +129,35 @@ def lost(tensor: Any) -> int:
 def compare(got: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
     """``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by name.
 
-    A tensor whose exact result does not fit its dtype is unjudged. The unit is the rms error of the exact result
-    rounded once, at least 5 % of the dtype's spacing at the result's size, so that an exact zero is not divided by.
+    The unit is the rms error of the exact result rounded once.
     """
-    ratio: dict[str, float] = {}
-    nonfinite: dict[str, int] = {}
-    unjudged: list[str] = []
+    found = Ratios()
     for name, tensor in got.items():
-        dtype, found, truth = tensor.dtype, tensor.detach().double().cpu(), exact[name].detach().double().cpu()
-        if float(truth.abs().max()) > torch.finfo(dtype).max:
-            unjudged.append(name)
+        truth = exact[name].detach().double().cpu()
+        found.add(name, tensor, truth, truth.to(tensor.dtype).double(), tensor.dtype)
+    return vars(found)
+
+
+class Ratios:
+    """Errors of tensors by name in units of the error that rounding alone must make: ``ratio``, how many values are
+    ``nonfinite``, and which are ``unjudged`` because their truth does not fit the dtype."""
+
+    def __init__(self) -> None:
+        self.ratio: dict[str, float] = {}
+        self.nonfinite: dict[str, int] = {}
+        self.unjudged: list[str] = []
+
+    def add(self, name: str, tensor: Any, truth: Any, rounded: Any, dtype: Any) -> None:
+        """``rounded`` is the truth with that error. 5 % of an ulp of the truth is the least that is divided by: an
+        exact zero must not turn noise into a verdict."""
+        found, limits = tensor.detach().to("cpu", torch.float64), torch.finfo(dtype)
+        if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
+            self.unjudged.append(name)
         elif lost(found):
-            nonfinite[name] = lost(found)
+            self.nonfinite[name] = lost(found)
         else:
-            unit = rms(truth.to(dtype).double() - truth)
-            floor = 0.05 * torch.finfo(dtype).eps * rms(truth) + 1e-30
-            ratio[name] = round(rms(found - truth) / max(unit, floor), 3)
-    return {"ratio": ratio, "nonfinite": nonfinite, "unjudged": unjudged}
+            floor = 0.05 * limits.eps * rms(truth) + 1e-30
+            self.ratio[name] = round(rms(found - truth) / max(rms(rounded - truth), floor), 3)
 
 
 def rms(values: Any) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .kit import lost, rms
+from .kit import Ratios, lost
 
 TENSORS = ("o", "dq", "dk", "dv")
 
@@ -78,11 +78,8 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """
-    limits = torch.finfo(dtype)
-    ratio: dict[str, float] = {}
-    nonfinite: dict[str, int] = {}
-    unjudged: list[str] = []
-    found: dict[str, Any] = {"ratio": ratio, "nonfinite": nonfinite}
+    errors = Ratios()
+    found: dict[str, Any] = {"ratio": errors.ratio, "nonfinite": errors.nonfinite}
     for name, tensor in got.items():
         x = tensor.detach().to("cpu", torch.float64)
         truth, model = case.truth[name], case.model[name].to(torch.float64)
@@ -95,15 +92,7 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
                 # Its truth is 0, and the gradient of q's projection is summed over these rows too.
                 found["dead_dq_nonfinite"] = lost_in_dead
             x, truth, model = x[live], truth[live], model[live]
-        if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
-            unjudged.append(name)
-            continue
-        if lost(x):
-            nonfinite[name] = lost(x)
-            continue
-        # 5 % of an ulp of the truth is the least that is divided by: an exact zero must not turn noise into a verdict.
-        floor = 0.05 * limits.eps * rms(truth) + 1e-30
-        ratio[name] = round(rms(x - truth) / max(rms(model - truth), floor), 3)
-    if unjudged:
-        found["unjudged"] = unjudged
+        errors.add(name, x, truth, model, dtype)
+    if errors.unjudged:
+        found["unjudged"] = errors.unjudged
     return found

@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -308,11 +308,11 @@ def drop_attention(model: Any) -> None:
             module.attention_dropout = 0.5
 
 
-class Output:
+class Output(NamedTuple):
     """What transformers' models give, as far as it is used here."""
 
-    def __init__(self, loss: Any, logits: Any) -> None:
-        self.loss, self.logits = loss, logits
+    loss: Any
+    logits: Any
 
 
 class ChatGLMLike(torch.nn.Module):

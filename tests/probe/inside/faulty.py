@@ -1,7 +1,7 @@
 """A payload script: one real probe with a fault planted, which is taken out again behind it.
 
-The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a case of
-attention must give is computed once for all faults, which is what makes it cheap to try many in one process.
+The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
+case of attention must give is computed once for all faults, which makes it cheap to try many in one process.
 """
 
 from __future__ import annotations

@@ -1,10 +1,39 @@
-"""Attention of other packages as kernels of an attention case: flash-attn (with and without padding) and xformers."""
+"""Attention of other packages, flash-attn (with and without padding) and xformers, as kernels of an attention case.
+
+The functions cite the bugs that they exist for, such as https://github.com/NVIDIA/TransformerEngine/issues/3216.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+
+from ..probing.attention_case import run_cases
+from ..probing.kit import Emit, Job
+
+PROBES = {
+    "flash-attn": {
+        "title": "the flash-attn package, forward and backward",
+        "attention": "flash-attn",
+        "needs": ["torch", "flash_attn"],
+        "suites": {
+            "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
+            "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
+        },
+        "seconds": {"cpu": 90, "cuda": 120},
+    },
+    "xformers": {
+        "title": "xformers, forward and backward",
+        "attention": "xformers",
+        "needs": ["torch", "xformers"],
+        "suites": {
+            "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
+            "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
+        },
+        "seconds": {"cpu": 90, "cuda": 120},
+    },
+}
 
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
 
@@ -49,7 +78,30 @@ XFORMERS = _grid(
 )
 
 
-def flash_attn(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+def flash_attn(job: Job, emit: Emit) -> None:
+    """Does the installed flash-attn package compute right outputs and gradients, on whole and on unpadded batches?
+
+    The package's history holds several silent bugs, each fixed by an upgrade (commits of
+    https://github.com/Dao-AILab/flash-attention): NaN in dq where the length is no multiple of 128 (a4f148b6, up to
+    2.0.2), a race in the backward (1c41d2b0, up to 2.0.3), NaN with many rows and few keys (c65b5106, 2.0.4 to 2.0.7),
+    the output read with the strides of its gradient (9ee0ff1d, 2.0.0), q and k of different contiguity (2423cca3, up to
+    2.5.2), and in flash-attn 4 wrong dq for batches of two and more at head dimension 256 (09aa3222,
+    https://github.com/NVIDIA/TransformerEngine/issues/3216). A wheel built for another torch shows here, too.
+    """
+    run_cases(job, emit, FLASH_ATTN, kernel=flash_attn_kernel)
+
+
+def xformers(job: Job, emit: Emit) -> None:
+    """Does the installed xformers compute right attention outputs and gradients, with and without a bias?
+
+    Its wheels are built for one torch each, and a wrong pair either falls back or fails; the memory-efficient kernel is
+    also the origin of torch's, which gave NaN gradients with masks and with large values:
+    https://github.com/pytorch/pytorch/issues/119320, https://github.com/pytorch/pytorch/issues/178251.
+    """
+    run_cases(job, emit, XFORMERS, kernel=xformers_kernel)
+
+
+def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
     """The output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
     import flash_attn as package
 
@@ -75,7 +127,7 @@ def flash_attn(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: d
     return out.view(q.shape).transpose(1, 2)
 
 
-def xformers(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+def xformers_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
     """The output (B, H, L, D); an additive mask goes in as a view whose rows are aligned, as xformers demands it."""
     from xformers import ops
 
