@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.errors import errors_by_length
-from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
+from envdoctor.probe.grouping import Case, Group, cases_of, groups_of, text_of
 from envdoctor.probe.import_runs import import_runs
-from envdoctor.probe.records import records_of
 from envdoctor.probe.reproducer import reproducer
 from envdoctor.probe.running import UNUSABLE
-from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
+from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
 from envdoctor.text.message import Message, joined
 
@@ -22,6 +21,10 @@ _ORIGIN = Message("envdoctor probe")
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000
 _MOST_INFO = 200
+#: Attention backends that a job may force; "default" leaves the choice to torch.
+_FORCED = ("math", "flash", "efficient", "cudnn")
+#: Digits of a number of keys that a point of the plot may have.
+_LONGEST = 9
 
 
 class Results(NamedTuple):
@@ -82,7 +85,62 @@ def _values(
     yield "probe.device", reason or session.device or Unknown(Message("no experiment ran"))
     yield "probe.device_name", reason or (name if isinstance(name, str) else ABSENT)
     yield "probe.cudnn", reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT)
-    yield "probe", Records(records_of(groups, probes, using), incomplete)
+    yield "probe", Records(_records(groups, probes, using), incomplete)
+
+
+def _records(
+    groups: Sequence[Group], probes: Mapping[str, Probe], in_use: bool | Unknown
+) -> tuple[Mapping[str, Value], ...]:
+    """One record a group. ``in_use`` is whether training would use the device.
+
+    A kernel that was forced, and that nothing ran when the choice was torch's own, is not in use either.
+    """
+    taken: dict[tuple[str, str, str | None], set[str]] = {}
+    for group in groups:
+        if group.backend in (None, "default"):
+            taken.setdefault((group.name, group.device, group.dtype), set()).update(group.nodes)
+    records = []
+    for group in groups:
+        own_choice = taken.get((group.name, group.device, group.dtype))
+        spared = group.backend in _FORCED and own_choice is not None and not own_choice.intersection(group.nodes)
+        used = False if spared and in_use is True else in_use
+        records.append(_record(group, probes.get(group.name), used))
+    return tuple(records)
+
+
+def _record(group: Group, probe: Probe | None, in_use: bool | Unknown) -> dict[str, Value]:
+    worst, told = group.worst, group.wrong
+    attention = probe.attention if probe is not None else None
+    return {
+        "name": group.name,
+        "device": group.device,
+        "in_use": in_use,
+        "dtype": _or_absent(group.dtype),
+        "backend": _or_absent(group.backend),
+        "attention": _or_absent(group.backend if attention == "backend" else attention),
+        "node": _or_absent(", ".join(group.nodes)[:400]),
+        "verdict": group.verdict,
+        "signature": group.signature,
+        "tensors": _or_absent(", ".join(group.tensors)),
+        "masks": group.values("mask") if told else (),
+        "stresses": group.values("stress") if told else (),
+        "lengths": group.values("S") if told else (),
+        "tile": _or_absent(group.tile if told else None),
+        "model": _or_absent(group.model),
+        "cured_by": group.values("cured_by") if told else (),
+        "batch": _or_absent(group.batch if told else None),
+        "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
+        "wrong": group.times if told else 0,
+        "cases": group.ran,
+        "example": _or_absent(worst.title if told and worst is not None else None),
+        "detail": _or_absent(group.why[:1000]),
+        "settles": _or_absent(", ".join(probe.settles) if probe is not None else None),
+        "ranks": ABSENT,
+    }
+
+
+def _or_absent(text: str | None) -> Value:
+    return text if text else ABSENT
 
 
 def _section(
@@ -120,7 +178,7 @@ def _section(
         "skipped": _skipped(cases),
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
-        "errors": errors_by_length(cases),
+        "errors": _errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
         "reproducer": reproducer(groups, session.environment),
     }
@@ -190,12 +248,32 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _skipped(cases: Sequence[Case]) -> list[ProbeSkipped]:
+def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
     )
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
+
+
+def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """The worst of the cases at each point, in the order of length; cases without a length or a measure are none."""
+    points: dict[tuple[str | int | None, ...], list[Case]] = {}
+    for case in cases:
+        length, seen = case.param("S") or "", case.observation
+        if case.verdict.verdict == "skip" or not (length.isascii() and length.isdigit() and len(length) <= _LONGEST):
+            continue
+        where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
+        points.setdefault((*where, int(length)), []).append(case)
+    found: list[dict[str, Any]] = []
+    for (name, device, dtype, backend, keys), alike in points.items():
+        ratios = [ratio for case in alike if (ratio := case.verdict.ratio) is not None and math.isfinite(ratio)]
+        lost = any(case.verdict.signature.startswith("nan-") for case in alike)
+        point: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "backend": backend, "length": keys}
+        point.update(cases=len(alike), wrong=sum(case.verdict.wrong for case in alike), not_finite=lost)
+        point["ratio"] = max(ratios, default=None)
+        found.append(point)
+    return sorted(found, key=lambda point: (point["name"], str(point["dtype"]), str(point["backend"]), point["length"]))
 
 
 def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:

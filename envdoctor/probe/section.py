@@ -53,33 +53,14 @@ class ProbeGroup(TypedDict):
     ranks: str | None
 
 
-class ProbeError(TypedDict):
-    """The worst error of the cases with ``length`` keys, in units of unavoidable rounding; None when none is finite.
-    ``not_finite``: some case had values that are not finite."""
-
-    name: str
-    device: str | None
-    dtype: str | None
-    backend: str | None
-    length: int
-    cases: int
-    wrong: int
-    not_finite: bool
-    ratio: float | None
-
-
-class ProbeSkipped(TypedDict):
-    """Cases of one experiment that were not measured, with the reason."""
-
-    name: str
-    why: str
-    cases: int
-
-
 class ProbeSection(TypedDict):
     """``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
     device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
-    ``reproducer`` are the lines of a script that shows the worst failure alone."""
+    ``skipped`` has ``name``, ``why`` and ``cases`` of what was not measured. ``errors`` are points of a plot, the worst
+    error of the cases with ``length`` keys in units of unavoidable rounding (``ratio``, None when none is finite), by
+    ``name``, ``device``, ``dtype`` and ``backend``, with the number of ``cases``, how many are ``wrong``, and
+    ``not_finite``, whether some case had values that are not finite. ``reproducer`` are the lines of a script that
+    shows the worst failure alone."""
 
     suite: str
     device: str | None
@@ -93,9 +74,9 @@ class ProbeSection(TypedDict):
     peak_mib: float | None
     probes: list[ProbeChild]
     groups: list[ProbeGroup]
-    skipped: list[ProbeSkipped]
+    skipped: list[dict[str, Any]]
     wrong: int
     wrong_cases: list[dict[str, Any]]
-    errors: list[ProbeError]
+    errors: list[dict[str, Any]]
     info: list[dict[str, Any]]
     reproducer: Sequence[str] | None

@@ -37,7 +37,7 @@ def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
 def test_one_file_may_declare_several_probes_each_with_its_function(tmp_path: Path) -> None:
     home = payload(tmp_path)
     (home / "probes" / "two.py").write_text(
-        "PROBES = {\n    'one-a': {'title': 'a'},\n    'one-b': {'title': 'b'},\n}\n"
+        '"Two."\nPROBES = {\n    "one-a": {"title": "a"},\n    "one-b": {"title": "b"},\n}\n'
     )
     probes = find_probes(home)
     assert list(probes) == ["context", "one-a", "one-b"]

@@ -79,8 +79,8 @@ def _without_reduced_reductions() -> dict[str, Any]:
 
 def _case(operation: _Operation, dtype: str, device: str) -> dict[str, Any]:
     """The observation of one operation."""
-    case = {"case": f"{operation.label} {dtype}", "judge": "rounding", "dtype": dtype, "backend": "default"}
-    case.update(gate=operation.gate, params={"operation": operation.label})
+    case: dict[str, Any] = {"judge": "rounding", "dtype": dtype, "backend": "default"}
+    case.update(case=f"{operation.label} {dtype}", gate=operation.gate, params={"operation": operation.label})
     return {**case, **found_by(lambda: _measured(operation, dtype, device), device)}
 
 

@@ -1,5 +1,5 @@
-"""Short checks of attention, cheap enough to run before every training: accuracy in half precision, rows that see no
-key, and NaN that must stay visible. The functions cite the bugs that they exist for, such as
+"""Short checks of attention: accuracy in half precision, rows that see no key, NaN that must stay visible, and the same
+compiled. The functions cite the bugs that they exist for, such as
 https://github.com/pytorch/pytorch/pull/128922."""
 
 from __future__ import annotations
@@ -8,13 +8,22 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from ..probing.attention_case import Prepared, prepare, run_cases
+from ..probing.attention_grid import numbered, vary
 from ..probing.backends import force, is_known
-from ..probing.kit import DTYPES, Emit, Job, found_by, lost, wanted_dtypes
+from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, wanted_dtypes
 from ..probing.reference import measure
 
 PROBES = {
+    "compile": {
+        "title": "torch.compile against eager",
+        "attention": "sdpa",
+        "suites": {"long": [{}]},
+        "seconds": {"cpu": 240, "cuda": 300},
+        "memory_mib": 4000,
+    },
     "dead-rows": {
         "title": "rows that see no key",
         "attention": "sdpa",
@@ -49,10 +58,10 @@ PROBES = {
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "layout": "bhsd", "dout": "plain"}
 _HALF = {**_SIZE, "L": 96, "S": 96, "D": 64, "mask": "none", "stress": "shift-", "gqa": "", "number": 0}
 #: The last sample of left_dead is padding alone: a batch filled up with empty samples.
-_DEAD = [
-    {**_SIZE, "L": 24, "S": 24, "D": 16, "stress": "unit", "mask": mask, "gqa": "", "number": number}
-    for number, mask in enumerate(("bool_left", "inf_left", "min_left", "bool_left_dead"))
-]
+_DEAD = numbered(
+    {**_SIZE, "L": 24, "D": 16, "stress": "unit", "gqa": ""},
+    vary(mask=("bool_left", "inf_left", "min_left", "bool_left_dead")),
+)
 #: case -> (shape of the queries, number of keys, row of the first head that is poisoned, what of it is NaN). A whole
 #: row in a sequence as small as it gets with 16 keys; one element in a row of a head among others; rows with few keys.
 _POISONED = {
@@ -62,6 +71,38 @@ _POISONED = {
     "row, 15 keys": ((1, 2, 40, 64), 15, 7, slice(None)),
 }
 _SHORT = 16
+#: Texts of an error that says that there is nothing to compile with.
+_TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
+
+
+def compile(job: Job, emit: Emit) -> None:
+    """Does torch.compile give the numbers that eager gives?
+
+    Norm, attention with a mask and a loss in one function, eager and compiled, both against float64: the compiled error
+    in units of the eager one. https://github.com/pytorch/pytorch/issues/143290,
+    https://github.com/pytorch/pytorch/issues/136232, https://github.com/pytorch/pytorch/issues/186775 (NaN losses with
+    flex attention and fused masks), https://github.com/pytorch/pytorch/issues/185517 (gradients of 0). Compiling takes
+    12 to 20 s on a CPU, so that this one runs only when it is asked for (``--only compile``) or in the suite "long".
+    """
+    generator = torch.Generator().manual_seed(51)
+    given = [torch.randn(2, 33, 64, generator=generator).to(torch.bfloat16) for _ in range(3)]
+    mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril()
+    mask[1, :, :, :8] = False
+    mask[1, :, :8, 0] = True
+    case = {"case": "norm, masked attention and loss", "judge": "batch", "dtype": "bf16", "backend": "inductor"}
+    params = {"model": "block"}
+    exact = _gradients(_block, [value.double() for value in given], mask)
+    moved = [value.to(job["device"]) for value in given]
+    eager = _gradients(_block, moved, mask.to(job["device"]))
+    try:
+        compiled = _gradients(torch.compile(_block), moved, mask.to(job["device"]))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        emit({**case, "params": params, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
+        return
+    bad = {"gradients": lost(compiled)} if lost(compiled) else {}
+    found = {"e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad}
+    emit({**case, "params": params, **found})
 
 
 def dead_rows(job: Job, emit: Emit) -> None:
@@ -86,7 +127,8 @@ def half_accuracy(job: Job, emit: Emit) -> None:
     unavoidable error), 95 times with the offset that trained q and k biases bring. On the CPU the default of 2.4.1 does
     it in fp16. https://github.com/pytorch/pytorch/pull/128922 (float32 intermediates since 2.5; a switch takes them
     back: ``allow_fp16_bf16_reduction_math_sdp``). Under fp16 autocast the same gave NaN:
-    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, the output only.
+    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, forward only, four calls: cheap
+    enough to run before every training.
     """
     for name in wanted_dtypes(job, ("bf16", "fp16")):
         prepared = prepare(_HALF, DTYPES[name])
@@ -144,4 +186,17 @@ def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]
 
 def _forward(inputs: Any, backend: str, device: str) -> Any:
     with torch.no_grad(), force(backend):
-        return torch.nn.functional.scaled_dot_product_attention(*[x.to(device) for x in inputs])
+        return functional.scaled_dot_product_attention(*[x.to(device) for x in inputs])
+
+
+def _block(query: Any, key: Any, value: Any, mask: Any) -> Any:
+    normed = functional.layer_norm(query, (64,))
+    out = functional.scaled_dot_product_attention(normed[:, None], key[:, None], value[:, None], attn_mask=mask)
+    logits = out[:, 0].flatten(0, 1)
+    targets = torch.arange(logits.shape[0], device=logits.device) % 64
+    return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), targets)
+
+
+def _gradients(function: Any, given: list[Any], mask: Any) -> Any:
+    found = forward_backward(lambda *leaves: function(*leaves, mask), given)
+    return torch.cat([found[f"d{number}"].double().cpu().flatten() for number in range(3)])

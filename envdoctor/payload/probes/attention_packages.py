@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..probing.attention_case import run_cases
+from ..probing.attention_grid import numbered, vary
 from ..probing.kit import Emit, Job
 
 PROBES = {
@@ -35,46 +36,29 @@ PROBES = {
     },
 }
 
-_SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": ""}
-
-
-def _grid(varied: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    made = [{**_SIZE, **case} for case in varied]
-    for number, case in enumerate(made):
-        case.setdefault("S", case["L"])
-        case["number"] = number
-    return made
-
-
+_SIZE = {"B": 2, "H": 2, "Hk": 2, "D": 64, "layout": "bshd", "dout": "hf", "stress": "unit", "gqa": "", "L": 192}
+_LENGTHS, _DEPTHS = (64, 192, 261), (32, 80, 128, 256)
 #: What flash-attn's own fixed bugs need: lengths around its tiles, padding taken out, large values, head dimensions to
 #: 256, packed memory, other output gradients, shared keys, few keys for many rows.
-FLASH_ATTN = _grid(
+FLASH_ATTN = numbered(
+    _SIZE,
     [
-        {"L": length, "mask": mask, "stress": stress}
-        for length in (64, 192, 261)
-        for mask in ("none", "causal", "pack_left", "pack_right")
-        for stress in ("unit", "x3", "shift-")
-    ]
-    + [
-        {"L": 192, "D": depth, "mask": mask, "layout": layout, "stress": "shift-"}
-        for depth in (32, 80, 128, 256)
-        for mask in ("causal", "pack_left")
-        for layout in ("bshd", "packed")
-    ]
-    + [{"L": 192, "mask": "causal", "dout": dout} for dout in ("strided", "expand", "plain")]
-    + [{"L": 192, "H": 8, "mask": mask, "gqa": "flag", "stress": "shift-"} for mask in ("causal", "pack_left")]
-    + [{"L": rows, "S": keys, "mask": "pack_none", "stress": "x3"} for rows, keys in ((1, 128), (17, 129), (200, 3))]
+        *vary(L=_LENGTHS, mask=("none", "causal", "pack_left", "pack_right"), stress=("unit", "x3", "shift-")),
+        *vary(D=_DEPTHS, mask=("causal", "pack_left"), layout=("bshd", "packed"), stress="shift-"),
+        *vary(mask="causal", dout=("strided", "expand", "plain")),
+        *vary(H=8, mask=("causal", "pack_left"), gqa="flag", stress="shift-"),
+        {"L": 1, "S": 128, "mask": "pack_none", "stress": "x3"},
+        {"L": 17, "S": 129, "mask": "pack_none", "stress": "x3"},
+        {"L": 200, "S": 3, "mask": "pack_none", "stress": "x3"},
+    ],
 )
-
-XFORMERS = _grid(
+XFORMERS = numbered(
+    _SIZE,
     [
-        {"L": length, "mask": mask, "stress": stress}
-        for length in (64, 192, 261)
-        for mask in ("none", "causal", "inf_right", "min_left")
-        for stress in ("unit", "shift-")
-    ]
-    + [{"L": 192, "D": depth, "mask": mask} for depth in (32, 80, 128, 256) for mask in ("causal", "inf_right")]
-    + [{"L": 192, "mask": "causal", "layout": "packed", "dout": dout} for dout in ("hf", "strided", "expand", "plain")]
+        *vary(L=_LENGTHS, mask=("none", "causal", "inf_right", "min_left"), stress=("unit", "shift-")),
+        *vary(D=_DEPTHS, mask=("causal", "inf_right")),
+        *vary(mask="causal", layout="packed", dout=("hf", "strided", "expand", "plain")),
+    ],
 )
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, failure, judged, lost, relative
+from ..probing.kit import Emit, Job, Unavailable, failure, judged, lost, relative
 
 PROBE = {
     "title": "LoRA: forward, merge, combine, save and load",
@@ -83,7 +83,7 @@ def run(job: Job, emit: Emit) -> None:
                     told = f"{stage}, {words}"
                     found = measure()
                     emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
-            except tiny_models.Unavailable as reason:
+            except Unavailable as reason:
                 emit({**case, "case": told, "skip": str(reason)})
             except NotImplementedError as reason:
                 emit({**case, "case": told, "skip": f"this peft does not offer it: {reason}"[:300]})

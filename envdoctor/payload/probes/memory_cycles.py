@@ -15,7 +15,7 @@ from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at r
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, held_kib
+from ..probing.kit import Emit, Job, Unavailable, held_kib
 
 PROBE = {
     "title": "memory over cycles of the same and of new shapes",
@@ -43,7 +43,7 @@ def run(job: Job, emit: Emit) -> None:
         model = tiny_models.build("llama", "sdpa").to(device)
         case = "steps and evaluation of a model, new lengths"
         _emit(emit, device, lambda length: _use(model, length), new, case)
-    except tiny_models.Unavailable as reason:
+    except Unavailable as reason:
         emit({"case": "a model", "skip": str(reason)})
     for masked in (False, True) if device == "cuda" else ():
         torch.cuda.reset_peak_memory_stats()

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import DTYPES, Emit, Job, failure, loaded_dtype, lost, relative, vector
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, vector
 
 PROBE = {
     "title": "a padded batch against its samples one by one",
@@ -68,7 +68,7 @@ def run(job: Job, emit: Emit) -> None:
                 case = {"case": f"{called} {attention} gain {gain}", "params": {"model": called, "gain": str(gain)}}
                 try:
                     _one_model(job, emit, (name, attention, gain))
-                except tiny_models.Unavailable as reason:
+                except Unavailable as reason:
                     emit({**case, "case": f"{called} {attention}", "backend": attention, "skip": str(reason)})
                 except (torch.cuda.OutOfMemoryError, MemoryError):
                     raise
@@ -80,7 +80,7 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
     name, attention, gain = which
     device, dtype = job["device"], DTYPES[job["dtype"] or "bf16"]
     if attention == "flash_attention_2" and device == "cpu":
-        raise tiny_models.Unavailable("flash attention needs a GPU")
+        raise Unavailable("flash attention needs a GPU")
     try:
         model = tiny_models.build(name, attention, job["model"])
     except tiny_models.NoAttention:
