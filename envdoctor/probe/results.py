@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,11 +11,11 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
 from envdoctor.probe.grouping import Case, Group, cases_of, groups_of, text_of
-from envdoctor.probe.import_runs import import_runs
 from envdoctor.probe.reproducer import reproducer
-from envdoctor.probe.running import UNUSABLE
+from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
+from envdoctor.probe.verdict import cause_of, failure_of, text_in
 from envdoctor.text.message import Message, joined
 
 _ORIGIN = Message("envdoctor probe")
@@ -23,6 +24,10 @@ _MOST_CASES = 2000
 _MOST_INFO = 200
 #: Attention backends that a job may force; "default" leaves the choice to torch.
 _FORCED = ("math", "flash", "efficient", "cudnn")
+#: How a statement that was run can end.
+_OUTCOMES = ("works", "fails", "crashes", "hangs")
+#: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
+_PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
 #: Digits of a number of keys that a point of the plot may have.
 _LONGEST = 9
 
@@ -53,7 +58,7 @@ def results_of(
     title = ", ".join(asked) or suite
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
-    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in import_runs(outcomes)]
+    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
     section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
     if session.unusable is not None and _needed_torch(probes, asked):
@@ -143,6 +148,33 @@ def _or_absent(text: str | None) -> Value:
     return text if text else ABSENT
 
 
+def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
+    """The list of the runs, if there was such a job; incomplete when its child did not end by itself."""
+    for outcome in outcomes:
+        if outcome.job.entries:
+            items = [_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import"]
+            yield Records(
+                tuple(items), None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
+            )
+
+
+def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
+    cause, outcome = cause_of(seen), seen.get("outcome")
+    return {
+        "entry": str(seen.get("case"))[:200],
+        "outcome": outcome if outcome in _OUTCOMES else "crashes",
+        "error": ABSENT if outcome == "works" else failure_of(seen),
+        "place": _module_place(text_in(cause, "place")),
+        "name": text_in(cause, "name") or ABSENT,
+    }
+
+
+def _module_place(place: str) -> Value:
+    """``peft/peft_model:37`` of ``peft/peft_model.py:37``, as links name the places in which something is asked for."""
+    match = _PLACE.match(place)
+    return f"{match[1].removesuffix('/__init__')}:{match[2]}" if match else ABSENT
+
+
 def _section(
     session: Session,
     cases: Sequence[Case],
@@ -154,7 +186,9 @@ def _section(
 ) -> ProbeSection:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
-    ``seconds`` is the whole run, ``peak_mib`` the largest single child.
+    ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
+    device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
+    ``reproducer`` are the lines of a script that shows the worst failure alone.
     """
     environment = {
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
@@ -185,7 +219,8 @@ def _section(
 
 
 def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[ProbeChild]:
-    """One entry for each child, in the order of the run."""
+    """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
+    took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries: list[ProbeChild] = []
     for outcome in session.outcomes:
@@ -212,6 +247,9 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
 
 
 def _group(group: Group) -> ProbeGroup:
+    """How many of how many cases came out so, and what they share. ``ratio`` is the worst error in units of unavoidable
+    rounding; ``lse`` least and largest logsumexp of a row; ``ranks`` the machines and ranks of a job, where it was so
+    on some of them only."""
     return {
         "name": group.name,
         "device": group.device,
@@ -257,7 +295,9 @@ def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
-    """The worst of the cases at each point, in the order of length; cases without a length or a measure are none."""
+    """What a plot needs: the worst of the cases of one experiment, dtype, backend and number of keys, in the order of
+    ``length``; cases without a length or a measure are none. ``ratio`` is in units of unavoidable rounding, None when
+    none is finite; ``not_finite``: some case had values that are not finite."""
     points: dict[tuple[str | int | None, ...], list[Case]] = {}
     for case in cases:
         length, seen = case.param("S") or "", case.observation

@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from envdoctor.probe.import_runs import failure_of
-from envdoctor.text.message import NOTHING, Message, quoted, said_by
+from envdoctor.text.message import NOTHING, Message, joined, quoted, said_by
 
 #: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
 #: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
@@ -48,6 +47,8 @@ _TINY = 1e-12
 _RESERVED = 4096.0
 
 _TENSORS = ("o", "dq", "dk", "dv")
+#: What a statement that gave no exception did.
+_ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
 
 
 class Unreadable(Exception):
@@ -156,8 +157,7 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     counted = {name: value for name, value in ratios.items() if math.isfinite(value) and name in (gate or ratios)}
     worst = max(counted.values(), default=None)
     if lost:
-        tensors = _ordered(lost)
-        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        tensors, listed = _listed(lost)
         why = Message("values that are not finite where the float64 result is: {}", listed)
         return Verdict("fail", _lost_signature(tensors, dead), tensors, worst, why)
     wrong = _ordered(name for name, value in counted.items() if value > passes)
@@ -198,8 +198,7 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
     if not math.isfinite(together) and not lost:
         lost = {"gradients": 1}
     if lost:
-        tensors = _ordered(lost)
-        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        tensors, listed = _listed(lost)
         if math.isfinite(alone):
             return Verdict(
                 "fail", "batch-nan", tensors, None, Message("not finite in the batch ({}), finite one by one", listed)
@@ -315,6 +314,26 @@ def _import(observation: Mapping[str, Any]) -> Verdict:
     return Verdict("fail", "import-fails", why=failure_of(observation))
 
 
+def failure_of(observation: Mapping[str, Any]) -> Message:
+    """Why the statement failed, a clause: the first cause of its exception."""
+    cause = cause_of(observation)
+    said = joined([text for text in (text_in(cause, "type"), text_in(cause, "message")) if text], ": ")
+    return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
+
+
+def cause_of(seen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last of the exceptions that led to one another; nothing where the child told none."""
+    errors = seen.get("errors")
+    last = errors[-1] if isinstance(errors, list) and errors else None
+    return last if isinstance(last, Mapping) else {}
+
+
+def text_in(found: Mapping[str, Any], key: str) -> str:
+    """A field as text of at most 400 characters; empty where it is none."""
+    text = found.get(key)
+    return text[:400] if isinstance(text, str) else ""
+
+
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
     "attention": partial(_by_ratio, default=_TENSORS),
     "rounding": partial(_by_ratio, default=()),
@@ -331,6 +350,12 @@ def _ordered(tensors: Iterable[str]) -> tuple[str, ...]:
     """Attention's tensors in their usual order, others after them as they came."""
     listed = list(tensors)
     return tuple([name for name in _TENSORS if name in listed] + [name for name in listed if name not in _TENSORS])
+
+
+def _listed(lost: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
+    """The tensors in their order, and the same with their counts as text."""
+    tensors = _ordered(lost)
+    return tensors, ", ".join(f"{name} {lost[name]}" for name in tensors)
 
 
 def _padding(observation: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, vector
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, reported, vector
 
 PROBE = {
     "title": "a padded batch against its samples one by one",
@@ -60,20 +60,15 @@ _FORMS = (
 def run(job: Job, emit: Emit) -> None:
     """One observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
     torch.use_deterministic_algorithms(False)
-    options, device = job["options"], job["device"]
+    options = job["options"]
     for name in tiny_models.chosen(job["model"], options.get("models") or tiny_models.NAMES):
         called = tiny_models.label(name, job["model"])
         for attention in options.get("attention") or ["sdpa"]:
             for gain in options.get("gains") or [1, "bias"]:
-                case = {"case": f"{called} {attention} gain {gain}", "params": {"model": called, "gain": str(gain)}}
-                try:
+                title, params = f"{called} {attention}", {"model": called, "gain": str(gain)}
+                case = {"case": f"{title} gain {gain}", "params": params, "backend": attention}
+                with reported(emit, job["device"], case, {**case, "case": title}):
                     _one_model(job, emit, (name, attention, gain))
-                except Unavailable as reason:
-                    emit({**case, "case": f"{called} {attention}", "backend": attention, "skip": str(reason)})
-                except (torch.cuda.OutOfMemoryError, MemoryError):
-                    raise
-                except Exception as error:  # of one model: the others have theirs to tell
-                    emit({**case, "backend": attention, **failure(error, device)})
 
 
 def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:

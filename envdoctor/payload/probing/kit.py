@@ -66,6 +66,20 @@ def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = 
         return failure(error, device)
 
 
+@contextmanager
+def reported(emit: Emit, device: str, case: dict[str, Any], skipped: dict[str, Any]) -> Iterator[None]:
+    """Emit a case with the reason why what is done inside gave up, ``skipped`` where it is not offered; the cases after
+    it have theirs to tell. Only without memory the experiment ends."""
+    try:
+        yield
+    except Unavailable as reason:
+        emit({**skipped, "skip": str(reason)})
+    except (torch.cuda.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        emit({**case, **failure(error, device)})
+
+
 def failure(error: BaseException, device: str) -> dict[str, Any]:
     """The part of an observation that says why there is no measure: ``skip``, or ``error`` with what it means."""
     text = f"{type(error).__name__}: {error}"[:1000]

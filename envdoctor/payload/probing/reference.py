@@ -11,7 +11,7 @@ see none is *dead*. Everything is computed on the CPU, whatever device is tested
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,14 +20,13 @@ from .kit import Ratios, lost
 TENSORS = ("o", "dq", "dk", "dv")
 
 
-class Expected:
-    """Truth and model of one case, by tensor, with the dead rows and the range of the logsumexp over live rows."""
+class Expected(NamedTuple):
+    """Truth and model of one case, by tensor, with the ``dead`` rows (B, 1, L) and the range of the logsumexp."""
 
-    def __init__(self, truth: dict[str, Any], model: dict[str, Any], dead: Any) -> None:
-        self.truth = truth
-        self.model = model
-        self.dead = dead  # (B, 1, L)
-        self.lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
+    truth: dict[str, Any]
+    model: dict[str, Any]
+    dead: Any
+    lse: list[float]
 
 
 def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounded: Any = None) -> dict[str, Any]:
@@ -69,7 +68,8 @@ def expected(given: tuple[Any, Any, Any, Any], keep: Any) -> Expected:
     """Truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
     truth = evaluate(given, keep, torch.float64)
     model = evaluate(given, keep, torch.float32, given[0].dtype)
-    return Expected(truth, model, ~keep.any(-1))
+    lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
+    return Expected(truth, model, ~keep.any(-1), lse)
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:

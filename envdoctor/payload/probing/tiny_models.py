@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .kit import Emit, Job, Unavailable, failure
+from .kit import Emit, Job, Unavailable, reported
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -82,14 +82,9 @@ def each_chosen(job: Job, emit: Emit, usual: str, work: Callable[[str, str], Non
     skipped; what fails in one leaves the others theirs to tell, and its observation has what is ``common`` to all."""
     for name in chosen(job["model"], job["options"].get("models") or [usual]):
         called = label(name, job["model"])
-        try:
+        case = {**common, "case": called, "params": {"model": called}}
+        with reported(emit, job["device"], case, {"case": called}):
             work(name, called)
-        except Unavailable as reason:
-            emit({"case": called, "skip": str(reason)})
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:
-            emit({**common, "case": called, "params": {"model": called}, **failure(error, job["device"])})
 
 
 def label(name: str, folder: str | None) -> str:
