@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -196,10 +197,17 @@ def _read(path: Path) -> list[Probe]:
     raise CatalogueError("{}: it declares no PROBE", path)
 
 
+def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Each of the jobs of an entry, whose dtype or backend may be a list."""
+    listed = {key: entry[key] for key in ("dtype", "backend") if isinstance(entry.get(key), list)}
+    return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
+
+
 def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) -> Probe:
     suites = declared.get("suites", {"quick": [{}]})
     if set(suites) - set(SUITES):
         raise ValueError(f"suites are {', '.join(SUITES)}")
+    suites = {suite: [row for entry in entries for row in _rows(entry)] for suite, entries in suites.items()}
     if "quick" in suites:
         suites = {"full": suites["quick"], **suites}
     seconds = {**_SECONDS, **declared.get("seconds", {})}

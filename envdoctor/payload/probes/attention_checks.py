@@ -30,11 +30,8 @@ PROBES = {
         "suites": {
             "quick": [{"backend": "default"}],
             "full": [
-                {"backend": "default"},
-                {"backend": "math"},
-                {"backend": "flash"},
-                {"backend": "efficient", "devices": ["cuda"]},
-                {"backend": "cudnn", "devices": ["cuda"]},
+                {"backend": ["default", "math", "flash"]},
+                {"backend": ["efficient", "cudnn"], "devices": ["cuda"]},
             ],
         },
     },
@@ -46,10 +43,8 @@ PROBES = {
             "quick": [{"backend": "default"}],
             "full": [
                 {"backend": "default", "short": True},
-                {"backend": "math"},
-                {"backend": "flash"},
-                {"backend": "efficient", "devices": ["cuda"]},
-                {"backend": "cudnn", "devices": ["cuda"]},
+                {"backend": ["math", "flash"]},
+                {"backend": ["efficient", "cudnn"], "devices": ["cuda"]},
             ],
         },
     },

@@ -20,7 +20,7 @@ PROBES = {
         "needs": ["torch", "flash_attn"],
         "suites": {
             "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
-            "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
+            "full": [{"dtype": ["bf16", "fp16"], "devices": ["cuda"]}],
         },
         "seconds": {"cpu": 90, "cuda": 120},
     },
@@ -30,7 +30,7 @@ PROBES = {
         "needs": ["torch", "xformers"],
         "suites": {
             "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
-            "full": [{"dtype": "bf16", "devices": ["cuda"]}, {"dtype": "fp16", "devices": ["cuda"]}],
+            "full": [{"dtype": ["bf16", "fp16"], "devices": ["cuda"]}],
         },
         "seconds": {"cpu": 90, "cuda": 120},
     },
