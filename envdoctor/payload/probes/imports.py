@@ -31,15 +31,15 @@ PROBE = {
     "alone": True,
 }
 #: What one statement may take; a cold network disk makes tens of seconds of an import.
-SECONDS = 180.0
+_SECONDS = 180.0
 #: Exceptions that led to one another, and frames, that are told.
-MOST_ERRORS = 12
-MOST_FRAMES = 40
-MOST_TEXT = 400
+_MOST_ERRORS = 12
+_MOST_FRAMES = 40
+_MOST_TEXT = 400
 
 #: ``outcome`` (works, fails, crashes, hangs), ``errors`` and ``frames``.
 Result = Dict[str, Any]  # noqa: UP006
-WORKS: Result = {"outcome": "works", "errors": [], "frames": []}
+_WORKS: Result = {"outcome": "works", "errors": [], "frames": []}
 #: Where Python's own modules lie: their frames are no package's.
 _LIBRARY = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload"))
 
@@ -50,7 +50,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     def tell(statement: str, result: Result) -> None:
         emit({"case": statement, "judge": "import", **result})
 
-    run_in_turn(list(job["entries"]), tell, SECONDS)
+    run_in_turn(list(job["entries"]), tell, _SECONDS)
 
 
 def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seconds: float) -> None:
@@ -61,7 +61,7 @@ def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seco
     """
     if not hasattr(os, "fork"):
         for statement in statements:
-            tell(statement, attempt(statement))
+            tell(statement, _attempt(statement))
         return
     alive, ended = os.pipe()
     child = os.fork()
@@ -76,25 +76,25 @@ def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seco
     _received(alive, None)  # until the last of the processes that went on has ended
 
 
-def attempt(statement: str) -> Result:
+def _attempt(statement: str) -> Result:
     """Run it here; what its failure was."""
     try:
         exec(statement, {"__name__": "entry"})  # noqa: S102 (a line of a table that is shipped)
     except BaseException as error:  # an import may do anything, sys.exit included
-        return {"outcome": "fails", **described(error)}
-    return WORKS
+        return {"outcome": "fails", **_described(error)}
+    return _WORKS
 
 
-def first_failure(statements: list[str]) -> Result:
+def _first_failure(statements: list[str]) -> Result:
     """Run one after another here, until one fails."""
     for statement in statements:
-        result = attempt(statement)
+        result = _attempt(statement)
         if result["outcome"] != "works":
             return result
-    return WORKS
+    return _WORKS
 
 
-def described(error: BaseException) -> dict[str, Any]:
+def _described(error: BaseException) -> dict[str, Any]:
     """The errors from the one that was raised to its first cause, with places in the packages."""
     folders = {os.path.abspath(entry) for entry in sys.path if entry}.difference(_LIBRARY)
     roots = sorted((folder + os.sep for folder in folders), key=len, reverse=True)
@@ -102,7 +102,7 @@ def described(error: BaseException) -> dict[str, Any]:
     frames: list[str] = []
     current: BaseException | None = error
     seen: list[BaseException] = []
-    while current is not None and current not in seen and len(errors) < MOST_ERRORS:
+    while current is not None and current not in seen and len(errors) < _MOST_ERRORS:
         seen.append(current)
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
@@ -116,7 +116,7 @@ def described(error: BaseException) -> dict[str, Any]:
             }
         )
         current = _cause(current)
-    return {"errors": errors, "frames": frames[-MOST_FRAMES:]}
+    return {"errors": errors, "frames": frames[-_MOST_FRAMES:]}
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -157,14 +157,14 @@ def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds
         child = os.fork()
         if not child:
             os.close(reader)
-            result = first_failure(group)
+            result = _first_failure(group)
             if result["outcome"] != "works":
                 os.write(writer, json.dumps(result).encode("utf-8", "replace"))
                 os._exit(0)
             os.write(writer, b"+")
             os.close(writer)
             for statement in group:
-                tell(statement, WORKS)
+                tell(statement, _WORKS)
             continue
         os.close(writer)
         answer = _received(reader, seconds * len(group))
@@ -229,7 +229,7 @@ def _message(error: BaseException, roots: list[str]) -> str:
     text = " ".join(str(error).split())
     for root in roots:
         text = text.replace(root, "")
-    return text[:MOST_TEXT]
+    return text[:_MOST_TEXT]
 
 
 def _missing(error: BaseException) -> str:

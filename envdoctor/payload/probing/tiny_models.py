@@ -255,21 +255,21 @@ def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
     return made
 
 
-def counted(labels: Any) -> int:
+def _counted(labels: Any) -> int:
     """Labels that count after the shift by one."""
     return int((labels[1:] != IGNORED).sum())
 
 
 def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
     """Each sample alone and unpadded, with its weight in the mean over all label tokens."""
-    total = sum(counted(labels) for _, labels in made)
+    total = sum(_counted(labels) for _, labels in made)
     return [
         (
             {"input_ids": tokens[None], "attention_mask": torch.ones_like(tokens)[None], "labels": labels[None]},
-            counted(labels) / total,
+            _counted(labels) / total,
         )
         for tokens, labels in made
-        if counted(labels)
+        if _counted(labels)
     ]
 
 
