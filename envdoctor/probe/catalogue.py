@@ -159,7 +159,7 @@ def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
     """Whether a file declares this probe: the quick answer, for a report that mentions it."""
     texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
     return "\nPROBE = " in texts.get(_stem(name), "") or any(
-        "\nPROBES = " in text and f'\n    "{name}": ' in text for text in texts.values()
+        "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
     )
 
 

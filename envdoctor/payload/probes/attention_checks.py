@@ -1,5 +1,5 @@
-"""Short checks of attention: accuracy in half precision, rows that see no key, NaN that must stay visible, and the same
-compiled. The functions cite the bugs that they exist for, such as
+"""Checks of attention: every mask, layout and length; accuracy in half precision, rows that see no key, NaN that must
+stay visible; and the same compiled. The functions cite the bugs that they exist for, such as
 https://github.com/pytorch/pytorch/pull/128922."""
 
 from __future__ import annotations
@@ -11,12 +11,29 @@ import torch
 from torch.nn import functional
 
 from ..probing.attention_case import Prepared, prepare, run_cases
-from ..probing.attention_grid import numbered, vary
-from ..probing.backends import force, is_known
+from ..probing.attention_grid import cases, numbered, vary
+from ..probing.backends import chosen, declined, force, is_known
 from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, wanted_dtypes
 from ..probing.reference import measure
 
 PROBES = {
+    "attention": {
+        "title": "attention, forward and backward",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"dtype": "bf16", "backend": "default"}],
+            "full": [
+                {"dtype": "bf16", "backend": "default", "grid": "full"},
+                {"dtype": "bf16", "backend": "math"},
+                {"dtype": "bf16", "backend": "flash", "grid": "full"},
+                {"dtype": "bf16", "backend": ["efficient", "cudnn"], "grid": "full", "devices": ["cuda"]},
+                {"dtype": "fp16", "backend": ["default", "math", "flash"]},
+                {"dtype": "fp16", "backend": ["efficient", "cudnn"], "devices": ["cuda"]},
+                {"dtype": "fp32", "backend": ["default", "math"]},
+            ],
+        },
+        "seconds": {"cpu": 90, "cuda": 180},
+    },
     "compile": {
         "title": "torch.compile against eager",
         "attention": "sdpa",
@@ -68,6 +85,31 @@ _POISONED = {
 _SHORT = 16
 #: Texts of an error that says that there is nothing to compile with.
 _TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
+
+
+def attention(job: Job, emit: Emit) -> None:
+    """Does attention compute right outputs and gradients, with every mask, layout and length that training meets?
+
+    Runs torch's scaled_dot_product_attention forward and backward over length × mask × layout × upstream gradient ×
+    head dimension × stress, and measures each result against float64. Only inputs with a constant offset, dead rows, a
+    gradient and an explicit mask bring out bugs such as these:
+
+    * NaN in dq alone where L % 128 = 64 and the logsumexp is below -88.7 (cuDNN): https://github.com/pytorch/pytorch/issues/196678
+    * NaN gradients at the first step on sm90 (cuDNN in 2.5.0): https://github.com/pytorch/pytorch/pull/138354
+    * a float32 mask with half inputs misread: https://github.com/pytorch/pytorch/pull/191612
+    * wrong numbers where S % 32 = 1 and keys are broadcast: https://github.com/pytorch/pytorch/issues/191937
+    * NaN of fully masked rows in the gradients of all keys (2.4): https://github.com/pytorch/pytorch/pull/131060
+    * logits rounded to half (math, before 2.5): https://github.com/pytorch/pytorch/pull/128922
+    * short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
+      https://github.com/NVIDIA/TransformerEngine/issues/3216
+
+    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a
+    number).
+    """
+    if job["backend"] in (None, "default"):
+        choices = _choices(DTYPES[job["dtype"] or "bf16"], job["device"])
+        emit({"kind": "info", "case": "backends", "choices": choices})
+    run_cases(job, emit, cases(job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")))
 
 
 def compile(job: Job, emit: Emit) -> None:
@@ -195,3 +237,24 @@ def _block(query: Any, key: Any, value: Any, mask: Any) -> Any:
 def _gradients(function: Any, given: list[Any], mask: Any) -> Any:
     found = forward_backward(lambda *leaves: function(*leaves, mask), given)
     return torch.cat([found[f"d{number}"].double().cpu().flatten() for number in range(3)])
+
+
+def _choices(dtype: Any, device: str) -> dict[str, dict[str, Any]]:
+    """Which backend the default takes for what a model sends with and without padding, and why not the others."""
+    q = torch.zeros(2, 8, 192, 64, dtype=dtype, device=device).requires_grad_()
+    k = torch.zeros(2, 2, 192, 64, dtype=dtype, device=device).requires_grad_()
+    wide = torch.zeros(2, 8, 192, 512, dtype=dtype, device=device).requires_grad_()
+    kept = torch.ones(2, 1, 192, 192, dtype=torch.bool, device=device)
+    inputs: dict[str, tuple[Any, ...]] = {
+        "no mask": (q, q, q, None, False, False),
+        "causal": (q, q, q, None, True, False),
+        "boolean mask": (q, q, q, kept, False, False),
+        "additive mask": (q, q, q, torch.zeros(kept.shape, dtype=dtype, device=device), False, False),
+        "causal, shared heads": (q, k, k, None, True, True),
+        "causal, head dimension 512": (wide, wide, wide, None, True, False),
+        "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
+    }
+    return {
+        name: {"backend": chosen(given), **({"declined": declined(given)} if device == "cuda" else {})}
+        for name, given in inputs.items()
+    }

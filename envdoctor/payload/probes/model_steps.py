@@ -1,4 +1,4 @@
-"""Do tiny models keep their numbers and weights when they are checkpointed, saved and loaded, and trained?
+"""Do tiny models keep their numbers, weights and memory when they are checkpointed, saved and loaded, and trained?
 
 The functions cite the bugs that they exist for, such as https://github.com/pytorch/pytorch/issues/193671.
 """
@@ -6,16 +6,28 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import tiny_models
-from ..probing.kit import DTYPES, Emit, Job, found_by, judged, loaded_dtype, lost, offered, relative, vector
+from ..probing.kit import (
+    DTYPES,
+    Emit,
+    Job,
+    Unavailable,
+    found_by,
+    held_kib,
+    judged,
+    loaded_dtype,
+    lost,
+    offered,
+    relative,
+    vector,
+)
 
 PROBES = {
     "checkpointing": {
@@ -26,6 +38,11 @@ PROBES = {
             "full": [{"models": ["llama", "qwen2", "glm", "gemma2", "mistral", "phi3", "mixtral", "gpt2"]}],
         },
         "memory_mib": 2000,
+    },
+    "memory-cycles": {
+        "title": "memory over cycles of the same and of new shapes",
+        "attention": "sdpa",
+        "suites": {"quick": [{"dtype": "bf16"}]},
     },
     "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
     "training-step": {
@@ -42,6 +59,9 @@ PROBES = {
 #: Relative difference of a gradient with checkpoints, and the share of values that dropout drops behind a layer.
 _LIMIT, _DROPPED = 1e-3, 0.1
 _CYCLES, _BATCHES = 3, 5
+#: Cycles of the same lengths and of new ones, and the former.
+_SAME, _NEW = 4, 3
+_LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
 
 
 def checkpointing(job: Job, emit: Emit) -> None:
@@ -78,6 +98,39 @@ def checkpointing(job: Job, emit: Emit) -> None:
         _checkpointed(emit, model, switch, called)
 
     tiny_models.each_chosen(job, emit, "llama", of_transformers)
+
+
+def memory_cycles(job: Job, emit: Emit) -> None:
+    """Does memory stay constant over cycles of the same shapes, over shapes that are always new, and in a whole model?
+
+    Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were
+    not there before and are shorter than the longest; and what is allocated after the last one must be what was after
+    the second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added
+    up, for resident memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550
+    (varying lengths), https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the
+    quadratic math kernel with a mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
+    """
+    device = job["device"]
+    lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
+
+    def attend(length: int) -> None:
+        _attend(length, device, masked=True)
+
+    same = [list(lengths)] * _SAME
+    _held(emit, device, attend, same, f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask")
+    new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
+    _held(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
+    try:
+        model = tiny_models.build("llama", "sdpa").to(device)
+        case = "steps and evaluation of a model, new lengths"
+        _held(emit, device, lambda length: _use(model, length), new, case)
+    except Unavailable as reason:
+        emit({"case": "a model", "skip": str(reason)})
+    for masked in (False, True) if device == "cuda" else ():
+        torch.cuda.reset_peak_memory_stats()
+        _attend(2048, device, masked)
+        peak = torch.cuda.max_memory_allocated() / 1048576.0
+        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
 
 
 def save_load(job: Job, emit: Emit) -> None:
@@ -222,3 +275,38 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
 def _told_only(so: bool) -> dict[str, str]:
     """The part of an observation that is information for a recipe that trains otherwise."""
     return {"kind": "info"} if so else {}
+
+
+def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
+    """One observation: what is held after each cycle of lengths."""
+    kib, reserved = [], []
+    for lengths in cycles:
+        for length in lengths:
+            work(length)
+        kib.append(held_kib(device))
+        if device == "cuda":
+            free, total = torch.cuda.mem_get_info()
+            reserved.append((total - free) / 1024.0)
+    held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
+    params = {"mask": "bool_left", "cycles": len(cycles)}
+    emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
+
+
+def _use(model: Any, length: int) -> None:
+    """A training step without the optimizer, and the same batch in evaluation."""
+    made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
+    batch = tiny_models.moved(made, model)
+    model.train()(**batch).loss.backward()
+    model.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        model.eval()(**batch)
+
+
+def _attend(length: int, device: str, masked: bool) -> None:
+    q, k, v = (torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    mask = None
+    if masked:
+        mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
+        mask[1, :, :, : length // 4] = False
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
+    out.sum().backward()
