@@ -4,7 +4,7 @@
 
 The first line of standard input is ``{"base": SITE, "preload": [modules]}``, every further one an environment
 ``{"site": SITE, "changed": [top-level modules], "statements": [...], "alone": false}``. The answer is one line each,
-``{statement: null | {"outcome": "fails", "errors": [...], "frames": [...]}}`` (`payload/probing/statements.py` says how
+``{statement: null | {"outcome": "fails", "errors": [...], "frames": [...]}}`` (`payload/probes/imports.py` says how
 they are run and what is told).
 
 Modules that are preloaded come from ``base``; an environment whose changed modules are among them gets an interpreter
@@ -30,7 +30,7 @@ from typing import Any
 SECONDS = 300.0
 #: How envdoctor's own experiment runs them.
 _SPEC: Any = importlib.util.spec_from_file_location(
-    "statements", Path(__file__).parents[1] / "envdoctor" / "payload" / "probing" / "statements.py"
+    "statements", Path(__file__).parents[1] / "envdoctor" / "payload" / "probes" / "imports.py"
 )
 STATEMENTS: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(STATEMENTS)

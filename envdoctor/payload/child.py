@@ -5,8 +5,9 @@ Standard input is one JSON object; its tasks run one after another, and after a 
     {"folder": "/path/of/the/scripts", "tasks": [{"script": "probes/attention.py", "needs": ["torch"],
      "gpu_memory_mib": 8192, "job": {"device": "cpu", "dtype": "bf16"}}]}
 
-A script is a file of that folder with a function ``run(job, emit)``; it may import what lies beside it relatively. Only
-``script`` must be there. ``job`` goes to the script; ``device`` in it may be auto (cuda when torch sees such a device).
+A script is a file of that folder with a function ``run(job, emit)``, or one that is named behind a colon
+(``probes/training_checks.py:tf32``); it may import what lies beside it relatively. Only ``script`` must be there.
+``job`` goes to the script; ``device`` in it may be auto (cuda when torch sees such a device).
 The answers go to what was standard output when this script began:
 
 * ``{"kind": "begin", "python": ..., "torch": ..., "device": ..., ...}`` when torch is there, if it is needed;
@@ -144,11 +145,11 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         _cap_gpu_memory(task.get("gpu_memory_mib"))
     if "torch" in needs:
         _plain_numbers()
-    name = os.path.splitext(task["script"])[0].replace("/", ".")
-    script = import_module(PACKAGE + "." + name)
+    path, _, function = task["script"].partition(":")
+    script = import_module(PACKAGE + "." + os.path.splitext(path)[0].replace("/", "."))
     gc.freeze()  # nor is it looked through when a script asks what is alive, or behind each task
     gc.enable()
-    script.run(job, channel.emit)
+    getattr(script, function or "run")(job, channel.emit)
     return "ok", ""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,48 +59,47 @@ class Job:
     gpu_memory_mib: int | None = _GPU_MEMORY_MIB
     alone: bool = False
     entries: tuple[str, ...] = ()
+    script: str = ""
 
     @cached_property
     def label(self) -> str:
         """``attention bf16 default``."""
-        return " ".join(word for word in (self.probe, self.dtype, self.backend, *_spelled(self.options)) if word)
+        spelled = [str(value) if isinstance(value, str) else f"{key}={value}" for key, value in self.options.items()]
+        return " ".join(word for word in (self.probe, self.dtype, self.backend, *spelled) if word)
 
     def task(self) -> Task:
         """What the child is asked to do."""
         given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries")
-        return Task(
-            f"probes/{_stem(self.probe)}.py",
-            {name: getattr(self, name) for name in given},
-            self.needs,
-            self.seconds,
-            self.memory_mib,
-            self.gpu_memory_mib,
-        )
+        job = {name: getattr(self, name) for name in given}
+        script = self.script or f"probes/{_stem(self.probe)}.py"
+        return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One experiment, as its file declares it in a literal ``PROBE``.
+    """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
 
-    ``settles`` are the names by which rules ask for it (its own name by itself), ``attention`` the implementation of
-    attention that it runs (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it
-    imports, ``suites`` its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its
-    memory, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process with others, because it
-    measures the process itself or may bring it down. ``entries``: it runs import statements of what is installed.
+    ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``settles`` are the
+    names by which rules ask for it (its own name by itself), ``attention`` the implementation of attention that it runs
+    (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it imports, ``suites``
+    its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, ``gpu_memory_mib``
+    what it may take of the device. ``alone``: never in one process with others, because it measures the process itself
+    or may bring it down. ``entries``: it runs import statements of what is installed.
     """
 
     name: str
+    path: Path
+    script: str
     title: str
     settles: tuple[str, ...]
-    attention: str | None
-    needs: tuple[str, ...]
     suites: Mapping[str, Sequence[Mapping[str, Any]]]
     seconds: Mapping[str, float]
-    memory_mib: int
-    gpu_memory_mib: int | None
     alone: bool
-    entries: bool
-    path: Path
+    attention: str | None = None
+    needs: tuple[str, ...] = ("torch",)
+    memory_mib: int = _MEMORY_MIB
+    gpu_memory_mib: int | None = _GPU_MEMORY_MIB
+    entries: bool = False
 
     def jobs(
         self,
@@ -124,7 +123,7 @@ class Probe:
                 suite=suite,
                 dtype=entry.get("dtype"),
                 backend=entry.get("backend"),
-                options=_options(entry),
+                options={**entry.get("options", {}), **{key: entry[key] for key in entry if key not in _RESERVED}},
                 model=model,
                 recipe=recipe or {},
                 needs=self.needs,
@@ -132,6 +131,7 @@ class Probe:
                 memory_mib=self.memory_mib,
                 gpu_memory_mib=self.gpu_memory_mib,
                 alone=self.alone,
+                script=self.script,
                 entries=tuple(entries) if self.entries else (),
             )
             for entry in self._entries(suite, asked)
@@ -150,14 +150,17 @@ class Probe:
 
 def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
     """All probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
-    folder = payload / "probes"
-    probes = [_read(path) for path in folder.glob("*.py") if path.name != "__init__.py"]
+    files = [path for path in (payload / "probes").glob("*.py") if path.name != "__init__.py"]
+    probes = [probe for path in files for probe in _read(path)]
     return {probe.name: probe for probe in sorted(probes, key=lambda probe: (probe.name != FIRST, probe.name))}
 
 
 def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
-    """Whether a file for this probe exists: the quick answer, for a report that mentions it."""
-    return os.path.isfile(payload / "probes" / f"{_stem(name)}.py")
+    """Whether a file declares this probe: the quick answer, for a report that mentions it."""
+    texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
+    return "\nPROBE = " in texts.get(_stem(name), "") or any(
+        "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
+    )
 
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
@@ -177,54 +180,43 @@ def _stem(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _read(path: Path) -> Probe:
+def _read(path: Path) -> list[Probe]:
+    """The probes that a file declares."""
     import ast
 
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
-        declared = next(
-            ast.literal_eval(node.value)
-            for node in tree.body
-            if isinstance(node, ast.Assign) and [getattr(name, "id", "") for name in node.targets] == ["PROBE"]
-        )
-        return _probe(declared, path)
-    except StopIteration:
-        raise CatalogueError("{}: it declares no PROBE", path) from None
+        for node in ast.parse(path.read_bytes(), str(path)).body:
+            match node:
+                case ast.Assign([ast.Name("PROBE")], value):
+                    return [_probe(path.stem.replace("_", "-"), path, "run", ast.literal_eval(value))]
+                case ast.Assign([ast.Name("PROBES")], value):
+                    declared = ast.literal_eval(value)
+                    return [_probe(name, path, _stem(name), declared[name]) for name in declared]
     except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CatalogueError("{}: {}: {}", path, type(error).__name__, error) from None
+    raise CatalogueError("{}: it declares no PROBE", path)
 
 
-def _probe(declared: Mapping[str, Any], path: Path) -> Probe:
-    unknown = set(declared) - ({one.name for one in fields(Probe)} - {"name", "path"})
-    if unknown:
-        raise ValueError(f"PROBE has the unknown key {sorted(unknown)[0]!r}")
-    name = path.stem.replace("_", "-")
+def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Each of the jobs of an entry, whose dtype or backend may be a list."""
+    listed = {key: entry[key] for key in ("dtype", "backend") if isinstance(entry.get(key), list)}
+    return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
+
+
+def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) -> Probe:
     suites = declared.get("suites", {"quick": [{}]})
     if set(suites) - set(SUITES):
         raise ValueError(f"suites are {', '.join(SUITES)}")
+    suites = {suite: [row for entry in entries for row in _rows(entry)] for suite, entries in suites.items()}
     if "quick" in suites:
         suites = {"full": suites["quick"], **suites}
     seconds = {**_SECONDS, **declared.get("seconds", {})}
-    return Probe(
-        name=name,
-        title=declared["title"],
-        settles=tuple(declared.get("settles", (name,))),
-        attention=declared.get("attention"),
-        needs=tuple(declared.get("needs", ("torch",))),
-        suites={suite: suites[suite] for suite in SUITES if suite in suites},
-        seconds=seconds,
-        memory_mib=int(declared.get("memory_mib", _MEMORY_MIB)),
-        gpu_memory_mib=declared.get("gpu_memory_mib", _GPU_MEMORY_MIB),
-        alone=bool(declared.get("alone", seconds["cpu"] > _QUICK_SECONDS)),
-        entries=bool(declared.get("entries", False)),
-        path=path,
-    )
-
-
-def _options(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that is particular to a probe, whether it stands under ``options`` or beside it."""
-    return {**entry.get("options", {}), **{key: value for key, value in entry.items() if key not in _RESERVED}}
-
-
-def _spelled(options: Mapping[str, Any]) -> list[str]:
-    return [str(value) if isinstance(value, str) else f"{key}={value}" for key, value in options.items()]
+    settled: dict[str, Any] = {
+        "alone": seconds["cpu"] > _QUICK_SECONDS,
+        **declared,
+        "settles": tuple(declared.get("settles", (name,))),
+        "needs": tuple(declared.get("needs", ("torch",))),
+        "suites": {suite: suites[suite] for suite in SUITES if suite in suites},
+        "seconds": seconds,
+    }
+    return Probe(name, path, f"probes/{path.name}:{function}", **settled)

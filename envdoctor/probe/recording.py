@@ -131,7 +131,7 @@ def _job(data: Any) -> Job:
     known = {field.name for field in fields(Job)}
     job = Job(**{key: value for key, value in data.items() if key in known})
     for kinds, keys in (
-        ((str,), ("probe", "suite")),
+        ((str,), ("probe", "suite", "script")),
         ((str, type(None)), ("dtype", "backend", "model")),
         ((dict,), ("options", "recipe")),
         ((list, tuple), ("entries",)),

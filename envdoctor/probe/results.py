@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.errors import errors_by_length
-from envdoctor.probe.grouping import Case, Group, cases_of, groups_of
-from envdoctor.probe.import_runs import import_runs
-from envdoctor.probe.records import records_of
+from envdoctor.probe.grouping import Case, Group, cases_of, groups_of, text_of
 from envdoctor.probe.reproducer import reproducer
-from envdoctor.probe.running import UNUSABLE
-from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection, ProbeSkipped
+from envdoctor.probe.running import UNUSABLE, Outcome
+from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
+from envdoctor.probe.verdict import cause_of, failure_of, text_in
 from envdoctor.text.message import Message, joined
 
 _ORIGIN = Message("envdoctor probe")
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000
 _MOST_INFO = 200
+#: Attention backends that a job may force; "default" leaves the choice to torch.
+_FORCED = ("math", "flash", "efficient", "cudnn")
+#: How a statement that was run can end.
+_OUTCOMES = ("works", "fails", "crashes", "hangs")
+#: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
+_PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
+#: Digits of a number of keys that a point of the plot may have.
+_LONGEST = 9
 
 
 class Results(NamedTuple):
@@ -50,7 +58,7 @@ def results_of(
     title = ", ".join(asked) or suite
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
-    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in import_runs(outcomes)]
+    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
     section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
     if session.unusable is not None and _needed_torch(probes, asked):
@@ -82,7 +90,89 @@ def _values(
     yield "probe.device", reason or session.device or Unknown(Message("no experiment ran"))
     yield "probe.device_name", reason or (name if isinstance(name, str) else ABSENT)
     yield "probe.cudnn", reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT)
-    yield "probe", Records(records_of(groups, probes, using), incomplete)
+    yield "probe", Records(_records(groups, probes, using), incomplete)
+
+
+def _records(
+    groups: Sequence[Group], probes: Mapping[str, Probe], in_use: bool | Unknown
+) -> tuple[Mapping[str, Value], ...]:
+    """One record a group. ``in_use`` is whether training would use the device.
+
+    A kernel that was forced, and that nothing ran when the choice was torch's own, is not in use either.
+    """
+    taken: dict[tuple[str, str, str | None], set[str]] = {}
+    for group in groups:
+        if group.backend in (None, "default"):
+            taken.setdefault((group.name, group.device, group.dtype), set()).update(group.nodes)
+    records = []
+    for group in groups:
+        own_choice = taken.get((group.name, group.device, group.dtype))
+        spared = group.backend in _FORCED and own_choice is not None and not own_choice.intersection(group.nodes)
+        used = False if spared and in_use is True else in_use
+        records.append(_record(group, probes.get(group.name), used))
+    return tuple(records)
+
+
+def _record(group: Group, probe: Probe | None, in_use: bool | Unknown) -> dict[str, Value]:
+    worst, told = group.worst, group.wrong
+    attention = probe.attention if probe is not None else None
+    return {
+        "name": group.name,
+        "device": group.device,
+        "in_use": in_use,
+        "dtype": _or_absent(group.dtype),
+        "backend": _or_absent(group.backend),
+        "attention": _or_absent(group.backend if attention == "backend" else attention),
+        "node": _or_absent(", ".join(group.nodes)[:400]),
+        "verdict": group.verdict,
+        "signature": group.signature,
+        "tensors": _or_absent(", ".join(group.tensors)),
+        "masks": group.values("mask") if told else (),
+        "stresses": group.values("stress") if told else (),
+        "lengths": group.values("S") if told else (),
+        "tile": _or_absent(group.tile if told else None),
+        "model": _or_absent(group.model),
+        "cured_by": group.values("cured_by") if told else (),
+        "batch": _or_absent(group.batch if told else None),
+        "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
+        "wrong": group.times if told else 0,
+        "cases": group.ran,
+        "example": _or_absent(worst.title if told and worst is not None else None),
+        "detail": _or_absent(group.why[:1000]),
+        "settles": _or_absent(", ".join(probe.settles) if probe is not None else None),
+        "ranks": ABSENT,
+    }
+
+
+def _or_absent(text: str | None) -> Value:
+    return text if text else ABSENT
+
+
+def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
+    """The list of the runs, if there was such a job; incomplete when its child did not end by itself."""
+    for outcome in outcomes:
+        if outcome.job.entries:
+            items = [_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import"]
+            yield Records(
+                tuple(items), None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
+            )
+
+
+def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
+    cause, outcome = cause_of(seen), seen.get("outcome")
+    return {
+        "entry": str(seen.get("case"))[:200],
+        "outcome": outcome if outcome in _OUTCOMES else "crashes",
+        "error": ABSENT if outcome == "works" else failure_of(seen),
+        "place": _module_place(text_in(cause, "place")),
+        "name": text_in(cause, "name") or ABSENT,
+    }
+
+
+def _module_place(place: str) -> Value:
+    """``peft/peft_model:37`` of ``peft/peft_model.py:37``, as links name the places in which something is asked for."""
+    match = _PLACE.match(place)
+    return f"{match[1].removesuffix('/__init__')}:{match[2]}" if match else ABSENT
 
 
 def _section(
@@ -96,7 +186,9 @@ def _section(
 ) -> ProbeSection:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
-    ``seconds`` is the whole run, ``peak_mib`` the largest single child.
+    ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
+    device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
+    ``reproducer`` are the lines of a script that shows the worst failure alone.
     """
     environment = {
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
@@ -120,14 +212,15 @@ def _section(
         "skipped": _skipped(cases),
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
-        "errors": errors_by_length(cases),
+        "errors": _errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
         "reproducer": reproducer(groups, session.environment),
     }
 
 
 def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[ProbeChild]:
-    """One entry for each child, in the order of the run."""
+    """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
+    took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries: list[ProbeChild] = []
     for outcome in session.outcomes:
@@ -154,6 +247,9 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
 
 
 def _group(group: Group) -> ProbeGroup:
+    """How many of how many cases came out so, and what they share. ``ratio`` is the worst error in units of unavoidable
+    rounding; ``lse`` least and largest logsumexp of a row; ``ranks`` the machines and ranks of a job, where it was so
+    on some of them only."""
     return {
         "name": group.name,
         "device": group.device,
@@ -190,12 +286,34 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _skipped(cases: Sequence[Case]) -> list[ProbeSkipped]:
+def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
     )
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
+
+
+def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """What a plot needs: the worst of the cases of one experiment, dtype, backend and number of keys, in the order of
+    ``length``; cases without a length or a measure are none. ``ratio`` is in units of unavoidable rounding, None when
+    none is finite; ``not_finite``: some case had values that are not finite."""
+    points: dict[tuple[str | int | None, ...], list[Case]] = {}
+    for case in cases:
+        length, seen = case.param("S") or "", case.observation
+        if case.verdict.verdict == "skip" or not (length.isascii() and length.isdigit() and len(length) <= _LONGEST):
+            continue
+        where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
+        points.setdefault((*where, int(length)), []).append(case)
+    found: list[dict[str, Any]] = []
+    for (name, device, dtype, backend, keys), alike in points.items():
+        ratios = [ratio for case in alike if (ratio := case.verdict.ratio) is not None and math.isfinite(ratio)]
+        lost = any(case.verdict.signature.startswith("nan-") for case in alike)
+        point: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "backend": backend, "length": keys}
+        point.update(cases=len(alike), wrong=sum(case.verdict.wrong for case in alike), not_finite=lost)
+        point["ratio"] = max(ratios, default=None)
+        found.append(point)
+    return sorted(found, key=lambda point: (point["name"], str(point["dtype"]), str(point["backend"]), point["length"]))
 
 
 def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:

@@ -28,9 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from envdoctor.probe.import_runs import failure_of
-from envdoctor.probe.observation import Unreadable, count, counts, mapping, names, number, numbers
-from envdoctor.text.message import NOTHING, Message, quoted, said_by
+from envdoctor.text.message import NOTHING, Message, joined, quoted, said_by
 
 #: (pass up to, warn up to) for the ratio. Half precision: 12,096 ratios of healthy kernels (torch 2.5.0, 2.5.1, 2.13.0;
 #: math, flash and default on a CPU) have median 0.88 and maximum 2.82, while kernels that round logits to half have 57
@@ -49,6 +47,12 @@ _TINY = 1e-12
 _RESERVED = 4096.0
 
 _TENSORS = ("o", "dq", "dk", "dv")
+#: What a statement that gave no exception did.
+_ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
+
+
+class Unreadable(Exception):
+    """A field is missing or is not what its name says; the text says which."""
 
 
 class Verdict(NamedTuple):
@@ -120,7 +124,7 @@ def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
         return LIMITS.get(str(observation.get("dtype")), LIMITS["bf16"])
     if not isinstance(own, Sequence) or isinstance(own, str) or len(own) not in (2, 3):
         raise Unreadable(Message("limits are not [pass, warn, reason]"))
-    passes, warns = number(own[0], "limits"), number(own[1], "limits")
+    passes, warns = _number(own[0], "limits"), _number(own[1], "limits")
     if not 0 <= passes <= warns:
         raise Unreadable(Message("limits are not in order"))
     return passes, warns
@@ -132,18 +136,18 @@ def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
 def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdict:
     """Finite first, then the worst ratio among the tensors that count."""
     ratios = {
-        name: number(value, Message("ratio of {}", name)) for name, value in mapping(observation, "ratio").items()
+        name: _number(value, Message("ratio of {}", name)) for name, value in _mapping(observation, "ratio").items()
     }
-    lost = counts(observation, "nonfinite")
-    unjudged = names(observation, "unjudged")
-    gate = names(observation, "gate") if observation.get("gate") is not None else default
+    lost = _counts(observation, "nonfinite")
+    unjudged = _names(observation, "unjudged")
+    gate = _names(observation, "gate") if observation.get("gate") is not None else default
     missing = [name for name in gate if name not in ratios and name not in lost and name not in unjudged]
     if missing:
         raise Unreadable(Message("{} was not measured", ", ".join(missing)))
-    if not (ratios or unjudged or mapping(observation, "nonfinite")):
+    if not (ratios or unjudged or _mapping(observation, "nonfinite")):
         raise Unreadable(Message("nothing was measured"))
-    dead = count(observation, "dead_rows_nonfinite")
-    dead_dq = count(observation, "dead_dq_nonfinite")
+    dead = _count(observation, "dead_rows_nonfinite")
+    dead_dq = _count(observation, "dead_dq_nonfinite")
     params = observation.get("params")
     if dead_dq and not (isinstance(params, Mapping) and params.get("dout") == "expand"):
         lost["dq"] = lost.get("dq", 0) + dead_dq
@@ -153,8 +157,7 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     counted = {name: value for name, value in ratios.items() if math.isfinite(value) and name in (gate or ratios)}
     worst = max(counted.values(), default=None)
     if lost:
-        tensors = _ordered(lost)
-        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        tensors, listed = _listed(lost)
         why = Message("values that are not finite where the float64 result is: {}", listed)
         return Verdict("fail", _lost_signature(tensors, dead), tensors, worst, why)
     wrong = _ordered(name for name, value in counted.items() if value > passes)
@@ -189,14 +192,13 @@ def _lost_signature(tensors: tuple[str, ...], dead: int) -> str:
 
 
 def _batch(observation: Mapping[str, Any]) -> Verdict:
-    lost = counts(observation, "nonfinite")
-    alone = number(observation.get("e1"), "e1")
-    together = number(observation.get("eN"), "eN")
+    lost = _counts(observation, "nonfinite")
+    alone = _number(observation.get("e1"), "e1")
+    together = _number(observation.get("eN"), "eN")
     if not math.isfinite(together) and not lost:
         lost = {"gradients": 1}
     if lost:
-        tensors = _ordered(lost)
-        listed = ", ".join(f"{name} {lost[name]}" for name in tensors)
+        tensors, listed = _listed(lost)
         if math.isfinite(alone):
             return Verdict(
                 "fail", "batch-nan", tensors, None, Message("not finite in the batch ({}), finite one by one", listed)
@@ -219,14 +221,14 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         )
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
     most = observation.get("most")
-    if most is not None and not alone <= number(most, "most"):
+    if most is not None and not alone <= _number(most, "most"):
         why = Message(
             "gradients of single samples are off by {}, those of the batch as well; up to {} is right",
             f"{alone:.2g}",
             f"{most:g}",
         )
         return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
-    padding = count(observation, "pad_nonfinite")
+    padding = _count(observation, "pad_nonfinite")
     if padding:
         return Verdict(
             "warn", "pad-nan", ("logits",), ratio, Message("{} logits that are not finite, only at pads", padding)
@@ -244,8 +246,8 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
             if equal
             else _violation(observation, "differs", Message("two results that must be equal differ"))
         )
-    difference = number(observation.get("difference"), "difference")
-    limit = number(observation.get("limit"), "limit")
+    difference = _number(observation.get("difference"), "difference")
+    limit = _number(observation.get("limit"), "limit")
     if difference <= limit:  # false for NaN
         return Verdict("pass")
     return _violation(
@@ -254,8 +256,8 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
 
 
 def _change(observation: Mapping[str, Any]) -> Verdict:
-    relative = number(observation.get("relative"), "relative")
-    limit = number(observation.get("limit"), "limit")
+    relative = _number(observation.get("relative"), "relative")
+    limit = _number(observation.get("limit"), "limit")
     if relative <= limit:
         return Verdict("pass")
     return _violation(
@@ -266,12 +268,12 @@ def _change(observation: Mapping[str, Any]) -> Verdict:
 def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
     word = str(observation.get("signature") or default)
     verdict = "warn" if observation.get("soft") is True else "fail"
-    return Verdict(verdict, word, names(observation, "tensors"), None, why)
+    return Verdict(verdict, word, _names(observation, "tensors"), None, why)
 
 
 def _growth(observation: Mapping[str, Any]) -> Verdict:
     """Bytes after the last cycle must be those after the second: the first two fill caches."""
-    kib = numbers(observation, "kib")
+    kib = _numbers(observation, "kib")
     if len(kib) < 3:
         raise Unreadable(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
@@ -280,7 +282,7 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
             "{} KiB more after {} cycles, {} a cycle", f"{grown:g}", len(kib), f"{grown / (len(kib) - 2):.3g}"
         )
         return Verdict("fail", "grows", ("memory",), None, why)
-    reserved = numbers(observation, "reserved_kib") if observation.get("reserved_kib") is not None else []
+    reserved = _numbers(observation, "reserved_kib") if observation.get("reserved_kib") is not None else []
     if len(reserved) >= 3 and not reserved[-1] - reserved[1] <= _RESERVED:
         more = reserved[-1] - reserved[1]
         why = Message(
@@ -291,8 +293,8 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
 
 
 def _honesty(observation: Mapping[str, Any]) -> Verdict:
-    found, expected = count(observation, "row_nan", True), count(observation, "expected", True)
-    elsewhere = count(observation, "elsewhere", True)
+    found, expected = _count(observation, "row_nan", True), _count(observation, "expected", True)
+    elsewhere = _count(observation, "elsewhere", True)
     if expected < 1:
         raise Unreadable(Message("nothing was poisoned"))
     if found < expected:
@@ -310,6 +312,26 @@ def _import(observation: Mapping[str, Any]) -> Verdict:
     if observation.get("outcome") == "works":
         return Verdict("pass")
     return Verdict("fail", "import-fails", why=failure_of(observation))
+
+
+def failure_of(observation: Mapping[str, Any]) -> Message:
+    """Why the statement failed, a clause: the first cause of its exception."""
+    cause = cause_of(observation)
+    said = joined([text for text in (text_in(cause, "type"), text_in(cause, "message")) if text], ": ")
+    return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
+
+
+def cause_of(seen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last of the exceptions that led to one another; nothing where the child told none."""
+    errors = seen.get("errors")
+    last = errors[-1] if isinstance(errors, list) and errors else None
+    return last if isinstance(last, Mapping) else {}
+
+
+def text_in(found: Mapping[str, Any], key: str) -> str:
+    """A field as text of at most 400 characters; empty where it is none."""
+    text = found.get(key)
+    return text[:400] if isinstance(text, str) else ""
 
 
 _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
@@ -330,6 +352,12 @@ def _ordered(tensors: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for name in _TENSORS if name in listed] + [name for name in listed if name not in _TENSORS])
 
 
+def _listed(lost: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
+    """The tensors in their order, and the same with their counts as text."""
+    tensors = _ordered(lost)
+    return tensors, ", ".join(f"{name} {lost[name]}" for name in tensors)
+
+
 def _padding(observation: Mapping[str, Any]) -> str | None:
     params = observation.get("params")
     padding = params.get("padding") if isinstance(params, Mapping) else None
@@ -344,3 +372,72 @@ def _twin(observation: Mapping[str, Any]) -> str:
         shared.pop(varied, None)
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     return repr((place, sorted((str(name), str(value)) for name, value in shared.items())))
+
+
+# --- fields as they came from a child, where anything may be missing or odd ------------------------------------------
+
+
+def _number(value: object, name: str) -> float:
+    """A float that is not negative, as every measure is; the words nan and inf make up for JSON's lack of these."""
+    if isinstance(value, str) and value.lower() in ("nan", "inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Unreadable(Message("{} is not a number", name))
+    if value < 0:
+        raise Unreadable(Message("{} is negative", name))
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _numbers(observation: Mapping[str, Any], key: str) -> list[float]:
+    """A list of ``_number`` that are finite."""
+    values = observation.get(key)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise Unreadable(Message("{} is not a list of numbers", key))
+    found = [_number(value, key) for value in values]
+    if not all(map(math.isfinite, found)):
+        raise Unreadable(Message("{} is not finite", key))
+    return found
+
+
+def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object; empty when it is not there."""
+    value = observation.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Unreadable(Message("{} is not an object", key))
+    return value
+
+
+def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
+    """Names whose count is not zero."""
+    found = {
+        str(name): _whole(value, Message("{} of {}", key, name)) for name, value in _mapping(observation, key).items()
+    }
+    return {name: number_of for name, number_of in found.items() if number_of}
+
+
+def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> int:
+    """A count; 0 when it is not there and not ``required``."""
+    value = observation.get(key)
+    return 0 if value is None and not required else _whole(value, key)
+
+
+def _whole(value: object, name: str) -> int:
+    """A whole number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Unreadable(Message("{} is not a count", name))
+    return value
+
+
+def _names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of names; empty when it is not there."""
+    value = observation.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise Unreadable(Message("{} is not a list of names", key))
+    return tuple(str(name) for name in value)

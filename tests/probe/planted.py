@@ -93,7 +93,7 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
     tasks = []
     for _, fault, job in each:
         task = job.task()
-        tasks.append(task._replace(script="faulty.py", job={**task.job, "probe": job.probe, "fault": fault}))
+        tasks.append(task._replace(script="faulty.py", job={**task.job, "script": task.script, "fault": fault}))
     place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
     found: dict[Name, list[Outcome]] = {}
     for (name, _, job), answer in zip(each, run_in_target(tasks, place), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:
     for probe in probes.values():
         assert probe.title
         assert any(probe.suites.values())
-        assert "http" in probe.path.read_text().split('"""')[1], "the docstring cites what the probe exists for"
+        tree = ast.parse(probe.path.read_text("utf-8"))
+        places = {getattr(node, "name", ""): node for node in tree.body} | {"run": tree}
+        told = ast.get_docstring(places[probe.script.partition(":")[2]])
+        assert "https://" in (told or ""), f"the docstring cites what {probe.name} exists for"
 
 
 def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
@@ -26,6 +30,15 @@ def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
     assert list(find_probes(home)) == ["context", "new-one"]
     assert has_probe("new-one", home)
     assert not has_probe("other", home)
+
+
+def test_one_file_may_declare_several_probes_each_with_its_function(tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    text = '"Two."\nPROBES = {\n    "one-a": {"title": "a"},\n    "one-b": {"title": "b"},\n}\n'
+    (home / "probes" / "two.py").write_text(text)
+    probes = find_probes(home)
+    assert [probe.script for probe in probes.values()][1:] == ["probes/two.py:one_a", "probes/two.py:one_b"]
+    assert [has_probe(name, home) for name in ("one-a", "one-b", "two", "one")] == [True, True, False, False]
 
 
 def test_a_probe_needs_no_more_than_a_title(tmp_path: Path) -> None:
@@ -42,9 +55,9 @@ def test_a_probe_needs_no_more_than_a_title(tmp_path: Path) -> None:
     [
         ("x = 1", "no PROBE"),
         ("PROBE = {", "SyntaxError"),
-        ("PROBE = {'title': 't', 'colour': 1}", "unknown key 'colour'"),
+        ("PROBE = {'title': 't', 'colour': 1}", "keyword argument 'colour'"),
         ("PROBE = {'title': 't', 'suites': {'slow': []}}", "suites are"),
-        ("PROBE = {}", "KeyError"),
+        ("PROBE = {}", "'title'"),
         ("PROBE = dict(title=open('x'))", "ValueError"),
     ],
 )

@@ -18,14 +18,13 @@ https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
 
-from ..probing.failure import failure
-from ..probing.job import DTYPES, Emit, Job
-from ..probing.rounding import compare, forward_backward
+from ..probing.kit import DTYPES, Emit, Job, compare, forward_backward, found_by, judged
 
 PROBE = {
     "title": "linear layers, norms, softmax and losses against float64",
@@ -80,12 +79,9 @@ def _without_reduced_reductions() -> dict[str, Any]:
 
 def _case(operation: _Operation, dtype: str, device: str) -> dict[str, Any]:
     """The observation of one operation."""
-    try:
-        found = _measured(operation, dtype, device)
-    except RuntimeError as error:
-        found = failure(error, device)
-    case = {"case": f"{operation.label} {dtype}", "judge": "rounding", "dtype": dtype, "backend": "default"}
-    return {**case, "gate": operation.gate, "params": {"operation": operation.label}, **found}
+    case: dict[str, Any] = {"judge": "rounding", "dtype": dtype, "backend": "default"}
+    case.update(case=f"{operation.label} {dtype}", gate=operation.gate, params={"operation": operation.label})
+    return {**case, **found_by(lambda: _measured(operation, dtype, device), device)}
 
 
 def _measured(operation: _Operation, dtype: str, device: str) -> dict[str, Any]:
@@ -185,6 +181,10 @@ def _layer_norm(x: Any, weight: Any, bias: Any) -> Any:
     return centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
 
 
+def _off(make: Any, terms: float) -> dict[str, Any]:
+    return {"difference": float((make().double() - terms).abs().max()), "detail": f"{terms:g} expected"}
+
+
 def _ones(emit: Emit, name: str, device: str) -> None:
     """Products and convolutions of ones count: every element must be exactly the number of terms."""
     ones = torch.ones(32, 1024, dtype=DTYPES[name], device=device)
@@ -193,9 +193,6 @@ def _ones(emit: Emit, name: str, device: str) -> None:
         ("matmul of ones", lambda: ones @ ones.T, 1024.0),
         ("2 x 2 convolution of ones", lambda: functional.conv2d(image, kernel), 4.0),
     ):
-        case = {"case": f"{label} {name}", "judge": "exact", "dtype": name, "backend": "default", "limit": 0.0}
-        try:
-            found = {"difference": float((make().double() - terms).abs().max()), "detail": f"{terms:g} expected"}
-        except RuntimeError as error:
-            found = failure(error, device)
-        emit({**case, "signature": "wrong-sum", "tensors": ["o"], "params": {"operation": label}, **found})
+        case = judged("exact", "wrong-sum", ["o"], dtype=name, backend="default", limit=0.0)
+        case.update(case=f"{label} {name}", params={"operation": label})
+        emit({**case, **found_by(partial(_off, make, terms), device)})

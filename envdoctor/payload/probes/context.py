@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job
 from ..probing.nvml import used_mib
 
 PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
 
 #: Variables that choose kernels or memory; their values go into the record.
-VARIABLES = (
+_VARIABLES = (
     "TORCH_CUDNN_SDPA_DEPRIORITIZED",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -58,7 +58,7 @@ def _build() -> dict[str, Any]:
         "cpu_capability": _asked(lambda: torch.backends.cpu.get_cpu_capability()),
         "threads": torch.get_num_threads(),
         "accelerators": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "variables": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
 
 

@@ -1,31 +1,39 @@
-"""Does every GPU compute what the others compute, and do copies between them arrive as they were sent?
-
-One bad card of eight spoils every run that it takes part in, and each run looks like bad luck. The same numbers are
-computed on each visible GPU and compared by content, with each other and with float64. Nothing in it adds in an order
-of its own (no atomics), so that cards of one name must agree to the bit. Copies from card to card are read back
-(https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The suite ``long`` goes
-on for two minutes, with the driver's ECC counters and clocks before and after.
-"""
+"""Do several GPUs compute the same, and do numbers arrive between them as they were sent? The functions cite the bugs
+that they exist for, such as https://github.com/NVIDIA/nccl/issues/1950."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 import time
 from typing import Any, Callable, Dict, List, Set  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
 from ..probing.cards import Card, strange
-from ..probing.job import Emit, Job
+from ..probing.collective import finish, start
+from ..probing.kit import Emit, Job, judged, rms
 from ..probing.nvml import counters
-from ..probing.rounding import rms
 
-PROBE = {
-    "title": "each GPU against the others, and copies between them",
-    "suites": {"full": [{}], "long": [{"soak": 120}]},
-    "seconds": {"cpu": 120, "cuda": 400},
+PROBES = {
+    "all-reduce": {
+        "title": "bf16 all-reduce between processes",
+        "suites": {"full": [{}]},
+        "seconds": {"cpu": 90, "cuda": 180},
+        "memory_mib": 3000,
+    },
+    "devices": {
+        "title": "each GPU against the others, and copies between them",
+        "suites": {"full": [{}], "long": [{"soak": 120}]},
+        "seconds": {"cpu": 120, "cuda": 400},
+    },
 }
 
+#: Elements of what is summed.
+_SIZES = (1, 7, 8, 1000, 4097)
+#: Each process of an all-reduce must give up before the probe's own time is over.
+_SECONDS = 60
 _ALONE = "not run: needs two GPUs, and --all-gpus shows all of them to the experiments"
 _UNIT = torch.finfo(torch.bfloat16).eps
 #: Seconds of a GPU's time between two looks at the clock.
@@ -42,9 +50,53 @@ _WORK: Dict[str, Callable[[Any, Any], Any]] = {  # noqa: UP006
 }
 
 
-def run(job: Job, emit: Emit) -> None:
-    """One observation for each computation and one for the copies, for the judge ``exact``."""
-    places = devices(job["device"])
+def all_reduce(job: Job, emit: Emit) -> None:
+    """Does a bf16 all-reduce give the sum and the average of what the processes gave?
+
+    NCCL 2.27.5 lost the last eight bf16 values of an average over one rank (https://github.com/NVIDIA/nccl/issues/1950,
+    fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001). Sums over
+    two processes with gloo on the CPU, sums and averages with NCCL over the visible GPUs, at most eight; with one
+    visible GPU only the average over one rank. Small integers are exact in bf16, so that the results of every rank must
+    be equal.
+    """
+    cuda = job["device"] == "cuda"
+    backend = "nccl" if cuda else "gloo"
+    world = min(8, torch.cuda.device_count()) if cuda else 2
+    case = judged("exact", "wrong-sum", ["o"], dtype="bf16", backend=backend, limit=0.0)
+    available = getattr(torch.distributed, "is_" + backend + "_available", lambda: True)
+    if not torch.distributed.is_available() or not available():
+        emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
+        return
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        given = {"world": world, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
+        given.update(sizes=_SIZES, averages=cuda)
+        children = [start({**given, "rank": rank}) for rank in range(world)]
+        results = [finish(child, _SECONDS) for child in children]
+    for rank, result in enumerate(results):
+        if "error" in result:
+            emit({**case, "case": f"rank {rank}", "error": f"a process of {world} {result['error']}"[:500]})
+            return
+    # What one rank got wrong is wrong, whatever the others say.
+    worst: dict[str, int] = {}
+    for result in results:
+        for title, wrong in result["sums"]:
+            worst[title] = max(worst.get(title, 0), wrong)
+    for title, wrong in worst.items():
+        words = f"{title} over {world} process{'es' if world > 1 else ''}"
+        found = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
+        emit({**case, "case": words, "params": {"world_size": world, "what": title}, **found})
+
+
+def devices(job: Job, emit: Emit) -> None:
+    """Does every GPU compute what the others compute, and do copies between them arrive as they were sent?
+
+    One bad card of eight spoils every run that it takes part in, and each run looks like bad luck. The same numbers are
+    computed on each visible GPU and compared by content, with each other and with float64. Nothing in it adds in an
+    order of its own (no atomics), so that cards of one name must agree to the bit. Copies from card to card are read
+    back (https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The suite
+    ``long`` goes on for two minutes, with the driver's ECC counters and clocks before and after.
+    """
+    places = visible(job["device"])
     before, limit = counters(), float(job["options"].get("soak") or 0)
     case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
     if job["options"].get("contents"):
@@ -62,7 +114,7 @@ def run(job: Job, emit: Emit) -> None:
         _count(before, counters(), emit)
 
 
-def devices(kind: str) -> List[Any]:  # noqa: UP006
+def visible(kind: str) -> List[Any]:  # noqa: UP006
     """The visible devices."""
     count = torch.cuda.device_count() if kind == "cuda" else 1
     return [torch.device(kind, number) for number in range(count)]

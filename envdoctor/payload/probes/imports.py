@@ -3,14 +3,22 @@
 A package takes names that another release of a neighbour no longer has, and every declared requirement is met:
 ``from transformers import HybridCache`` stops ``import peft`` from transformers 5 on
 (https://github.com/huggingface/peft/issues/3333). Which statements are tried stands in the table entry-statements.
+
+Each statement runs in a fork of the process in which those before it succeeded: what these have loaded is there
+already, and of one that fails nothing stays. The statements about one package are tried together first, and one by one
+when that fails. Where there is no fork they all run in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ..probing.statements import Result, run_in_turn
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from itertools import groupby
+from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 PROBE = {
     "title": "imports of the installed packages",
@@ -23,7 +31,17 @@ PROBE = {
     "alone": True,
 }
 #: What one statement may take; a cold network disk makes tens of seconds of an import.
-SECONDS = 180.0
+_SECONDS = 180.0
+#: Exceptions that led to one another, and frames, that are told.
+_MOST_ERRORS = 12
+_MOST_FRAMES = 40
+_MOST_TEXT = 400
+
+#: ``outcome`` (works, fails, crashes, hangs), ``errors`` and ``frames``.
+Result = Dict[str, Any]  # noqa: UP006
+_WORKS: Result = {"outcome": "works", "errors": [], "frames": []}
+#: Where Python's own modules lie: their frames are no package's.
+_LIBRARY = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload"))
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
@@ -32,4 +50,195 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     def tell(statement: str, result: Result) -> None:
         emit({"case": statement, "judge": "import", **result})
 
-    run_in_turn(list(job["entries"]), tell, SECONDS)
+    run_in_turn(list(job["entries"]), tell, _SECONDS)
+
+
+def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seconds: float) -> None:
+    """Run each for at most ``seconds`` and tell its result, in whatever process that is known.
+
+    ``import trl`` is the first thing that ``from trl import SFTTrainer`` does: where it fails, so do the others, with
+    the same error.
+    """
+    if not hasattr(os, "fork"):
+        for statement in statements:
+            tell(statement, _attempt(statement))
+        return
+    alive, ended = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(alive)
+        try:
+            _go_on([list(group) for _, group in groupby(statements, key=_root)], tell, seconds)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    os.waitpid(child, 0)
+    _received(alive, None)  # until the last of the processes that went on has ended
+
+
+def _attempt(statement: str) -> Result:
+    """Run it here; what its failure was."""
+    try:
+        exec(statement, {"__name__": "entry"})  # noqa: S102 (a line of a table that is shipped)
+    except BaseException as error:  # an import may do anything, sys.exit included
+        return {"outcome": "fails", **_described(error)}
+    return _WORKS
+
+
+def _first_failure(statements: list[str]) -> Result:
+    """Run one after another here, until one fails."""
+    for statement in statements:
+        result = _attempt(statement)
+        if result["outcome"] != "works":
+            return result
+    return _WORKS
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    """The errors from the one that was raised to its first cause, with places in the packages."""
+    folders = {os.path.abspath(entry) for entry in sys.path if entry}.difference(_LIBRARY)
+    roots = sorted((folder + os.sep for folder in folders), key=len, reverse=True)
+    errors: list[dict[str, Any]] = []
+    frames: list[str] = []
+    current: BaseException | None = error
+    seen: list[BaseException] = []
+    while current is not None and current not in seen and len(errors) < _MOST_ERRORS:
+        seen.append(current)
+        places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
+        known = [place for place in places if place]
+        frames += [place for place in known if place not in frames]
+        errors.append(
+            {
+                "type": type(current).__name__,
+                "message": _message(current, roots),
+                "name": _missing(current),
+                "place": known[-1] if known else "",
+            }
+        )
+        current = _cause(current)
+    return {"errors": errors, "frames": frames[-_MOST_FRAMES:]}
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What led to an exception.
+
+    ``from module import name`` makes an ImportError without a cause of the AttributeError that the module's
+    ``__getattr__`` raises, also when that is about something else: so it is asked again.
+    """
+    known = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    module, _, name = _missing(error).rpartition(".")
+    lazy = sys.modules.get(module)
+    if (
+        known is not None
+        or not isinstance(error, ImportError)
+        or lazy is None
+        or isinstance(error, ModuleNotFoundError)
+    ):
+        return known
+    try:
+        getattr(lazy, name)
+    except AttributeError as hidden:
+        return None if name in str(hidden) else hidden
+    except BaseException as hidden:
+        return hidden
+    return None
+
+
+def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds: float) -> None:
+    """Each group in a fork, which takes over when all of its statements work."""
+    broken: dict[str, Result] = {}
+    while groups:
+        group = groups.pop(0)
+        root = _root(group[0])
+        if root in broken:
+            tell(group[0], broken[root])
+            continue
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reader)
+            result = _first_failure(group)
+            if result["outcome"] != "works":
+                os.write(writer, json.dumps(result).encode("utf-8", "replace"))
+                os._exit(0)
+            os.write(writer, b"+")
+            os.close(writer)
+            for statement in group:
+                tell(statement, _WORKS)
+            continue
+        os.close(writer)
+        answer = _received(reader, seconds * len(group))
+        if answer == b"+":
+            return  # the fork has taken over
+        result = _ended(child, answer)
+        if len(group) > 1:
+            groups[:0] = [[statement] for statement in group]
+            continue
+        tell(group[0], result)
+        if group[0] == "import " + root:
+            broken[root] = result
+
+
+def _ended(child: int, answer: bytes | None) -> Result:
+    """The result of a fork that did not take over: its own words, or how it ended."""
+    if answer is None:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if answer:
+        result: Result = json.loads(answer.decode("utf-8"))
+        return result
+    if answer is None:
+        return {"outcome": "hangs", "errors": [], "frames": []}
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    said = signal.Signals(number).name if number else "the process ended itself"
+    return {
+        "outcome": "crashes",
+        "errors": [{"type": said, "message": "", "name": "", "place": ""}],
+        "frames": [],
+    }
+
+
+def _received(reader: int, seconds: float | None) -> bytes | None:
+    """What comes through a pipe until it is closed; None when nothing came for so long."""
+    pieces: list[bytes] = []
+    while True:
+        if not select.select([reader], [], [], seconds)[0]:
+            os.close(reader)
+            return None
+        piece = os.read(reader, 1 << 16)
+        if not piece:
+            os.close(reader)
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+def _root(statement: str) -> str:
+    """``trl`` of ``from trl.trainer import SFTTrainer``."""
+    return statement.split()[1].partition(".")[0]
+
+
+def _place(frame: traceback.FrameSummary, roots: list[str]) -> str:
+    """``peft/peft_model.py:37``; nothing outside of the installed packages."""
+    for root in roots:
+        if frame.filename.startswith(root):
+            return "{}:{}".format(frame.filename[len(root) :].replace(os.sep, "/"), frame.lineno)
+    return ""
+
+
+def _message(error: BaseException, roots: list[str]) -> str:
+    text = " ".join(str(error).split())
+    for root in roots:
+        text = text.replace(root, "")
+    return text[:_MOST_TEXT]
+
+
+def _missing(error: BaseException) -> str:
+    """What is not there, with its module: ``transformers.HybridCache``; nothing where the error does not say."""
+    name = getattr(error, "name", None)
+    if isinstance(error, AttributeError):
+        module = getattr(getattr(error, "obj", None), "__name__", None)  # from Python 3.10 on
+        return f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
+    if isinstance(error, ImportError) and isinstance(name, str):
+        asked = str(error).partition("cannot import name '")[2].partition("'")[0]
+        return f"{name}.{asked}" if asked else name
+    return ""

@@ -19,10 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import Emit, Job, judged
-from ..probing.rounding import lost, relative
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, Unavailable, failure, judged, lost, relative
 
 PROBE = {
     "title": "LoRA: forward, merge, combine, save and load",
@@ -85,7 +83,7 @@ def run(job: Job, emit: Emit) -> None:
                     told = f"{stage}, {words}"
                     found = measure()
                     emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
-            except tiny_models.Unavailable as reason:
+            except Unavailable as reason:
                 emit({**case, "case": told, "skip": str(reason)})
             except NotImplementedError as reason:
                 emit({**case, "case": told, "skip": f"this peft does not offer it: {reason}"[:300]})
@@ -98,7 +96,7 @@ def _built(kind: _Kind, device: str) -> Any:
 
 
 def _logits(model: Any) -> Any:
-    tokens = torch.stack([tokens for tokens, _ in batches.samples((24, 24))])
+    tokens = torch.stack([tokens for tokens, _ in tiny_models.samples((24, 24))])
     with torch.no_grad():
         return model.eval()(input_ids=tokens.to(next(model.parameters()).device)).logits
 

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from ..probing.attention_case import observe, prepare, sdpa
-from ..probing.held import held_kib
-from ..probing.job import DTYPES, Emit, Job, wanted_dtypes
+from ..probing.kit import DTYPES, Emit, Job, held_kib, wanted_dtypes
 
 PROBE = {
     "title": "attention with the model's own heads, padded, in training and evaluation",

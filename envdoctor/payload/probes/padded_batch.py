@@ -25,10 +25,8 @@ from typing import Any
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.failure import failure
-from ..probing.job import DTYPES, Emit, Job, loaded_dtype
-from ..probing.rounding import lost, relative, vector
+from ..probing import tiny_models
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, reported, vector
 
 PROBE = {
     "title": "a padded batch against its samples one by one",
@@ -62,27 +60,22 @@ _FORMS = (
 def run(job: Job, emit: Emit) -> None:
     """One observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
     torch.use_deterministic_algorithms(False)
-    options, device = job["options"], job["device"]
+    options = job["options"]
     for name in tiny_models.chosen(job["model"], options.get("models") or tiny_models.NAMES):
         called = tiny_models.label(name, job["model"])
         for attention in options.get("attention") or ["sdpa"]:
             for gain in options.get("gains") or [1, "bias"]:
-                case = {"case": f"{called} {attention} gain {gain}", "params": {"model": called, "gain": str(gain)}}
-                try:
+                title, params = f"{called} {attention}", {"model": called, "gain": str(gain)}
+                case = {"case": f"{title} gain {gain}", "params": params, "backend": attention}
+                with reported(emit, job["device"], case, {**case, "case": title}):
                     _one_model(job, emit, (name, attention, gain))
-                except tiny_models.Unavailable as reason:
-                    emit({**case, "case": f"{called} {attention}", "backend": attention, "skip": str(reason)})
-                except (torch.cuda.OutOfMemoryError, MemoryError):
-                    raise
-                except Exception as error:  # of one model: the others have theirs to tell
-                    emit({**case, "backend": attention, **failure(error, device)})
 
 
 def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
     name, attention, gain = which
     device, dtype = job["device"], DTYPES[job["dtype"] or "bf16"]
     if attention == "flash_attention_2" and device == "cpu":
-        raise tiny_models.Unavailable("flash attention needs a GPU")
+        raise Unavailable("flash attention needs a GPU")
     try:
         model = tiny_models.build(name, attention, job["model"])
     except tiny_models.NoAttention:
@@ -94,16 +87,16 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
         return  # no biases to move: gain 1 is the whole story
     low = model.to(dtype).to(device)
     high = _float64(low, name, job["model"])
-    lengths = batches.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
-    made = {"equal": batches.samples((lengths[0],) * 2), "unequal": batches.samples(lengths)}
+    lengths = tiny_models.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
+    made = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
     torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
-    truth = {label: _gradients(high, batches.one_by_one(some), "cpu") for label, some in made.items()}
+    truth = {label: _gradients(high, tiny_models.one_by_one(some)) for label, some in made.items()}
     torch.set_default_dtype(torch.float32)
-    alone = {label: _gradients(low, batches.one_by_one(some), device) for label, some in made.items()}
+    alone = {label: _gradients(low, tiny_models.one_by_one(some)) for label, some in made.items()}
     called = tiny_models.label(name, job["model"])
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
-        batch = batches.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
+        batch = tiny_models.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
         words = [called, attention, f"gain {gain}", "equal lengths" if padding == "none" else f"{padding}-padded"]
         words += ["position_ids"] * position_ids + ["an empty sample"] * empty
         rows, length = batch["input_ids"].shape
@@ -113,7 +106,7 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
         if gain == 1:
             found["most"] = _MOST
         try:
-            found.update(_compare(low, batch, device, truth[kind], alone[kind]))
+            found.update(_compare(low, batch, truth[kind], alone[kind]))
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -135,20 +128,20 @@ def _float64(low: Any, name: str, folder: Any) -> Any:
     return high.double()
 
 
-def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]], device: str) -> Any:
+def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]]) -> Any:
     """The weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the CPU."""
     total: Any = 0
     for batch, weight in singles:
         model.zero_grad(set_to_none=True)
-        model(**{key: value.to(device) for key, value in batch.items()}).loss.backward()
+        model(**tiny_models.moved(batch, model)).loss.backward()
         total = total + weight * vector(model)
     model.zero_grad(set_to_none=True)
     return total
 
 
-def _compare(model: Any, batch: dict[str, Any], device: str, exact: Any, alone: Any) -> dict[str, Any]:
+def _compare(model: Any, batch: dict[str, Any], exact: Any, alone: Any) -> dict[str, Any]:
     model.zero_grad(set_to_none=True)
-    output = model(**{key: value.to(device) for key, value in batch.items()})
+    output = model(**tiny_models.moved(batch, model))
     output.loss.backward()
     together = vector(model)
     model.zero_grad(set_to_none=True)

@@ -18,7 +18,7 @@ import torch
 
 from ..probing.cards import Card, accused, strange
 from ..probing.collective import finish, start
-from ..probing.job import Emit, Job
+from ..probing.kit import Emit, Job
 from ..ranks import collect, documents, hand_over, meet, send, waited
 
 PROBE = {

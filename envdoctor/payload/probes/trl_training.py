@@ -20,15 +20,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..probing import batches, tiny_models
-from ..probing.failure import Unavailable, cannot_run, failure, found_by
-from ..probing.job import Emit, Job, judged
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, vector
 from ..probing.plain_decoder import loss_of
-from ..probing.rounding import relative, vector
 from ..probing.trainers import base_arguments, one_step, tokenizer
 
 PROBE = {
@@ -53,7 +52,8 @@ def run(job: Job, emit: Emit) -> None:
                 case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT)
                 case["case"] = f"{name}, {title}, one step of {4 // size} x {size} samples"
                 case["params"] = {"method": name.lower(), "micro_batches": 4 // size}
-                emit({**case, **_told(job, check, size, dict(chosen), case["case"])})
+                measure = partial(_told, job, check, size, dict(chosen), case["case"])
+                emit({**case, **found_by(measure, job["device"], "trl")})
     case = judged("exact", "packing-labels", ["labels"], case="SFT, samples in one row")
     emit({**case, **found_by(lambda: _packed(job), job["device"])})
 
@@ -68,14 +68,7 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
-    try:
-        found, exact, shorter = check(job, size, chosen)
-    except Unavailable as reason:
-        return {"skip": str(reason)}
-    except (ImportError, TypeError, AttributeError, ValueError, KeyError) as error:
-        return cannot_run("trl", error)
-    except RuntimeError as error:
-        return failure(error, job["device"])
+    found, exact, shorter = check(job, size, chosen)
     off, times = relative(found, exact), float(found.norm() / exact.norm())
     told = f"{title}: {times:.3g} times as long, off by {off:.2g} of it"
     if off > _LIMIT and relative(found, exact * shorter) <= _LIMIT:
@@ -104,20 +97,20 @@ def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, 
     count = 0
     for row in rows:
         tokens, labels = (torch.tensor(row[key])[None].to(job["device"]) for key in ("input_ids", "wanted"))
-        some = int((labels[:, 1:] != batches.IGNORED).sum())
+        some = int((labels[:, 1:] != tiny_models.IGNORED).sum())
         summed, count = summed + some * loss_of(plain(input_ids=tokens).logits, labels), count + some
     (summed / count).backward()
-    labelled = sum(label != batches.IGNORED for row in rows for label in row["wanted"])
+    labelled = sum(label != tiny_models.IGNORED for row in rows for label in row["wanted"])
     return vector(model, "data") - before, -vector(plain), count / labelled
 
 
 def _rows(masked: bool) -> list[dict[str, Any]]:
     """Samples whose tokens are there already; ``wanted`` are the labels that follow, and no column of trl."""
     rows: list[dict[str, Any]] = []
-    for tokens, _ in batches.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
+    for tokens, _ in tiny_models.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
         prompt = _PROMPTS[len(rows)] if masked else 0
         mask = [0] * prompt + [1] * (len(tokens) - prompt)
-        wanted = [int(token) if counts else batches.IGNORED for token, counts in zip(tokens, mask)]
+        wanted = [int(token) if counts else tiny_models.IGNORED for token, counts in zip(tokens, mask)]
         rows.append({"input_ids": tokens.tolist(), "wanted": wanted, **({"completion_mask": mask} if masked else {})})
     return rows
 
@@ -125,7 +118,7 @@ def _rows(masked: bool) -> list[dict[str, Any]]:
 def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
     """The same by DPOTrainer, where all of it is left."""
     made = {
-        key: [tokens.tolist() for tokens, _ in batches.samples(lengths, seed)]
+        key: [tokens.tolist() for tokens, _ in tiny_models.samples(lengths, seed)]
         for seed, (key, lengths) in enumerate({"prompt": _PROMPTS, "chosen": _CHOSEN, "rejected": _REJECTED}.items())
     }
     rows = [
@@ -144,8 +137,8 @@ def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, f
         for key in ("chosen", "rejected"):
             tokens = torch.tensor([*prompt, *made[key][place], tokenizer().eos_token_id])[None].to(job["device"])
             labels = tokens.clone()
-            labels[:, : len(prompt)] = batches.IGNORED
-            count = int((labels[:, 1:] != batches.IGNORED).sum())
+            labels[:, : len(prompt)] = tiny_models.IGNORED
+            count = int((labels[:, 1:] != tiny_models.IGNORED).sum())
             with torch.no_grad():
                 usual = loss_of(reference(input_ids=tokens).logits, labels)
             edge.append(count * (usual - loss_of(plain(input_ids=tokens).logits, labels)))

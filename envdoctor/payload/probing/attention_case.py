@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from .backends import force, is_known
-from .failure import failure
-from .job import DTYPES, Emit, Job, wanted_dtypes
-from .layouts import arrange, share, upstream
-from .masks import hand_over, keep
+from .inputs import arrange, draw, hand_over, keep, share, upstream
+from .kit import DTYPES, Emit, Job, failure, wanted_dtypes
 from .reference import Expected, expected, measure
-from .stress import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,15 +19,14 @@ if TYPE_CHECKING:
     Kernel = Callable[[tuple[Any, Any, Any], Any, bool, dict[str, Any]], Any]
 
 
-class Prepared:
+class Prepared(NamedTuple):
     """A case with its numbers on the CPU and what must come out."""
 
-    def __init__(self, case: dict[str, Any], inputs: tuple[Any, Any, Any], gradient: Any, kept: Any) -> None:
-        self.case = case
-        self.inputs = inputs
-        self.gradient = gradient
-        self.kept = kept
-        self.expected: Expected = expected((*inputs, gradient), kept)
+    case: dict[str, Any]
+    inputs: tuple[Any, Any, Any]
+    gradient: Any
+    kept: Any
+    expected: Expected
 
 
 def sdpa(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
@@ -77,7 +73,7 @@ def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
     else:
         # A padded loss sends nothing into dead rows.
         gradient = gradient.masked_fill(~kept.any(-1, keepdim=True), 0.0)
-    return Prepared(case, (q, k, v), gradient, kept)
+    return Prepared(case, (q, k, v), gradient, kept, expected((q, k, v, gradient), kept))
 
 
 def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict[str, Any]:

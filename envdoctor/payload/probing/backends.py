@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .job import Emit
+from .kit import Emit
 
 #: Our names, and those of torch.nn.attention.SDPBackend.
 BACKENDS = {

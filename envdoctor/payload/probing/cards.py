@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 #: Errors in units of the dtype's epsilon: every right kernel stays far below.
 _WRONG = 8.0
@@ -11,15 +11,14 @@ _WRONG = 8.0
 _MOST_NAMED = 8
 
 
-class Card:
+class Card(NamedTuple):
     """What one GPU gave: ``alike`` is a value that GPUs with bitwise the same result share, ``error`` against float64
     in units of the dtype's epsilon."""
 
-    def __init__(self, label: str, name: str, alike: Any, error: float) -> None:
-        self.label = label
-        self.name = name
-        self.alike = alike
-        self.error = error
+    label: str
+    name: str
+    alike: Any
+    error: float
 
 
 def strange(cards: list[Card]) -> dict[str, Any]:

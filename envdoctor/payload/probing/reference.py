@@ -11,23 +11,22 @@ see none is *dead*. Everything is computed on the CPU, whatever device is tested
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from .rounding import lost, rms
+from .kit import Ratios, lost
 
 TENSORS = ("o", "dq", "dk", "dv")
 
 
-class Expected:
-    """Truth and model of one case, by tensor, with the dead rows and the range of the logsumexp over live rows."""
+class Expected(NamedTuple):
+    """Truth and model of one case, by tensor, with the ``dead`` rows (B, 1, L) and the range of the logsumexp."""
 
-    def __init__(self, truth: dict[str, Any], model: dict[str, Any], dead: Any) -> None:
-        self.truth = truth
-        self.model = model
-        self.dead = dead  # (B, 1, L)
-        self.lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
+    truth: dict[str, Any]
+    model: dict[str, Any]
+    dead: Any
+    lse: list[float]
 
 
 def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounded: Any = None) -> dict[str, Any]:
@@ -69,7 +68,8 @@ def expected(given: tuple[Any, Any, Any, Any], keep: Any) -> Expected:
     """Truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
     truth = evaluate(given, keep, torch.float64)
     model = evaluate(given, keep, torch.float32, given[0].dtype)
-    return Expected(truth, model, ~keep.any(-1))
+    lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
+    return Expected(truth, model, ~keep.any(-1), lse)
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
@@ -78,11 +78,8 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """
-    limits = torch.finfo(dtype)
-    ratio: dict[str, float] = {}
-    nonfinite: dict[str, int] = {}
-    unjudged: list[str] = []
-    found: dict[str, Any] = {"ratio": ratio, "nonfinite": nonfinite}
+    errors = Ratios()
+    found: dict[str, Any] = {"ratio": errors.ratio, "nonfinite": errors.nonfinite}
     for name, tensor in got.items():
         x = tensor.detach().to("cpu", torch.float64)
         truth, model = case.truth[name], case.model[name].to(torch.float64)
@@ -95,15 +92,7 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
                 # Its truth is 0, and the gradient of q's projection is summed over these rows too.
                 found["dead_dq_nonfinite"] = lost_in_dead
             x, truth, model = x[live], truth[live], model[live]
-        if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
-            unjudged.append(name)
-            continue
-        if lost(x):
-            nonfinite[name] = lost(x)
-            continue
-        # 5 % of an ulp of the truth is the least that is divided by: an exact zero must not turn noise into a verdict.
-        floor = 0.05 * limits.eps * rms(truth) + 1e-30
-        ratio[name] = round(rms(x - truth) / max(rms(model - truth), floor), 3)
-    if unjudged:
-        found["unjudged"] = unjudged
+        errors.add(name, x, truth, model, dtype)
+    if errors.unjudged:
+        found["unjudged"] = errors.unjudged
     return found

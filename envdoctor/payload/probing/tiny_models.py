@@ -1,4 +1,5 @@
-"""Small causal language models with random weights, built from the installed transformers' classes or in plain torch.
+"""Small causal language models with random weights, built from the installed transformers' classes or in plain torch,
+and batches of unequal samples for them: one by one, of equal length, and padded on either side.
 
 Nothing is downloaded. The sizes are small, the shapes that choose kernels are not: real head size where the user's own
 config is shrunk, real attention and masking code. ``chatglm-like`` is written in plain torch after the published
@@ -11,14 +12,11 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from .failure import Unavailable, failure
-from .job import Emit, Job
-
-__all__ = ["NAMES", "NoAttention", "Unavailable", "build", "chosen", "each_chosen", "label", "stress"]
+from .kit import Emit, Job, Unavailable, reported
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -57,6 +55,9 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "gpt2": ("gpt2", {"n_inner": 96}),
 }
+#: Short ones for the CPU; the long ones pad to 192, and 192 % 128 = 64 is where some kernels err.
+LENGTHS = {"short": (24, 17, 9, 33), "long": (192, 97, 64, 130)}
+IGNORED = -100
 #: All whose positions are relative: with learned ones, padding on the left changes what is computed.
 NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2"))
 
@@ -81,14 +82,9 @@ def each_chosen(job: Job, emit: Emit, usual: str, work: Callable[[str, str], Non
     skipped; what fails in one leaves the others theirs to tell, and its observation has what is ``common`` to all."""
     for name in chosen(job["model"], job["options"].get("models") or [usual]):
         called = label(name, job["model"])
-        try:
+        case = {**common, "case": called, "params": {"model": called}}
+        with reported(emit, job["device"], case, {"case": called}):
             work(name, called)
-        except Unavailable as reason:
-            emit({"case": called, "skip": str(reason)})
-        except (torch.cuda.OutOfMemoryError, MemoryError):
-            raise
-        except Exception as error:
-            emit({**common, "case": called, "params": {"model": called}, **failure(error, job["device"])})
 
 
 def label(name: str, folder: str | None) -> str:
@@ -247,11 +243,71 @@ def stress(model: Any, gain: float | str) -> bool:
     return changed or gain == 1
 
 
-class Output:
+def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
+    """(tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for length in lengths:
+        tokens = torch.randint(3, 97, (length,), generator=generator)
+        labels = tokens.clone()
+        labels[: length // 3] = IGNORED
+        made.append((tokens, labels))
+    return made
+
+
+def _counted(labels: Any) -> int:
+    """Labels that count after the shift by one."""
+    return int((labels[1:] != IGNORED).sum())
+
+
+def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """Each sample alone and unpadded, with its weight in the mean over all label tokens."""
+    total = sum(_counted(labels) for _, labels in made)
+    return [
+        (
+            {"input_ids": tokens[None], "attention_mask": torch.ones_like(tokens)[None], "labels": labels[None]},
+            _counted(labels) / total,
+        )
+        for tokens, labels in made
+        if _counted(labels)
+    ]
+
+
+def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
+    """One batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but padding."""
+    longest = max(len(tokens) for tokens, _ in made)
+    made = [*made, *([(tokens[:0], labels[:0]) for tokens, labels in made[:1]] if empty else [])]
+    rows, masks, targets = [], [], []
+    for tokens, labels in made:
+        room = longest - len(tokens)
+        ends = (room, 0) if side == "left" else (0, room)
+        rows.append(torch.nn.functional.pad(tokens, ends, value=0))
+        masks.append(torch.nn.functional.pad(torch.ones_like(tokens), ends, value=0))
+        targets.append(torch.nn.functional.pad(labels, ends, value=IGNORED))
+    batch = {"input_ids": torch.stack(rows), "attention_mask": torch.stack(masks), "labels": torch.stack(targets)}
+    if position_ids:
+        batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    return batch
+
+
+def moved(batch: dict[str, Any], model: Any) -> dict[str, Any]:
+    """The batch on the device of the model."""
+    device = next(model.parameters()).device
+    return {key: value.to(device) for key, value in batch.items()}
+
+
+def drop_attention(model: Any) -> None:
+    """Let half of attention's weights be dropped in training, where the model computes them itself (eager)."""
+    for module in model.modules():
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.5
+
+
+class Output(NamedTuple):
     """What transformers' models give, as far as it is used here."""
 
-    def __init__(self, loss: Any, logits: Any) -> None:
-        self.loss, self.logits = loss, logits
+    loss: Any
+    logits: Any
 
 
 class ChatGLMLike(torch.nn.Module):

@@ -15,7 +15,7 @@ def _eight(name: str, spoil: Any, what: str = "compute") -> None:
     def plant(put: Put) -> None:
         devices = import_module("payload.probes.devices")
         real = getattr(devices, what)
-        put(devices, "devices", lambda kind: [torch.device("cpu")] * 8)
+        put(devices, "visible", lambda kind: [torch.device("cpu")] * 8)
         put(devices, what, lambda *given: spoil(real(*given), given))
 
     FAULTS[name] = plant

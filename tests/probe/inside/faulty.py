@@ -1,7 +1,7 @@
 """A payload script: one real probe with a fault planted, which is taken out again behind it.
 
-The job is that of the probe, with its name in ``probe`` and that of the fault in ``fault`` (None: none). What a case of
-attention must give is computed once for all faults, which is what makes it cheap to try many in one process.
+The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
+case of attention must give is computed once for all faults, which makes it cheap to try many in one process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def run(job: dict[str, Any], emit: Any) -> None:
     # What a fault does to processes that the probe starts itself.
     os.environ.update(PYTHONPATH=HERE, ENVDOCTOR_TEST_FAULT=job["fault"] or "")
     try:
-        import_module("payload.probes." + job["probe"].replace("-", "_")).run(job, emit)
+        path, _, function = job["script"].partition(":")
+        getattr(import_module("payload." + path[:-3].replace("/", ".")), function or "run")(job, emit)
     finally:
         for place, name, value in reversed(replaced):
             setattr(place, name, value)

@@ -25,13 +25,13 @@ def piece(name: str) -> Any:
 
 def truth_is_that_of_autograd() -> Any:
     """Formulas in float64 against torch's own derivative, with shared heads, padding and dead rows."""
-    reference, stress, masks = piece("reference"), piece("stress"), piece("masks")
+    reference, inputs = piece("reference"), piece("inputs")
     worst = 0.0
     for mask in ("none", "bool_left", "bool_left_dead", "bool_band", "bool_key"):
-        for name in stress.STRESSES:
+        for name in inputs.STRESSES:
             size = {"B": 2, "H": 4, "Hk": 2, "L": 21, "S": 37, "D": 8}
-            given = tuple(x.double() for x in stress.draw(size, name, 5, torch.float32))
-            kept = masks.keep(mask, 2, 21, 37)
+            given = tuple(x.double() for x in inputs.draw(size, name, 5, torch.float32))
+            kept = inputs.keep(mask, 2, 21, 37)
             found = reference.evaluate(given, kept, torch.float64)
             q, k, v = (x.clone().requires_grad_() for x in given[:3])
             scores = q @ k.repeat_interleave(2, 1).transpose(-1, -2) * 8**-0.5
@@ -45,18 +45,18 @@ def truth_is_that_of_autograd() -> Any:
 
 
 def an_offset_moves_every_logit() -> Any:
-    stress = piece("stress")
+    inputs = piece("inputs")
     size = {"B": 2, "H": 4, "Hk": 2, "L": 16, "S": 16, "D": 64}
     found = {}
     for name in ("shift-", "shift+"):
-        q, k, _, _ = stress.draw(size, name, 1, torch.float64)
+        q, k, _, _ = inputs.draw(size, name, 1, torch.float64)
         logits = q @ k.repeat_interleave(2, 1).transpose(-1, -2) / 8
         found[name] = round(float(logits.mean()))
     return found == {"shift-": -200, "shift+": 200} or found
 
 
 def memory_is_laid_out_as_named() -> Any:
-    layouts = piece("layouts")
+    inputs = piece("inputs")
     q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))
     strides = {
         "bhsd": (192, 48, 8, 1),
@@ -67,9 +67,9 @@ def memory_is_laid_out_as_named() -> Any:
         "expanded_batch": (0, 48, 8, 1),
     }
     wrong = {}
-    for layout in layouts.LAYOUTS:
-        sharedk, sharedv = layouts.share(k, v, layout)
-        views = layouts.arrange((q, sharedk, sharedv), layout)
+    for layout in inputs.LAYOUTS:
+        sharedk, sharedv = inputs.share(k, v, layout)
+        views = inputs.arrange((q, sharedk, sharedv), layout)
         same = all(torch.equal(a, b) for a, b in zip(views, (q, sharedk, sharedv), strict=True))
         if (
             views[1].stride() != strides[layout]
@@ -78,14 +78,14 @@ def memory_is_laid_out_as_named() -> Any:
         ):
             wrong[layout] = [list(views[1].stride()), same, views[1].storage_offset()]
     upstream = {"hf": (192, 8, 32, 1), "strided": (384, 96, 16, 1), "expand": (0, 0, 0, 0), "plain": (192, 48, 8, 1)}
-    for kind in layouts.UPSTREAMS:
-        if layouts.upstream(q, kind).stride() != upstream[kind]:
-            wrong[kind] = list(layouts.upstream(q, kind).stride())
+    for kind in inputs.UPSTREAMS:
+        if inputs.upstream(q, kind).stride() != upstream[kind]:
+            wrong[kind] = list(inputs.upstream(q, kind).stride())
     return wrong or True
 
 
 def masks_hide_what_they_say() -> Any:
-    masks = piece("masks")
+    inputs = piece("inputs")
     wrong = {}
     lower = torch.ones(6, 9).tril(3) > 0
     for mask, (first, last) in {
@@ -95,19 +95,19 @@ def masks_hide_what_they_say() -> Any:
         "f32_left_dead": (lower, lower & False),
         "bool_band": (lower, lower),
     }.items():
-        kept = masks.keep(mask, 2, 6, 9)
+        kept = inputs.keep(mask, 2, 6, 9)
         if not (torch.equal(kept[0, 0], first) and torch.equal(kept[1, 0], last)):
             wrong[mask] = kept.int().tolist()
-    window = masks.keep("bool_band", 1, 50, 50).sum(-1).max()
+    window = inputs.keep("bool_band", 1, 50, 50).sum(-1).max()
     if int(window) != 32:
         wrong["band"] = int(window)
-    kept = masks.keep("bool_left", 2, 6, 9)
-    bias, _ = masks.hand_over("min_left", kept, torch.float16, "cpu")
+    kept = inputs.keep("bool_left", 2, 6, 9)
+    bias, _ = inputs.hand_over("min_left", kept, torch.float16, "cpu")
     if bias.dtype != torch.float16 or not torch.equal(bias == 0, kept) or float(bias.min()) != -65504:
         wrong["min"] = str(bias.dtype)
-    if masks.hand_over("f32_left", kept, torch.float16, "cpu")[0].dtype != torch.float32:
+    if inputs.hand_over("f32_left", kept, torch.float16, "cpu")[0].dtype != torch.float32:
         wrong["f32"] = "dtype"
-    view, _ = masks.hand_over("bool_key", masks.keep("bool_key", 2, 6, 9), torch.float16, "cpu")
+    view, _ = inputs.hand_over("bool_key", inputs.keep("bool_key", 2, 6, 9), torch.float16, "cpu")
     if view.stride(2) != 0:
         wrong["key"] = list(view.stride())
     return wrong or True
@@ -134,7 +134,7 @@ def what_does_not_fit_the_dtype_is_not_judged() -> Any:
 
 
 def refusals_are_told_from_errors() -> Any:
-    failure = piece("failure").failure
+    failure = piece("kit").failure
     found = [
         sorted(failure(error, device))
         for error, device in (
@@ -215,17 +215,17 @@ def _observations(prepared: list[Any], kernel: Any) -> list[Any]:
 
 
 def main() -> None:
-    packages = piece("packages")
+    packages = import_module(f"{PACKAGE}.probes.attention_packages")
     whole = _prepared(packages.FLASH_ATTN)
     sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
     found = {
         "checks": {name: globals()[name]() for name in sys.argv[2:]},
-        "xformers": _observations(_prepared(packages.XFORMERS), packages.xformers),
-        "flash_attn": _observations(whole, packages.flash_attn),
+        "xformers": _observations(_prepared(packages.XFORMERS), packages.xformers_kernel),
+        "flash_attn": _observations(whole, packages.flash_attn_kernel),
     }
     sys.modules["flash_attn"] = _flash_attn(forget_padding=True)
-    found["flash_attn without padding"] = _observations(whole, packages.flash_attn)
+    found["flash_attn without padding"] = _observations(whole, packages.flash_attn_kernel)
     print(json.dumps(found))
 
 

@@ -24,9 +24,8 @@ def main(payload: str) -> None:
     from importlib import import_module
 
     case_of = import_module(package + ".probing.attention_case")
-    dtypes = import_module(package + ".probing.job").DTYPES
-    layouts = import_module(package + ".probing.layouts")
-    masks = import_module(package + ".probing.masks")
+    dtypes = import_module(package + ".probing.kit").DTYPES
+    inputs = import_module(package + ".probing.inputs")
     grids = {name: import_module(package + ".probing.attention_grid").cases(name) for name in ("quick", "full")}
     for line in sys.stdin:
         asked = json.loads(line)
@@ -36,9 +35,9 @@ def main(payload: str) -> None:
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(asked["script"], "script", "exec"), names)
-        q, k, v = layouts.arrange(prepared.inputs, case["layout"])
-        mask, _ = masks.hand_over(case["mask"], prepared.kept, dtype, "cpu")
-        ours = {"q": q, "k": k, "v": v, "do": layouts.upstream(prepared.gradient, case["dout"]), "mask": mask}
+        q, k, v = inputs.arrange(prepared.inputs, case["layout"])
+        mask, _ = inputs.hand_over(case["mask"], prepared.kept, dtype, "cpu")
+        ours = {"q": q, "k": k, "v": v, "do": inputs.upstream(prepared.gradient, case["dout"]), "mask": mask}
         differs = [name for name, tensor in ours.items() if not _same(tensor, names.get(name))]
         print(json.dumps({"number": asked["number"], "printed": printed.getvalue().splitlines(), "differs": differs}))
 

@@ -1,0 +1,260 @@
+"""Checks of attention: every mask, layout and length; accuracy in half precision, rows that see no key, NaN that must
+stay visible; and the same compiled. The functions cite the bugs that they exist for, such as
+https://github.com/pytorch/pytorch/pull/128922."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from ..probing.attention_case import Prepared, prepare, run_cases
+from ..probing.attention_grid import cases, numbered, vary
+from ..probing.backends import chosen, declined, force, is_known
+from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, wanted_dtypes
+from ..probing.reference import measure
+
+PROBES = {
+    "attention": {
+        "title": "attention, forward and backward",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"dtype": "bf16", "backend": "default"}],
+            "full": [
+                {"dtype": "bf16", "backend": "default", "grid": "full"},
+                {"dtype": "bf16", "backend": "math"},
+                {"dtype": "bf16", "backend": "flash", "grid": "full"},
+                {"dtype": "bf16", "backend": ["efficient", "cudnn"], "grid": "full", "devices": ["cuda"]},
+                {"dtype": "fp16", "backend": ["default", "math", "flash"]},
+                {"dtype": "fp16", "backend": ["efficient", "cudnn"], "devices": ["cuda"]},
+                {"dtype": "fp32", "backend": ["default", "math"]},
+            ],
+        },
+        "seconds": {"cpu": 90, "cuda": 180},
+    },
+    "compile": {
+        "title": "torch.compile against eager",
+        "attention": "sdpa",
+        "suites": {"long": [{}]},
+        "seconds": {"cpu": 240, "cuda": 300},
+        "memory_mib": 4000,
+    },
+    "dead-rows": {
+        "title": "rows that see no key",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"backend": "default"}],
+            "full": [
+                {"backend": ["default", "math", "flash"]},
+                {"backend": ["efficient", "cudnn"], "devices": ["cuda"]},
+            ],
+        },
+    },
+    "half-accuracy": {"title": "accuracy of half-precision attention", "attention": "sdpa"},
+    "nan-honesty": {
+        "title": "NaN stays visible in attention",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"backend": "default"}],
+            "full": [
+                {"backend": "default", "short": True},
+                {"backend": ["math", "flash"]},
+                {"backend": ["efficient", "cudnn"], "devices": ["cuda"]},
+            ],
+        },
+    },
+}
+
+_SIZE = {"B": 2, "H": 2, "Hk": 2, "layout": "bhsd", "dout": "plain"}
+_HALF = {**_SIZE, "L": 96, "S": 96, "D": 64, "mask": "none", "stress": "shift-", "gqa": "", "number": 0}
+#: The last sample of left_dead is padding alone: a batch filled up with empty samples.
+_DEAD = numbered(
+    {**_SIZE, "L": 24, "D": 16, "stress": "unit", "gqa": ""},
+    vary(mask=("bool_left", "inf_left", "min_left", "bool_left_dead")),
+)
+#: case -> (shape of the queries, number of keys, row of the first head that is poisoned, what of it is NaN). A whole
+#: row in a sequence as small as it gets with 16 keys; one element in a row of a head among others; rows with few keys.
+_POISONED = {
+    "row": ((1, 1, 16, 8), 16, 3, slice(None)),
+    "element": ((1, 2, 40, 64), 40, 7, 3),
+    "row, 8 keys": ((1, 2, 8, 64), 8, 7, slice(None)),
+    "row, 15 keys": ((1, 2, 40, 64), 15, 7, slice(None)),
+}
+_SHORT = 16
+#: Texts of an error that says that there is nothing to compile with.
+_TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
+
+
+def attention(job: Job, emit: Emit) -> None:
+    """Does attention compute right outputs and gradients, with every mask, layout and length that training meets?
+
+    Runs torch's scaled_dot_product_attention forward and backward over length × mask × layout × upstream gradient ×
+    head dimension × stress, and measures each result against float64. Only inputs with a constant offset, dead rows, a
+    gradient and an explicit mask bring out bugs such as these:
+
+    * NaN in dq alone where L % 128 = 64 and the logsumexp is below -88.7 (cuDNN): https://github.com/pytorch/pytorch/issues/196678
+    * NaN gradients at the first step on sm90 (cuDNN in 2.5.0): https://github.com/pytorch/pytorch/pull/138354
+    * a float32 mask with half inputs misread: https://github.com/pytorch/pytorch/pull/191612
+    * wrong numbers where S % 32 = 1 and keys are broadcast: https://github.com/pytorch/pytorch/issues/191937
+    * NaN of fully masked rows in the gradients of all keys (2.4): https://github.com/pytorch/pytorch/pull/131060
+    * logits rounded to half (math, before 2.5): https://github.com/pytorch/pytorch/pull/128922
+    * short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
+      https://github.com/NVIDIA/TransformerEngine/issues/3216
+
+    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a
+    number).
+    """
+    if job["backend"] in (None, "default"):
+        choices = _choices(DTYPES[job["dtype"] or "bf16"], job["device"])
+        emit({"kind": "info", "case": "backends", "choices": choices})
+    run_cases(job, emit, cases(job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")))
+
+
+def compile(job: Job, emit: Emit) -> None:
+    """Does torch.compile give the numbers that eager gives?
+
+    Norm, attention with a mask and a loss in one function, eager and compiled, both against float64: the compiled error
+    in units of the eager one. https://github.com/pytorch/pytorch/issues/143290,
+    https://github.com/pytorch/pytorch/issues/136232, https://github.com/pytorch/pytorch/issues/186775 (NaN losses with
+    flex attention and fused masks), https://github.com/pytorch/pytorch/issues/185517 (gradients of 0). Compiling takes
+    12 to 20 s on a CPU, so that this one runs only when it is asked for (``--only compile``) or in the suite "long".
+    """
+    generator = torch.Generator().manual_seed(51)
+    given = [torch.randn(2, 33, 64, generator=generator).to(torch.bfloat16) for _ in range(3)]
+    mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril()
+    mask[1, :, :, :8] = False
+    mask[1, :, :8, 0] = True
+    case = {"case": "norm, masked attention and loss", "judge": "batch", "dtype": "bf16", "backend": "inductor"}
+    params = {"model": "block"}
+    exact = _gradients(_block, [value.double() for value in given], mask)
+    moved = [value.to(job["device"]) for value in given]
+    eager = _gradients(_block, moved, mask.to(job["device"]))
+    try:
+        compiled = _gradients(torch.compile(_block), moved, mask.to(job["device"]))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        emit({**case, "params": params, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
+        return
+    bad = {"gradients": lost(compiled)} if lost(compiled) else {}
+    found = {"e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad}
+    emit({**case, "params": params, **found})
+
+
+def dead_rows(job: Job, emit: Emit) -> None:
+    """Do rows that may see no key at all stay harmless: the padding of a sample that is padded on the left?
+
+    Before torch 2.5 such rows come out as NaN, and 0 · NaN then enters dk and dv of the whole sample: finite outputs,
+    finite loss, NaN in the weights after one step. https://github.com/pytorch/pytorch/issues/103749,
+    https://github.com/pytorch/pytorch/issues/110213; zeros by definition since
+    https://github.com/pytorch/pytorch/pull/131060. On a B200 NaN in the outputs of exactly these rows was seen with
+    2.13: https://github.com/unslothai/unsloth/pull/9848.
+
+    The upstream gradient of dead rows is 0, as a loss over the other tokens sends it. NaN in the output of dead rows
+    alone is a warning; NaN in a live row, dk or dv is a failure.
+    """
+    run_cases(job, emit, _DEAD, ("bf16", "fp16"))
+
+
+def half_accuracy(job: Job, emit: Emit) -> None:
+    """Is half-precision attention as accurate as half precision allows when all logits share a large offset?
+
+    The math backend of torch before 2.5 rounds the logits to the half dtype: invisible with normal inputs (2 times the
+    unavoidable error), 95 times with the offset that trained q and k biases bring. On the CPU the default of 2.4.1 does
+    it in fp16. https://github.com/pytorch/pytorch/pull/128922 (float32 intermediates since 2.5; a switch takes them
+    back: ``allow_fp16_bf16_reduction_math_sdp``). Under fp16 autocast the same gave NaN:
+    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, forward only, four calls: cheap
+    enough to run before every training.
+    """
+    for name in wanted_dtypes(job, ("bf16", "fp16")):
+        prepared = prepare(_HALF, DTYPES[name])
+        for backend in [job["backend"]] if job["backend"] else ["default", "math"]:
+            case = {"case": f"{backend} {name}", "params": _HALF, "dtype": name, "backend": backend}
+            case.update(judge="attention", gate=["o"], lse=prepared.expected.lse)
+            emit(
+                {**case, **found_by(partial(_accuracy, prepared, DTYPES[name], backend, job["device"]), job["device"])}
+            )
+
+
+def nan_honesty(job: Job, emit: Emit) -> None:
+    """Does a NaN that enters attention come out again, in its own row and nowhere else?
+
+    torch 2.5.0 and 2.5.1 turn a NaN query into zeros on the CPU (default and flash, every dtype):
+    https://github.com/pytorch/pytorch/issues/141128. A watch on the loss is blind behind such a layer: training goes on
+    with numbers that look right. 2.4.1 and 2.13.0 hand the NaN on.
+
+    Two inputs for each dtype: a whole query row of NaN in a tiny sequence, and one NaN element in a longer one. The
+    full suite adds two with fewer than 16 keys: there the default and the flash kernel of 2.13.0 give zeros on some
+    CPUs (not on one that has AVX2 alone), in every dtype, however many queries there are (2.4.1 and the math kernel do
+    not). Harmless in training, but a test of a watch on a tiny model sees nothing: a warning, not a failure.
+    """
+    backend = job["backend"] or "default"
+    if not is_known(backend, emit):
+        return
+    wanted = wanted_dtypes(job, tuple(DTYPES))
+    for name in wanted:
+        for case, (shape, keys, _, _) in _POISONED.items():
+            # One dtype is enough for short ones: they come out alike in all.
+            if keys < _SHORT and not (job["options"].get("short") and name == wanted[0]):
+                continue
+            found = {"dtype": name, "case": case, "judge": "honesty", "soft": keys < _SHORT, "expected": shape[3]}
+            found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": keys}
+            emit({**found, **found_by(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
+
+
+def _accuracy(prepared: Prepared, dtype: Any, backend: str, device: str) -> dict[str, Any]:
+    return measure({"o": _forward(prepared.inputs, backend, device)}, prepared.expected, dtype)
+
+
+def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
+    """How many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
+    shape, keys, row, poisoned = _POISONED[case]
+    shapes = (shape, (*shape[:2], keys, shape[3]), (*shape[:2], keys, shape[3]))
+    seeds = (0, 1, 1 if case == "row" else 2)
+    given = [
+        torch.randn(size, generator=torch.Generator().manual_seed(seed)).to(dtype) for size, seed in zip(shapes, seeds)
+    ]
+    given[0][0, 0, row, poisoned] = float("nan")
+    out = _forward(given, backend, device).float().cpu()
+    inside = out[0, 0, row]
+    return {"row_nan": int(torch.isnan(inside).sum()), "elsewhere": lost(out) - lost(inside)}
+
+
+def _forward(inputs: Any, backend: str, device: str) -> Any:
+    with torch.no_grad(), force(backend):
+        return functional.scaled_dot_product_attention(*[x.to(device) for x in inputs])
+
+
+def _block(query: Any, key: Any, value: Any, mask: Any) -> Any:
+    normed = functional.layer_norm(query, (64,))
+    out = functional.scaled_dot_product_attention(normed[:, None], key[:, None], value[:, None], attn_mask=mask)
+    logits = out[:, 0].flatten(0, 1)
+    targets = torch.arange(logits.shape[0], device=logits.device) % 64
+    return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), targets)
+
+
+def _gradients(function: Any, given: list[Any], mask: Any) -> Any:
+    found = forward_backward(lambda *leaves: function(*leaves, mask), given)
+    return torch.cat([found[f"d{number}"].double().cpu().flatten() for number in range(3)])
+
+
+def _choices(dtype: Any, device: str) -> dict[str, dict[str, Any]]:
+    """Which backend the default takes for what a model sends with and without padding, and why not the others."""
+    q = torch.zeros(2, 8, 192, 64, dtype=dtype, device=device).requires_grad_()
+    k = torch.zeros(2, 2, 192, 64, dtype=dtype, device=device).requires_grad_()
+    wide = torch.zeros(2, 8, 192, 512, dtype=dtype, device=device).requires_grad_()
+    kept = torch.ones(2, 1, 192, 192, dtype=torch.bool, device=device)
+    inputs: dict[str, tuple[Any, ...]] = {
+        "no mask": (q, q, q, None, False, False),
+        "causal": (q, q, q, None, True, False),
+        "boolean mask": (q, q, q, kept, False, False),
+        "additive mask": (q, q, q, torch.zeros(kept.shape, dtype=dtype, device=device), False, False),
+        "causal, shared heads": (q, k, k, None, True, True),
+        "causal, head dimension 512": (wide, wide, wide, None, True, False),
+        "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
+    }
+    return {
+        name: {"backend": chosen(given), **({"declined": declined(given)} if device == "cuda" else {})}
+        for name, given in inputs.items()
+    }

@@ -1,0 +1,279 @@
+"""Do models of transformers compute what is published of them, and in evaluation what they compute in training?
+
+The functions cite the bugs that they exist for, such as https://github.com/huggingface/transformers/issues/32390.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any
+
+import torch
+
+from ..probing import tiny_models
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, rms, vector
+from ..probing.plain_decoder import can_follow, logits_of, loss_of
+
+PROBES = {
+    "eval-mode": {
+        "title": "models in evaluation: dropout, masks, cache, packing",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"models": ["llama"]}],
+            "full": [{"models": ["llama", "qwen2", "glm", "gemma2", "mistral"]}],
+        },
+        "memory_mib": 2000,
+    },
+    "model-code": {
+        "title": "models of transformers against a decoder in plain torch",
+        "suites": {
+            "quick": [{"models": ["llama", "qwen2", "qwen3", "glm"]}],
+            "full": [{"models": ["llama", "qwen2", "qwen3", "glm", "glm4", "mistral", "gemma3", "phi3"]}],
+        },
+        "memory_mib": 2000,
+    },
+}
+
+#: Relative error in float32 of what is right: 3e-6 at most; of a scale that is 2 % off, 1e-2.
+_LIMIT = 1e-3
+#: Weights of q and k, times this, make attention depend on the tokens.
+_GAIN = 12
+_WAYS = ("sdpa", "eager")
+_WIDTH, _ROWS = 2048, 64
+_PROMPTS, _NEW = (7, 4), 17
+
+
+def eval_mode(job: Job, emit: Emit) -> None:
+    """Does a model give in evaluation what it gives in training: the same logits, finite, whatever is masked or cached?
+
+    Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a
+    row of nothing but padding and a row whose labels are all ignored must be finite and give the logits of training,
+    prompts that are continued with a cache must give those of the whole text at once, asking for attention's weights
+    must change none, and samples packed into one row have those that they have alone, where the installed transformers
+    tells packed samples by their positions.
+
+    https://github.com/huggingface/transformers/issues/36536 and
+    https://github.com/huggingface/transformers/issues/37574 (generation with a cache differs),
+    https://github.com/huggingface/transformers/pull/30652 (with attention's weights),
+    https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213
+    (fully padded rows). In float32, but for the finite values, which are asked of bf16.
+    """
+    common = {"backend": "sdpa", "tensors": ["logits"]}
+
+    def of_one(name: str, called: str) -> None:
+        model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+        tiny_models.stress(model, _GAIN)
+        tiny_models.stress(model, "bias")
+        for check in (_dropout, _masked, _attentions, _cached, _packed):
+            case = {"case": f"{called}: {check.__name__[1:]}", "params": {"model": called}}
+            emit({**common, **case, **check(model, job, name)})
+
+    with full_precision():
+        tiny_models.each_chosen(job, emit, "llama", of_one, **common)
+
+
+def model_code(job: Job, emit: Emit) -> None:
+    """Do the models of the installed transformers compute what is published of them, by every way through attention?
+
+    In float32, where the way through the code decides and not the rounding: logits and gradients of a padded batch with
+    sdpa and with eager attention, each against a decoder written in plain torch in float64 that shares no code with
+    them (Llama, Qwen2, Qwen3 and Mistral), or against each other where there is none. What only sdpa gets wrong has a
+    cure, which was tried here: eager. The loss that the model gives, also under autocast to bf16, is compared with the
+    mean over the labels that count, of the same logits. And the norms in bf16: one that sums in half precision is off
+    by one factor for a whole row, which the rounding of single values hides:
+    https://github.com/pytorch/pytorch/pull/134106.
+
+    Bugs that it exists for: masks and sdpa (https://github.com/huggingface/transformers/issues/32390), losses that
+    count labels otherwise (https://github.com/huggingface/transformers/pull/34191).
+    """
+    with full_precision():
+        tiny_models.each_chosen(job, emit, "llama", lambda name, called: _one_model(job, emit, name, called))
+
+
+def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
+    with torch.no_grad():
+        return model(**tiny_models.moved(batch, model), **more).logits.cpu()
+
+
+def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
+    if lost(found):
+        told = f"{lost(found)} logits are not finite without gradients"
+        return judged("exact", "eval-nan", ["logits"], dtype="fp32", equal=False, detail=told)
+    difference = relative(found, exact)
+    told = f"logits are off by {difference:.2g} of them"
+    return judged("change", signature, ["logits"], dtype="fp32", detail=told, relative=difference, limit=_LIMIT)
+
+
+def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Values are dropped in training only: of attention's weights, in eager attention, and behind each feed-forward."""
+    eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
+    batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
+    exact = _logits(eager.eval(), batch)
+    tiny_models.drop_attention(eager)
+    for place, module in list(eager.named_modules()):
+        if place.endswith(".mlp"):
+            module.add_module("dropped", torch.nn.Dropout(0.5))
+            module.register_forward_hook(lambda module, given, out: module.dropped(out))
+    return _change(_logits(eager.eval(), batch), exact, "eval-dropout")
+
+
+def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """The logits of evaluation beside those of training, and finite in bf16."""
+    made = tiny_models.samples(tiny_models.LENGTHS["short"])
+    made[1][1].fill_(tiny_models.IGNORED)
+    half = tiny_models.build(name, "sdpa", job["model"]).to(job["device"], torch.bfloat16).eval()
+    found: dict[str, Any] = {}
+    for empty in (False, True):
+        batch = tiny_models.padded(made, "left", position_ids=True, empty=empty)
+        live = batch["attention_mask"].bool()
+        model.train()
+        exact = model(**tiny_models.moved(batch, model)).logits.detach().cpu()
+        found = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
+        rough = _change(_logits(half, batch)[live], exact[live], "eval-differs")
+        for one in (found, {**rough, "dtype": "bf16"}):
+            if one["judge"] == "exact" or (one is found and not one["relative"] <= _LIMIT):
+                return one
+    return found
+
+
+def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
+    batch = tiny_models.padded(tiny_models.samples(_PROMPTS), "left")
+    given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
+    model.generation_config.eos_token_id = None  # no text ends before its time
+    with torch.no_grad():
+        said = model.eval().generate(
+            **given,
+            max_new_tokens=_NEW,
+            do_sample=False,
+            use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    found, exact = [], []
+    for row, length in enumerate(_PROMPTS):
+        text = said.sequences[row, max(_PROMPTS) - length :][None]
+        exact.append(_logits(model, {"input_ids": text})[0, length - 1 : -1])
+        found.append(torch.stack([logits[row] for logits in said.logits]).cpu())
+    return _change(torch.cat(found), torch.cat(exact), "cache-differs")
+
+
+def _attentions(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Asking for the weights of attention changes no logits."""
+    tokens = torch.stack([tokens for tokens, _ in tiny_models.samples((24, 24))])
+    exact = _logits(model.eval(), {"input_ids": tokens})
+    try:
+        found = _logits(model, {"input_ids": tokens}, output_attentions=True)
+    except ValueError as error:
+        return {"skip": f"sdpa attention does not give its weights here: {error}"[:300]}
+    return _change(found, exact, "eval-differs")
+
+
+def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
+    """Two samples in one row, told apart by positions that begin again."""
+    try:
+        masking = importlib.import_module("transformers.masking_utils")
+    except ImportError:
+        masking = None
+    if not hasattr(masking, "find_packed_sequence_indices"):
+        return {"skip": "this transformers does not tell packed samples apart in sdpa attention"}
+    made = [tokens for tokens, _ in tiny_models.samples((24, 17))]
+    alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in made], 1)
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in made])[None]
+    found = _logits(model, {"input_ids": torch.cat(made)[None], "position_ids": positions}, use_cache=False)
+    return _change(found, alone, "packing-leaks")
+
+
+def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
+    device, models = job["device"], {}
+    for way in _WAYS:
+        try:
+            models[way] = tiny_models.build(name, way, job["model"]).to(device)
+        except tiny_models.NoAttention:
+            continue
+        tiny_models.stress(models[way], _GAIN)
+    if not models:
+        raise Unavailable(f"{name} has neither sdpa nor eager attention")
+    model = next(iter(models.values()))
+    common = {"dtype": "fp32", "params": {"model": called}}
+    for side in ("right", "left"):
+        batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
+        gave = {way: _seen(one, batch) for way, one in models.items()}
+        for way, error in _errors(model, batch, gave).items():
+            both = len(gave) > 1 and way == "every"
+            words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
+            outcome = "model-differs" if way == "every" else f"{way}-path-differs"
+            case = judged("change", outcome, ["logits", "gradients"], dtype="fp32", relative=error, limit=_LIMIT)
+            case["backend"] = "eager" if both else way if way != "every" else next(iter(gave))
+            params = {"model": called, "padding": side}
+            emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
+        _judge_loss(emit, common, called, batch, next(iter(gave.values())))
+    batch = tiny_models.padded(tiny_models.samples((24, 24)), "right")  # no padding: masks in bf16 are another matter
+    with torch.autocast(device, torch.bfloat16), torch.no_grad():
+        output = model(**tiny_models.moved(batch, model))
+    rough = {"loss": float(output.loss), "logits": output.logits.double().cpu()}
+    _judge_loss(emit, common, f"{called} under autocast", batch, rough)
+    _judge_norm(emit, called, model, device)
+
+
+def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """What the model gives for a batch: its loss, its logits, and the gradient of the plain loss of these logits."""
+    model.zero_grad(set_to_none=True)
+    given = tiny_models.moved(batch, model)
+    output = model(**given)
+    loss_of(output.logits, given["labels"]).backward()
+    logits = output.logits.detach().double().cpu()
+    return {"loss": float(output.loss.detach()), "logits": logits, "gradients": vector(model)}
+
+
+def _errors(model: Any, batch: dict[str, Any], gave: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """How far each way is off, by way; one that is off alike with all is called "every"."""
+    live = batch["attention_mask"].bool()
+    if not can_follow(model.config):
+        if len(gave) < 2:
+            return {}
+        return {"sdpa": _distance(gave["sdpa"], gave["eager"], live)}
+    weights = {name: value.detach().double().cpu().requires_grad_() for name, value in model.named_parameters()}
+    positions = batch.get("position_ids", torch.arange(live.shape[1])[None].expand(live.shape))
+    logits = logits_of(weights, model.config, batch["input_ids"], batch["attention_mask"], positions)
+    loss_of(logits, batch["labels"]).backward()
+    parts = [torch.zeros_like(value) if value.grad is None else value.grad for value in weights.values()]
+    exact = {"logits": logits.detach(), "gradients": torch.cat([part.flatten() for part in parts])}
+    errors = {way: _distance(found, exact, live) for way, found in gave.items()}
+    wrong = [way for way, error in errors.items() if not error <= _LIMIT]
+    return {"every": max(errors.values())} if len(wrong) == len(errors) else errors
+
+
+def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
+    pairs = [(found["logits"][live], exact["logits"][live]), (found["gradients"], exact["gradients"])]
+    if any(lost(one) for one, _ in pairs):
+        return float("nan")
+    return max(relative(*pair) for pair in pairs)
+
+
+def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
+    exact = float(loss_of(found["logits"], batch["labels"]))
+    told = f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
+    case = judged("change", "loss-differs", ["loss"], relative=abs(found["loss"] - exact) / exact, limit=1e-3)
+    emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": told})
+
+
+def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
+    """A fresh norm of the model's class on a wide row: the factor of each row, in units of what rounding the values
+    one by one leaves of it."""
+    kinds = {type(module) for module in model.modules() if type(module).__name__.endswith("RMSNorm")}
+    for kind in sorted(kinds, key=lambda kind: kind.__name__):
+        try:
+            norm = copy.deepcopy(kind(_WIDTH, eps=1e-6)).to(device, torch.bfloat16)
+        except TypeError:
+            continue
+        values = (3.7 * torch.randn(_ROWS, _WIDTH, generator=torch.Generator().manual_seed(8))).bfloat16()
+        with torch.no_grad():
+            found = norm(values.to(device)).double().cpu()
+        wide = values.double()
+        exact = wide / (wide.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+        factor = (found * exact).sum(-1) / exact.pow(2).sum(-1) - 1
+        rounded = (exact.bfloat16().double() * exact).sum(-1) / exact.pow(2).sum(-1) - 1
+        case = {"case": f"{kind.__name__} on rows of {_WIDTH}", "judge": "rounding", "dtype": "bf16"}
+        emit({**case, "params": {"model": called}, "ratio": {"o": rms(factor) / rms(rounded)}, "gate": ["o"]})

@@ -1,0 +1,312 @@
+"""Do tiny models keep their numbers, weights and memory when they are checkpointed, saved and loaded, and trained?
+
+The functions cite the bugs that they exist for, such as https://github.com/pytorch/pytorch/issues/193671.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
+
+import torch
+from torch.nn import functional
+from torch.utils import checkpoint
+
+from ..probing import tiny_models
+from ..probing.kit import (
+    DTYPES,
+    Emit,
+    Job,
+    Unavailable,
+    found_by,
+    held_kib,
+    judged,
+    loaded_dtype,
+    lost,
+    offered,
+    relative,
+    vector,
+)
+
+PROBES = {
+    "checkpointing": {
+        "title": "gradients with and without checkpointing",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"models": ["llama"]}],
+            "full": [{"models": ["llama", "qwen2", "glm", "gemma2", "mistral", "phi3", "mixtral", "gpt2"]}],
+        },
+        "memory_mib": 2000,
+    },
+    "memory-cycles": {
+        "title": "memory over cycles of the same and of new shapes",
+        "attention": "sdpa",
+        "suites": {"quick": [{"dtype": "bf16"}]},
+    },
+    "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
+    "training-step": {
+        "title": "optimizer steps in the recipe's dtype",
+        "attention": "sdpa",
+        "suites": {
+            "quick": [{"models": ["chatglm-like"]}],
+            "full": [{"models": ["chatglm-like", "glm", "qwen2", "llama", "gemma2"]}],
+        },
+        "memory_mib": 2000,
+    },
+}
+
+#: Relative difference of a gradient with checkpoints, and the share of values that dropout drops behind a layer.
+_LIMIT, _DROPPED = 1e-3, 0.1
+_CYCLES, _BATCHES = 3, 5
+#: Cycles of the same lengths and of new ones, and the former.
+_SAME, _NEW = 4, 3
+_LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
+
+
+def checkpointing(job: Job, emit: Emit) -> None:
+    """Does gradient checkpointing give the gradients that it saves the memory of?
+
+    Recomputing the forward pass must not change numbers. RReLU and other random operations did:
+    https://github.com/pytorch/pytorch/issues/193671; memory that was not freed:
+    https://github.com/pytorch/pytorch/issues/147449. Reentrant and not, on a tiny model in float32 with dropout behind
+    each layer, which must drop the same values when it is computed again: seen bitwise equal on healthy releases. And
+    models of transformers as its Trainer switches it on, with the cache that their configs ask for:
+    https://github.com/huggingface/transformers/issues/28056.
+    """
+    model = tiny_models.build("chatglm-like", "sdpa").to(job["device"])
+    forwards = [_with_dropout(layer.forward) for layer in model.layers]
+
+    def set_here(reentrant: bool | None) -> None:
+        for layer, forward in zip(model.layers, forwards):
+            way = partial(checkpoint.checkpoint, forward, use_reentrant=reentrant)
+            layer.forward = forward if reentrant is None else way
+
+    set_here(None)
+    _checkpointed(emit, model, set_here, "plain")
+
+    def of_transformers(name: str, called: str) -> None:
+        model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+        model.config.use_cache = True
+
+        def switch(reentrant: bool | None) -> None:
+            if reentrant is None:
+                model.gradient_checkpointing_disable()
+            else:
+                model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+
+        _checkpointed(emit, model, switch, called)
+
+    tiny_models.each_chosen(job, emit, "llama", of_transformers)
+
+
+def memory_cycles(job: Job, emit: Emit) -> None:
+    """Does memory stay constant over cycles of the same shapes, over shapes that are always new, and in a whole model?
+
+    Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were
+    not there before and are shorter than the longest; and what is allocated after the last one must be what was after
+    the second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added
+    up, for resident memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550
+    (varying lengths), https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the
+    quadratic math kernel with a mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
+    """
+    device = job["device"]
+    lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
+
+    def attend(length: int) -> None:
+        _attend(length, device, masked=True)
+
+    same = [list(lengths)] * _SAME
+    _held(emit, device, attend, same, f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask")
+    new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
+    _held(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
+    try:
+        model = tiny_models.build("llama", "sdpa").to(device)
+        case = "steps and evaluation of a model, new lengths"
+        _held(emit, device, lambda length: _use(model, length), new, case)
+    except Unavailable as reason:
+        emit({"case": "a model", "skip": str(reason)})
+    for masked in (False, True) if device == "cuda" else ():
+        torch.cuda.reset_peak_memory_stats()
+        _attend(2048, device, masked)
+        peak = torch.cuda.max_memory_allocated() / 1048576.0
+        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
+
+
+def save_load(job: Job, emit: Emit) -> None:
+    """Is a model that was saved and loaded again the same model?
+
+    Weights in float32 and bf16, with an output layer of its own and with one that is tied to the embedding, which is
+    not saved and must be tied again: otherwise it begins with random numbers, or trains apart from then on.
+    https://github.com/huggingface/transformers/issues/33689, https://github.com/huggingface/transformers/pull/43429.
+    """
+    for name in ("fp32", "bf16"):
+        for tied in (False, True):
+            case = judged("exact", "reload-differs", ["parameters"], dtype=name, params={"tied": tied})
+            case["case"] = f"{name} weights, embeddings {'tied' if tied else 'not tied'}"
+            emit({**case, **found_by(partial(_reloaded, DTYPES[name], tied), job["device"])})
+
+
+def training_step(job: Job, emit: Emit) -> None:
+    """Do optimizer steps in the recipe's dtype stay finite and move the weights?
+
+    Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
+    (https://github.com/pytorch/pytorch/issues/96755, https://github.com/pytorch/pytorch/issues/97004); pure bf16
+    weights at 1.0 do not move at a learning rate of 1e-4, because the update is below half a step of the format. Both
+    are so by design: they are reported for a recipe that trains such weights (``recipe.load_dtype``), and as
+    information otherwise.
+
+    Fifteen AdamW steps of tiny models in bf16, with batches of changing length padded on alternating sides, must stay
+    finite, whatever the recipe: https://github.com/zai-org/GLM-4/issues/724.
+    """
+    device, trained = job["device"], loaded_dtype(job)
+    dtype = "fp16" if trained == "fp16" else "bf16"
+    for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
+        called = tiny_models.label(name, job["model"])
+        case = judged("exact", "nan-parameters", ["parameters"], dtype=dtype, backend="sdpa", params={"model": called})
+        case["case"] = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
+        emit({**case, **found_by(partial(_train, name, DTYPES[dtype], device, job["model"]), device)})
+    for way in ("foreach", "fused"):
+        case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=way)
+        case.update(case=f"AdamW ({way}) on fp16 weights", params={"optimizer": "adamw"})
+        emit({**case, **_told_only(trained != "fp16"), **found_by(partial(_half_adamw, way, device), device)})
+    rate = float(job["recipe"].get("learning_rate") or 1e-4)
+    case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
+    case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
+    emit({**case, **_told_only(trained != "bf16"), **_standstill(device, rate)})
+
+
+def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
+    """Two observations: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
+    batch = tiny_models.moved(tiny_models.padded(tiny_models.samples((24, 17)), "right"), model)
+    words, params = ("", {}) if called == "plain" else (f"{called} ", {"model": called})
+    plain = _gradient(model, batch)
+
+    def compared() -> dict[str, Any]:
+        other = _gradient(model, batch)
+        told = "bitwise equal" if torch.equal(other, plain) else "not bitwise"
+        return {"detail": told, "relative": relative(other, plain)}
+
+    for reentrant in (False, True):
+        switch(reentrant)
+        case = judged("change", "checkpoint-differs", ["gradients"], dtype="fp32", limit=_LIMIT)
+        case["case"] = f"{words}checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
+        case.update(backend="reentrant" if reentrant else "default", params={"use_reentrant": reentrant, **params})
+        emit({**case, **found_by(compared, next(model.parameters()).device.type)})
+        switch(None)
+
+
+def _with_dropout(forward: Any) -> Any:
+    return lambda *arguments: functional.dropout(forward(*arguments), _DROPPED)
+
+
+def _gradient(model: Any, batch: dict[str, Any]) -> Any:
+    torch.manual_seed(5)
+    model.zero_grad(set_to_none=True)
+    # Reentrant checkpointing needs an input that asks for a gradient: the embedding's output does.
+    model(**batch).loss.backward()
+    return vector(model)
+
+
+def _reloaded(dtype: Any, tied: bool) -> dict[str, Any]:
+    problem = _problem(dtype, tied)
+    return {"equal": not problem, "detail": problem or "all weights are the same"}
+
+
+def _problem(dtype: Any, tied: bool) -> str:
+    """What is different after saving and loading; empty for nothing."""
+    model = tiny_models.build("llama", "sdpa", tied=tied).to(dtype)
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        model.save_pretrained(folder)
+        again = type(model).from_pretrained(folder, torch_dtype=dtype)
+    before, after = model.state_dict(), again.state_dict()
+    if set(before) != set(after):
+        return f"{len(set(before) ^ set(after))} weights are in only one of both"
+    changed = [name for name, value in before.items() if not torch.equal(value, after[name])]
+    if changed:
+        return f"{len(changed)} weights have other values, {changed[0]} among them"
+    shared = again.get_output_embeddings().weight is again.get_input_embeddings().weight
+    return "" if shared == tied else f"the embeddings are {'no longer ' if tied else ''}tied"
+
+
+def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:
+    model = tiny_models.build(name, "sdpa", folder).to(dtype).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    lengths = tiny_models.LENGTHS["long" if device == "cuda" else "short"]
+    losses: list[float] = []
+    for cycle in range(_CYCLES):
+        for number in range(_BATCHES):
+            shorter = tuple(max(4, length - 3 * number) for length in lengths)
+            made = tiny_models.samples(shorter, seed=100 * cycle + number)
+            batch = tiny_models.padded(made, "left" if number % 2 else "right", position_ids=bool(number % 2))
+            loss = model(**tiny_models.moved(batch, model)).loss
+            losses.append(float(loss.detach()))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if losses[-1] != losses[-1]:
+                return {"equal": False, "detail": f"the loss is NaN at step {len(losses) - 1}"}
+    bad = sum(map(lost, model.parameters()))
+    return {"equal": bad == 0, "detail": f"{bad} parameters not finite, loss {losses[0]:.3g} to {losses[-1]:.3g}"}
+
+
+def _half_adamw(way: str, device: str) -> dict[str, Any]:
+    """Eight fp16 weights with a gradient of 1e-5, then 0."""
+    weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
+    with offered(f"{way} AdamW"):
+        optimizer = torch.optim.AdamW([weights], lr=1e-3, **{way: True})
+        for size in (1e-5, 0.0, 0.0):
+            weights.grad = torch.full_like(weights, size)
+            optimizer.step()
+    return {"equal": lost(weights) == 0, "detail": f"{lost(weights)} of 8 weights are NaN after three steps"}
+
+
+def _standstill(device: str, rate: float) -> dict[str, Any]:
+    """A bf16 weight of 1.0 under 50 AdamW steps with a constant gradient."""
+    weight = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device=device))
+    optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=0.0)
+    for _ in range(50):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+    moved = float((weight.detach() - 1).abs().max())
+    return {"equal": moved > 0, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
+
+
+def _told_only(so: bool) -> dict[str, str]:
+    """The part of an observation that is information for a recipe that trains otherwise."""
+    return {"kind": "info"} if so else {}
+
+
+def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
+    """One observation: what is held after each cycle of lengths."""
+    kib, reserved = [], []
+    for lengths in cycles:
+        for length in lengths:
+            work(length)
+        kib.append(held_kib(device))
+        if device == "cuda":
+            free, total = torch.cuda.mem_get_info()
+            reserved.append((total - free) / 1024.0)
+    held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
+    params = {"mask": "bool_left", "cycles": len(cycles)}
+    emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
+
+
+def _use(model: Any, length: int) -> None:
+    """A training step without the optimizer, and the same batch in evaluation."""
+    made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
+    batch = tiny_models.moved(made, model)
+    model.train()(**batch).loss.backward()
+    model.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        model.eval()(**batch)
+
+
+def _attend(length: int, device: str, masked: bool) -> None:
+    q, k, v = (torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    mask = None
+    if masked:
+        mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
+        mask[1, :, :, : length // 4] = False
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
+    out.sum().backward()
