@@ -64,7 +64,7 @@ def _is_used(framework: str, facts: FactSet) -> bool:
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
     """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
-    from envdoctor.knowledge.framework_models import FRAMEWORKS, asked_release
+    from envdoctor.knowledge.model_types import FRAMEWORKS, asked_release
 
     yield from stated
     family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}

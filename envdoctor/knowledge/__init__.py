@@ -9,7 +9,6 @@ __all__, __getattr__ = door(
         "conditions": "Condition ConditionError glob_fits parse_condition spelled",
         "cuda_wheels": "component_of",
         "entry_statements": "Entry entries",
-        "framework_models": "FRAMEWORKS asked_release knows",
         "gpu_code": "arch_lists capability compiler_range is_nightly kernels",
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
         "json_schemas": "Schemas",
@@ -19,7 +18,7 @@ __all__, __getattr__ = door(
         "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
-        "model_types": "ModelTypes",
+        "model_types": "FRAMEWORKS ModelTypes asked_release knows",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
         "rules": "Rule about_revisions digest placeholders with_conditions",

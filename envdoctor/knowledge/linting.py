@@ -43,7 +43,11 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
     texts = matrix.texts(rule)
     if rule.id in matrix.files:
         yield from _faults(matrix.files[rule.id], "rule", schemas)
-    yield from _dates(texts, today)
+    for key in ("added", "modified"):
+        if texts[key] > today.isoformat():
+            yield f"rule: {key}: {texts[key]} lies in the future"
+    if texts["modified"] < texts["added"]:
+        yield "rule: modified lies before added"
     yield from _bound(rule, texts)
     yield from _engines(rule, texts)
     yield from _evidence(rule, texts, today)
@@ -53,9 +57,10 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
     ordinary = matrix.part("ordinary-log", "log").get("lines", ())
     for symptom in texts["symptom"]:
         yield from (f"symptom: {fault}" for fault in faults_of(symptom, ordinary))
-    for other in rule.explained_by:
+    for other, columns in rule.explained_by.items():
         explaining = matrix.find(other)
-        if explaining is None or not _has_columns(explaining.each, rule.explained_by[other], matrix):
+        spec = matrix.registry.find(explaining.each) if explaining is not None and explaining.each else None
+        if explaining is None or spec is None or not spec.columns.keys() >= set(columns):
             yield f"explained_by: there is no rule {other} whose records have these columns"
         elif other != rule.id and rule.id in explaining.explained_by:
             yield f"explained_by: {rule.id} and {other} explain each other"
@@ -67,11 +72,6 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
             yield f"supersedes: {rule.id} and {other} stand for each other"
 
 
-def _has_columns(records: str | None, columns: Sequence[str], matrix: Matrix) -> bool:
-    spec = matrix.registry.find(records) if records is not None else None
-    return spec is not None and all(column in spec.columns for column in columns)
-
-
 def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None = None) -> Iterator[tuple[str, str]]:
     """Yield complaints about the tables and the registry of a checkout, or ``only`` these files, as (file, complaint);
     those of a wheel were linted before."""
@@ -81,10 +81,9 @@ def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None
         (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
     ]
     yield from found
-    if not found:
-        for path in paths:
-            for check in _CHECKS.get(path.stem, ()):
-                yield from ((path.relative_to(home).as_posix(), problem) for problem in check(matrix))
+    for path in paths if not found else ():
+        if path.stem in _CHECKS:
+            yield from ((path.relative_to(home).as_posix(), problem) for problem in _CHECKS[path.stem](matrix))
 
 
 def _faults(path: Path, name: str, schemas: Schemas) -> Iterator[str]:
@@ -112,8 +111,6 @@ def _registry(matrix: Matrix) -> Iterator[str]:
             if matrix.registry.find(key) is None and key not in known:
                 yield f"{spec.key}: depends_on: {key} is not a registered fact"
 
-
-def _help(matrix: Matrix) -> Iterator[str]:
     for name, entry in matrix.registry.help_texts.items():
         for key in entry.get("keys", ()):
             spec = matrix.registry.find(key)
@@ -169,22 +166,14 @@ def _formats(matrix: Matrix) -> Iterator[str]:
 
 
 #: What is asked of a document beside its schema, by its name.
-_CHECKS: Mapping[str, Sequence[Callable[[Matrix], Iterator[str]]]] = {
-    "facts": (_registry, _help),
-    "retired": (_retired,),
-    "families": (_families,),
-    "run-needs": (_needs,),
-    "known-errors": (_known_errors,),
-    "recipe-formats": (_formats,),
+_CHECKS: Mapping[str, Callable[[Matrix], Iterator[str]]] = {
+    "facts": _registry,
+    "retired": _retired,
+    "families": _families,
+    "run-needs": _needs,
+    "known-errors": _known_errors,
+    "recipe-formats": _formats,
 }
-
-
-def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:
-    for key in ("added", "modified"):
-        if texts[key] > today.isoformat():
-            yield f"rule: {key}: {texts[key]} lies in the future"
-    if texts["modified"] < texts["added"]:
-        yield "rule: modified lies before added"
 
 
 def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
@@ -196,17 +185,14 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     for clause in rule.affects:
         for condition in clause:
             compared.setdefault(condition.key, set()).update(bounds(condition))
-    for key, version in (bound.get("fixed_in") or {}).items():
+    ((name, versions),) = bound.items()
+    for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())
         if not operators:
-            yield f"rule: fixed_in: {key} is no condition of the rule"
-        elif ("<", version) not in operators and not _all_below(operators, version):
+            yield f"rule: {name}: {key} is no condition of the rule"
+        elif name == "fixed_in" and ("<", version) not in operators and not _all_below(operators, version):
             yield f"rule: fixed_in: no condition ends below {key} {version}"
-    for key, version in (bound.get("last_seen") or {}).items():
-        operators = compared.get(key, set())
-        if not operators:
-            yield f"rule: last_seen: {key} is no condition of the rule"
-        elif ("<=", version) not in operators and ("==", version) not in operators:
+        elif name == "last_seen" and operators.isdisjoint((("<=", version), ("==", version))):
             yield f"rule: last_seen: no condition ends with {key} {version}"
 
 
