@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.judge.compare import answer
+from envdoctor.judge.evaluate import answer
 from envdoctor.knowledge.conditions import parse_condition
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message

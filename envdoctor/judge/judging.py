@@ -6,8 +6,7 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, spell
-from envdoctor.judge.compare import answer
-from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
+from envdoctor.judge.evaluate import Match, Outcome, Read, answer, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
     CONFIDENCES,
     EFFECTS,
@@ -132,11 +131,8 @@ def _order(finding: Finding) -> tuple[int, int, int, str]:
 
 
 def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:
-    helps = []
-    for key in outcome.missing:
-        spec = registry.find(key)
-        if spec is not None and spec.help and spec.help not in helps:
-            helps.append(spec.help)
+    specs = map(registry.find, outcome.missing)
+    helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
     return NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps))
 
 
@@ -229,9 +225,7 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
         for name, _, kind, alternatives in own or others
         if answer(kind, alternatives, item.get(name.partition(".")[2], NOT_KNOWN)).holds
     ]
-    if not fitting:
-        return fact._replace(key=key, value=NOT_KNOWN)
-    return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
+    return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)) or NOT_KNOWN)
 
 
 def _severity(rule: Rule, match: Match, confidence: str, policy: Policy) -> str:
@@ -316,16 +310,13 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
-        if _severity(rule, match, _sure(rule, match, facts, matrix), Policy()) == "error"
+        for read in [_reader(rule, match, facts, matrix.registry)]
+        if _severity(rule, match, _confidence(rule, match, read)[0], Policy()) == "error"
     ]
     said = _problems(applied, facts, matrix)
     folded = fold(applied)
     causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
     return {problem: said[problem] for problem in causes}, said
-
-
-def _sure(rule: Rule, match: Match, facts: FactSet, matrix: Matrix) -> str:
-    return _confidence(rule, match, _reader(rule, match, facts, matrix.registry))[0]
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:

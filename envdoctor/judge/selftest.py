@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.judge.compare import answer
-from envdoctor.judge.evaluate import evaluate
+from envdoctor.judge.evaluate import answer, evaluate
 from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
