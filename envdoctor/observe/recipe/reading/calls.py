@@ -30,10 +30,7 @@ def calls_of(
     in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    return _calls(tree, place, Script(tree, words, beside, names), beside)
-
-
-def _calls(tree: ast.Module, place: Callable[[int], str], script: Script, beside: Beside) -> list[Any]:
+    script = Script(tree, words, beside, names)
     calls = _plain_training(tree, place, beside)
     for name, settings, perhaps in script.calls:
         calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])
