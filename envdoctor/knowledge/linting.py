@@ -113,8 +113,8 @@ def _registry(matrix: Matrix) -> Iterator[str]:
 
     for name, entry in matrix.registry.help_texts.items():
         for key in entry.get("keys", ()):
-            spec = matrix.registry.find(key)
-            if spec is None or not spec.example:
+            explained = matrix.registry.find(key)
+            if explained is None or not explained.example:
                 yield f"help: {name}: {key} is no registered fact with an example"
 
 

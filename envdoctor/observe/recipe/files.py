@@ -78,7 +78,7 @@ def _taken_apart(
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
     # The scripts or modules of one's own that commands start, with the words behind them.
     own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
-    started = {part.program: (part.line, part.words) for part in own_code}
+    started: dict[str, tuple[str, Sequence[str | None]]] = {part.program: (part.line, part.words) for part in own_code}
     own = {part.program for part, form in parts if form.framework}
     found: list[tuple[str, str, str, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
