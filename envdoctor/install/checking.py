@@ -1,7 +1,5 @@
 """Judge a rule's fixes by its own tests: each must end the match of one of them, and the first leave no error."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One cause, one finding: which findings are folded into which."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

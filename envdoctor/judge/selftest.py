@@ -4,8 +4,6 @@ A person writes at least one matching case a clause. The others are derived here
 changed to a value on the other side of a condition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 A statement takes one module or one name, so that its text names the entry that works or fails.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol

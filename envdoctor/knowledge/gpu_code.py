@@ -1,7 +1,5 @@
 """Which GPUs run code that was compiled for which architectures, and which architectures a build of torch has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 The library jsonschema does it (extra ``lint``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping

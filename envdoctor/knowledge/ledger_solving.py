@@ -1,7 +1,5 @@
 """Resolve a step of :mod:`~envdoctor.knowledge.ledger_taking` with resolvelib, as pip does, over the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What must hold beyond the shape of a document: bounds, evidence, wording, translations, ids."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date

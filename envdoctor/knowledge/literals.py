@@ -1,7 +1,5 @@
 """Words of a rule that no source can give: such a condition would never hold, and nobody would notice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property

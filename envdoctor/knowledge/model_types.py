@@ -1,8 +1,6 @@
 """From which release on transformers knows a model type (table transformers-model-types), and serving engines and
 trainers a family of models (table framework-models)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

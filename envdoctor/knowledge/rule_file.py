@@ -1,7 +1,5 @@
 """Read a rule file: one TOML document becomes one rule, or a list of what is wrong with it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Reading TOML files, with one sentence for a person when a file cannot be read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The lengths of all rows as what decides about memory: how many are long, what is padding (by how the samples are put
 together), the largest batch. Lengths in tokens, padding as shares of 1."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left, insort
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The TrainerCallback: what the Trainer tells, and the model's own calls, handed to those who look at them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

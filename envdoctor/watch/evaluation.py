@@ -1,7 +1,5 @@
 """The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The flight record: what was seen, on what, judged by the matrix; a JSON file and a few lines for the log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import platform

@@ -1,7 +1,5 @@
 """The loss in a model's output, what a batch looks like, and what is kept of an optimizer step's micro-batches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Running one batch again, with hooks, to name the module and the operation of the first number that is not finite."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

@@ -1,8 +1,6 @@
 """The optimizer steps of a run: flags on the device every step, judged when they are read, everything else on the first
 bad one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

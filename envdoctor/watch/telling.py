@@ -1,7 +1,5 @@
 """Telling what was seen: each kind of event once a run, in the log and as a flight record."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What differs between machines, from the facts files that each of them wrote."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``--set key=value``: facts given on the command line or in the configuration; the last one wins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from envdoctor.facts.registry import (

@@ -1,7 +1,5 @@
 """What the parts of a recipe say of its fields, one after the other, and what each key came to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted

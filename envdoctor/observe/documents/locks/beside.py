@@ -1,7 +1,5 @@
 """The fact ``beside``: what Python files in the folder of a list take of packages that code may do without."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence

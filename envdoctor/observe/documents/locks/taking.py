@@ -1,7 +1,5 @@
 """What an install of a list takes, by the ledger of released packages: its commands one after the other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta

@@ -1,8 +1,6 @@
 """What a report says of the machine: platform strings, and GPUs as tools list them and as people write them behind a
 label."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Keyword arguments of calls in a Python script or notebook, by its syntax tree. Runs in a bounded child."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

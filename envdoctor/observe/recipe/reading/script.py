@@ -4,8 +4,6 @@ Constants, dictionaries, dataclasses, arithmetic, functions of the script and it
 options do not take is left out, and what cannot be told stays open.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """What is known while a script is followed: values, with what stands for those that cannot be told, and what its calls
 come to: its functions, classes and parsers of options, and what they read."""
 
-from __future__ import annotations
-
 import ast
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The options that a Python script takes by itself: argparse, classes of arguments, click, typer and fire."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
