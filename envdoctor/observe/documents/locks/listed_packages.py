@@ -4,16 +4,20 @@ import re
 from typing import Any
 
 from envdoctor.observe.documents.locks.lock import (
+    Entry,
     Lock,
     Locked,
     Wish,
+    extras_of,
+    items,
     left_out,
     name_of,
     place_in,
+    read_packages,
     version_at,
     wheel_of,
+    words,
 )
-from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
 from envdoctor.text.message import Message
 
 #: Groups that installers take unless they are told otherwise.

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
-from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, left_out
+from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, extras_of, items, left_out, words
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.observe.documents.locks.toml_text import extras_of, items, words
 from envdoctor.versions.names import normalise
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")

@@ -8,8 +8,7 @@ from urllib.parse import parse_qs, unquote
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
-from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, place_in
-from envdoctor.observe.documents.locks.toml_text import items
+from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, items, place_in
 from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
