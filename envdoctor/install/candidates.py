@@ -151,11 +151,6 @@ class Candidates(NamedTuple):
     def _released(self) -> Mapping[str, list[str]]:
         return self.matrix.part("releases", "releases")
 
-    def _of_ledger(self, name: str) -> list[str]:
-        """The releases in the ledger that were not withdrawn."""
-        package = self.matrix.ledger.package(name)
-        return [release.version for release in (package.releases if package is not None else ()) if not release.yanked]
-
     def versions(self, name: str, specifier: str) -> list[str]:
         """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
         the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
@@ -165,7 +160,8 @@ class Candidates(NamedTuple):
         released = self._released().get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
-            if not fitting and (known := self._of_ledger(name)):
+            package = self.matrix.ledger.package(name) if not fitting else None
+            if known := [one.version for one in (package.releases if package is not None else ()) if not one.yanked]:
                 released = known
                 fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:

@@ -36,7 +36,10 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
     if not asked:
         return None
-    asked = _joined(asked)
+    bounds: dict[str, list[str]] = {}  # one line a package, where several rows bound it
+    for one in map(read_requirement, asked):
+        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
+    asked = [package + ",".join(texts) for package, texts in bounds.items()]
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
     name, needs = facts.value("model.name"), ", ".join(asked)
@@ -48,14 +51,6 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     if unknown:
         return Message("{} asks for {}; not known here: {}", name, needs, open_)
     return Message("{} asks for {}; all of it is here", name, needs)
-
-
-def _joined(lines: list[str]) -> list[str]:
-    """One line a package, where several rows bound it."""
-    bounds: dict[str, list[str]] = {}
-    for one in map(read_requirement, lines):
-        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
-    return [name + ",".join(texts) for name, texts in bounds.items()]
 
 
 def _is_used(framework: str, facts: FactSet) -> bool:

@@ -33,7 +33,8 @@ class Schemas:
         validator = self._class(self._documents[name], registry=self._registry, format_checker=_formats())
         found = validator.iter_errors(_as_json(document))
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
-            yield f"{_place(error.absolute_path)}{_short(error.message)}"
+            message = error.message if len(error.message) <= 160 else f"{error.message[:157]}..."
+            yield f"{_place(error.absolute_path)}{message}"
 
     @cached_property
     def _documents(self) -> Mapping[str, Any]:
@@ -108,7 +109,3 @@ def _place(path: Any) -> str:
     for part in path:
         text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "
     return text
-
-
-def _short(message: str) -> str:
-    return message if len(message) <= 160 else f"{message[:157]}..."

@@ -311,33 +311,21 @@ class Released:
 
     def subjects_with(self, section: str, item: str) -> Iterator[str]:
         """Every subject of a section that has the item in any release, sorted."""
-        start, end = self._place(section)
-        sought, last = b"\t" + item.encode(), b""
-        at = self._data.find(sought, start, end)
-        while at >= 0:
-            if self._data[at + len(sought) : at + len(sought) + 1] in (b"\t", b"\n"):
-                line = self._data.rfind(b"\n", 0, at) + 1
-                subject = self._data[line : self._data.find(b"\t", line)]
-                if subject != last and self._data.find(b"\t", line) < at:
-                    yield subject.decode()
-                    last = subject
-            at = self._data.find(sought, at + 1, end)
+        last = ""
+        for subject, items in self._lines_with(section, f"\t{item}"):
+            if subject != last and item in items:
+                yield subject
+                last = subject
 
     def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
         """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
         whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
-        first, end = self._place(section)
-        last = b""
-        for mark in (b":", b".") if not whole else (b":",):
-            sought = mark + name.encode() + b"\t"
-            at = self._data.find(sought, first, end)
-            while at >= 0:
-                line = self._data.rfind(b"\n", 0, at) + 1
-                subject = self._data[line : at + len(sought) - 1]
-                if b"\t" not in subject and b":" in subject and subject != last:
-                    yield subject.decode()
+        last = ""
+        for mark in (":", ".") if not whole else (":",):
+            for subject, _ in self._lines_with(section, f"{mark}{name}\t"):
+                if subject != last and ":" in subject and subject.endswith(mark + name):
+                    yield subject
                     last = subject
-                at = self._data.find(sought, at + 1, end)
 
     def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
         """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
@@ -349,13 +337,18 @@ class Released:
 
     def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
         """Every item of a section that begins so, behind its subject, in the order of the file."""
-        first, end = self._place(section)
-        sought = b"\t" + start.encode()
-        at = self._data.find(sought, first, end)
+        for subject, items in self._lines_with(section, f"\t{start}"):
+            yield from ((subject, item) for item in items if item.startswith(start))
+
+    def _lines_with(self, section: str, text: str) -> Iterator[tuple[str, list[str]]]:
+        """Yield subject and items of every line of a section in which a text stands."""
+        start, end = self._place(section)
+        sought = text.encode()
+        at = self._data.find(sought, start, end)
         while at >= 0:
             stop = self._data.find(b"\n", at)
             subject, _, *items = self._data[self._data.rfind(b"\n", 0, at) + 1 : stop].decode().split("\t")
-            yield from ((subject, item) for item in items if item.startswith(start))
+            yield subject, items
             at = self._data.find(sought, stop, end)
 
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:

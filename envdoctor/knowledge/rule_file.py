@@ -38,10 +38,7 @@ _REASON = Kind("a text, or texts by language,", lambda given: TEXT.test(given) o
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 _DOCUMENT = dict.fromkeys(("rule", "affects", "message", "why"), ANY)
-_PARTS = dict.fromkeys(
-    ("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"),
-    ANY,
-)
+_PARTS = dict.fromkeys(("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"), ANY)
 _HEAD = {
     "severity": one_of(*SEVERITIES),
     "confidence": one_of(*CONFIDENCES),

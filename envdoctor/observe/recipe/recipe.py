@@ -58,11 +58,7 @@ def kinds_of(registry: Registry) -> dict[str, str]:
 
 
 def recipe_of(
-    files: Sequence[RecipeFile],
-    formats: Formats,
-    registry: Registry,
-    installed: Callable[[str], Value],
-    origin: str,
+    files: Sequence[RecipeFile], formats: Formats, registry: Registry, installed: Callable[[str], Value], origin: str
 ) -> Recipe:
     """What files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
