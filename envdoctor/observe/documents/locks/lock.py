@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Unknown
+from envdoctor.knowledge.ledger_taking import Asked
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
@@ -16,7 +17,7 @@ from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
 #: More than any environment has: the largest lock that was seen names 1,100.
-MOST_PACKAGES = 20_000
+_MOST_PACKAGES = 20_000
 #: Bytes: the largest lock that was seen has 3 MiB.
 _LARGEST = 16 << 20
 _OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
@@ -66,17 +67,6 @@ class Locked(NamedTuple):
     rebuilt: bool = False
 
 
-class Line(NamedTuple):
-    """A requirement as a list has it; ``url`` where it is taken from an address."""
-
-    name: str
-    specifiers: str
-    marker: str
-    place: str
-    url: str = ""
-    extras: tuple[str, ...] = ()
-
-
 class Command(NamedTuple):
     """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
     packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
@@ -87,16 +77,16 @@ class Command(NamedTuple):
     packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any.
     ``image``: it was run when the base image was made, on the day of the release that its first line pins."""
 
-    lines: tuple[Line, ...]
-    limits: tuple[Line, ...] = ()
+    lines: tuple[Asked, ...]
+    limits: tuple[Asked, ...] = ()
     deps: bool = True
     upgrade: bool = False
     elsewhere: bool = False
     isolated: bool = True
     only: str = ""
     tags: tuple[str, ...] = ()
-    overrides: tuple[Line, ...] = ()
-    invalid: tuple[Line, ...] = ()
+    overrides: tuple[Asked, ...] = ()
+    invalid: tuple[Asked, ...] = ()
     builds: bool = False
     legacy: bool = False
     before: tuple[str, ...] | None = ()
@@ -186,6 +176,12 @@ def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | 
     return next((tag for tag in tags if tag == "cpu" or tag in built), None)
 
 
+def bound(packages: int) -> None:
+    """Raise :class:`LockError` for so many packages, where no environment has so many."""
+    if packages > _MOST_PACKAGES:
+        raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
+
+
 def name_of(given: object, entry: object) -> str:
     """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
     name = valid_name(str(given)) if isinstance(entry, dict) else None
@@ -231,8 +227,7 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
     packages = items(document.get(key))
     if not packages:
         raise LockError("holds no [[{}]]", key)
-    if len(packages) > MOST_PACKAGES:
-        raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+    bound(len(packages))
     heads = [head.start() for head in re.finditer(_HEAD, text)]
     if len(heads) != len(packages):  # written in another way: the file is named without a line
         return document, [Entry(package) for package in packages]

@@ -15,11 +15,11 @@ from envdoctor.knowledge.ledger import Ledger
 from envdoctor.observe.code.reading.code_files import CodeFile, find_code
 from envdoctor.observe.code.reading.reading_uses import answers, items
 from envdoctor.observe.documents.locks.lock import (
-    MOST_PACKAGES,
     Lock,
     Locked,
     LockError,
     Wish,
+    bound,
     counts,
     minor,
     read_text,
@@ -77,8 +77,7 @@ def open_lock(
     try:
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
-        if len(lock.packages) > MOST_PACKAGES:
-            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+        bound(len(lock.packages))
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
         facts.update(_beside(os.path.join(cwd, path), facts, rows))
         return facts, notes

@@ -22,7 +22,7 @@ from envdoctor.knowledge.ledger_taking import (
     refusals,
 )
 from envdoctor.knowledge.ledger_taking import listed as listed_release
-from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 from envdoctor.versions.joining import join_specifiers
@@ -67,7 +67,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     if not lock.commands:
         return Taken()
     lines = [line for command in lock.commands for line in command.invalid]
-    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
     misspelled = wish.rows("names-that-do-not-install", "package")
     unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
@@ -115,7 +115,7 @@ def _installed(
     written = max((one.date for one in pinned if one is not None), default="")
     others = Releases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
-    places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
+    places = {line.by for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
@@ -317,11 +317,13 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
     lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
-    asked = [_asked(line) for line in lines if counts(line.marker, wish)]
-    limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
+    asked, limits, overriding = (
+        [line._replace(marker="", url="") for line in group if counts(line.marker, wish)]
+        for group in (lines, command.limits, command.overrides)
+    )
     if command.only:
         limits += _of_index(command.only, wish)
-    overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
+    overrides = {line.name: line for line in overriding}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
     given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
@@ -341,7 +343,7 @@ def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator
     """What a command asks for that the one index it names does not have."""
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
-            yield Refusal("lacking", one.name, "", f"{one.name}{one.specifiers} ({one.by})", command.only)
+            yield Refusal("lacking", one.name, "", str(one), command.only)
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
@@ -356,7 +358,7 @@ def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
             yield Asked(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
 
 
-def _is_opaque(line: Line) -> bool:
+def _is_opaque(line: Asked) -> bool:
     pin = exact(line.specifiers)
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
 
@@ -365,10 +367,6 @@ def _is_default_branch(url: str, repository: str) -> bool:
     """Whether the address of a line is that of a repository without a revision, or with its main branch."""
     address = re.sub(r"\A\w+\+", "", url.strip()).partition("#")[0].removesuffix("@main").removesuffix("@master")
     return address.rstrip("/").removesuffix(".git").lower() == repository.lower()
-
-
-def _asked(line: Line) -> Asked:
-    return Asked(line.name, line.extras, line.specifiers, line.place)
 
 
 def _taken(

@@ -8,8 +8,7 @@ from typing import Any
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, Line
-from envdoctor.observe.documents.reports.machine import understood
+from envdoctor.observe.documents.reports.machine import Claim, Line, understood
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
