@@ -1,10 +1,9 @@
 """A change tried on facts: the errors that would be there then, and the requirements that it would break."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from envdoctor.derive import derive
-from envdoctor.facts.change import change
+from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Range
 from envdoctor.install.remedy import Remedy
@@ -54,7 +53,7 @@ def before(facts: FactSet, matrix: Matrix) -> Before:
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """The facts as the change would leave them. What a package asks for of which it takes another release, and what the
     change leaves alone, the installer moves along: to a release that is not known, of those that are asked for."""
-    after = _changed(remedy.facts, facts, matrix)
+    after = with_facts(facts, remedy.facts, matrix)
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):
@@ -63,13 +62,7 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
         if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
             releases = Range(wanted.removeprefix(package))
             moved.append(Fact(f"pkg.{package}", releases, Message("what the installer moves along"), "given"))
-    return _changed((*remedy.facts, *moved), facts, matrix) if moved else after
-
-
-def _changed(given: Iterable[Fact], facts: FactSet, matrix: Matrix) -> FactSet:
-    after = change(facts, given, matrix.registry)
-    derive(after, matrix)
-    return after
+    return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:

@@ -224,7 +224,9 @@ class Releases:
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
                 pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
                 own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
-                yield Asked(wanted.name, wanted.extras, own if near[0] else _caps(own), by)
+                if not near[0]:
+                    own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
+                yield Asked(wanted.name, wanted.extras, own, by)
 
     def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
         """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
@@ -244,10 +246,6 @@ class Releases:
             return not wanted.marker or holds(wanted.marker, {**self.situation.markers, "extra": extra}) is True
         except NotAMarker:
             return False
-
-
-def _caps(specifiers: str) -> str:
-    return ",".join(clause for clause in specifiers.split(",") if clause.strip().startswith(("<", "!=")))
 
 
 def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:

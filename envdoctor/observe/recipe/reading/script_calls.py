@@ -350,7 +350,7 @@ class Calls(ABC):
             found.kind = local
             for name, value, _ in options:
                 if name in known or (library and name not in fields):
-                    found[name] = Item(value, parser.line(known.get(name)))
+                    found[name] = Item(value, known[name].line if name in known else 1)
             if library:
                 settings: list[Any] = []
                 for name, item in found.items():
