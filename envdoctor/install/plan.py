@@ -10,8 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import place_of
-from envdoctor.install.remedy import NOTHING, Remedy
-from envdoctor.install.trial import After, Before, before, try_remedy
+from envdoctor.install.remedy import NOTHING, After, Before, Remedy, before, try_remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of

@@ -11,9 +11,8 @@ __all__, __getattr__ = door(
         "entry_statements": "Entry entries",
         "gpu_code": "arch_lists capability compiler_range is_nightly kernels",
         "gpu_names": "gpu_named is_one_of known_gpus other_accelerator",
-        "json_schemas": "Schemas",
         "ledger": "Ledger PACKED Released",
-        "linting": "lint_documents lint_rule",
+        "linting": "Schemas lint_documents lint_rule",
         "literals": "Literals",
         "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
