@@ -44,7 +44,7 @@ class DataError(MessageError):
 
 
 class Tokenizer(NamedTuple):
-    """The tokenizer in a model's folder: ``file`` is the path of tokenizer.json, or None, and then ``missing`` says why;
+    """The tokenizer in a model's folder: ``file`` is the path of tokenizer.json, or None, then ``missing`` says why;
     ``template`` is the chat template, if there is one, and ``variables`` the special tokens that it may name."""
 
     file: str | None
