@@ -76,7 +76,10 @@ class _Trial(NamedTuple):
                 continue
             reason = self._objection(candidate, rule, problem, fix)
             if reason is None:
-                offered = _offered(fix, candidate, self._commands(candidate, fix))
+                commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
+                if fix.get("cuda"):  # conda chooses the CUDA of a package by itself
+                    commands = tuple(line for line in commands if not line.startswith("conda "))
+                offered = _offered(fix, candidate, commands)
                 return offered._replace(keys=_own_keys(offered.set, self.now.facts, self.now.matrix))
             # What keeps a build from helping says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
@@ -102,11 +105,6 @@ class _Trial(NamedTuple):
             if other is not None and _FITS.intersection(other.keys()):
                 return Message("it would leave {}: {}", other.id, message)
         return after.objection(self.now)
-
-    def _commands(self, remedy: Remedy, fix: Mapping[str, Any]) -> tuple[str, ...]:
-        commands = remedy.commands(self.place, self.now.matrix.rows("packages", "package"))
-        # conda chooses the CUDA of a package by itself.
-        return tuple(line for line in commands if not (fix.get("cuda") and line.startswith("conda ")))
 
 
 def _offered(

@@ -141,7 +141,10 @@ class _Search:
             reached.add(left)
             if not node.after.new(self._now) and self._worth(node) < self._worth(best):
                 best = node
-            problem = self._next(node)
+            # What the changes brought themselves comes first.
+            standing = [one for one in self._aims if one in node.after.errors]
+            open_ = (one for one in (*node.after.new(self._now), *standing) if one not in node.given_up)
+            problem = next(open_, None)
             if problem is None:
                 return self._completed(self._without_needless(node))
             if problem in self._now.told:
@@ -188,11 +191,6 @@ class _Search:
         self._budget -= 1
         after = try_remedy(remedy, self._now)
         return None if after.broken else _Node(remedy, after)
-
-    def _next(self, node: _Node) -> Problem | None:
-        """The error to be ended next: what the changes brought themselves comes first."""
-        standing = [problem for problem in self._aims if problem in node.after.errors]
-        return next((one for one in (*node.after.new(self._now), *standing) if one not in node.given_up), None)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
         """What is left, then the size of the remedy: less is better."""

@@ -105,7 +105,12 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     outcome = _attempt(rule, read, read, (), item, registry)
     if not rule.assume:  # as most rules
         return outcome
-    needed = [_entry(entry, read) for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
+    # What somebody said, and envdoctor could not read, need not be the default: it is a guess.
+    needed = [
+        entry if value == NOT_GIVEN else [*entry[:3], False]
+        for entry in rule.assume
+        if isinstance(value := read(entry[0]).value, Unknown)
+    ]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
     for entries in ([entry for entry in needed if entry[3]], needed):
         if outcome.holds is False or not _would_help(outcome, entries):
@@ -115,12 +120,6 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
         if second.holds is not False or all(default for _, _, _, default in entries):
             outcome = second
     return outcome
-
-
-def _entry(entry: Sequence[Any], read: Read) -> Sequence[Any]:
-    """An entry of ``assume``. What somebody said, and envdoctor could not read, need not be the default: it is a
-    guess."""
-    return entry if read(entry[0]).value == NOT_GIVEN else (*entry[:3], False)
 
 
 def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:

@@ -118,38 +118,26 @@ def _facts(
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
-        for name in _SEEDS - set(chosen):
-            facts.add(
-                Fact(
-                    f"pkg.{name}", Unknown(Message("an environment may have it without its lock")), path, "environment"
-                )
-            )
+        seed = Unknown(Message("an environment may have it without its lock"))
+        facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    built = [
-        _extension(one)
-        for one in chosen.values()
-        if one.name in extensions and one.wheel and isinstance(one.version, str)
-    ]
+    wheels = (one for one in chosen.values() if one.name in extensions and one.wheel and isinstance(one.version, str))
+    built = map(_extension, wheels)
     said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(
         Fact("extension", Records(said, Message("compiled files are known by the names of wheels alone")), path, "")
     )
     if undecided:
-        notes.append(_depends(undecided, wish))
+        stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
+        options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
+        said = "whether {} would be installed depends on the target{}"
+        notes.append(Message(said, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
-
-
-def _depends(names: list[str], wish: Wish) -> Message:
-    stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
-    options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
-    return Message(
-        "whether {} would be installed depends on the target{}", listed(names, 3), f": {options}" if options else ""
-    )
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:

@@ -72,6 +72,7 @@ class Requirements:
         self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
+        #: What was not read: there may be more packages.
         self._notes: list[Message] = []
         self._builds: dict[tuple[str, str], list[str]] = {}
         #: pip refuses what a list with hashes does not name.
@@ -120,7 +121,7 @@ class Requirements:
             if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
                 self._only = ""
         elif name in ("-e", "--editable"):
-            self._say(Message("{}: a package of your own, what it requires is not read", place))
+            self._notes.append(Message("{}: a package of your own, what it requires is not read", place))
 
     def _include(self, name: str, path: str, place: str, constraints: bool) -> None:
         there = os.path.realpath(os.path.join(self._wish.cwd, os.path.dirname(path), name))
@@ -143,7 +144,7 @@ class Requirements:
         except LockError as error:
             why = said_by(error)
         if why:
-            self._say(Message("{}: {} {}", place, name[:100], why))
+            self._notes.append(Message("{}: {} {}", place, name[:100], why))
 
     def _read(self, line: str, place: str) -> Asked | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
@@ -168,14 +169,10 @@ class Requirements:
         return Asked(wanted.name, wanted.extras, wanted.specifiers, place, wanted.marker, url)
 
     def _refuse(self, line: str, place: str) -> None:
-        self._say(Message("{} is no requirement that can be read", place))
+        self._notes.append(Message("{} is no requirement that can be read", place))
         if not re.search(_ANOTHER_THING, line):
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
             self._invalid.append(Asked(name or line[:20], (), "", place, url=line[:100]))
-
-    def _say(self, text: Message) -> None:
-        """Something was not read: there may be more packages."""
-        self._notes.append(text)
 
     def lock(self) -> Lock:
         """What was read, with the constraints on it and the builds of the indexes."""
@@ -190,7 +187,9 @@ class Requirements:
             )
         open_ = None if whole else Message(_OPEN, self.path, self.path)
         command = self.command()
-        if whole or self._is_frozen():
+        # As `pip freeze` wrote it of a machine whose folders it names: what was installed together there.
+        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
+        if whole or (pinned and any(asked.url.startswith("file:") for asked in self._asked)):
             command = Command((), invalid=command.invalid)
         commands = (command,) if command.lines or command.invalid else ()
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
@@ -206,11 +205,6 @@ class Requirements:
             tags=tuple(dict(self._indexes)),
             invalid=tuple(self._invalid),
         )
-
-    def _is_frozen(self) -> bool:
-        """Whether ``pip freeze`` wrote it of a machine whose folders it names: what was installed together there."""
-        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
-        return pinned and any(asked.url.startswith("file:") for asked in self._asked)
 
     def _locked(self, asked: Asked) -> Locked:
         name, place = asked.name, asked.by

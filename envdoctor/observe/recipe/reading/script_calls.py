@@ -305,20 +305,17 @@ class Calls(ABC):
 
     def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
         """What is assigned in the body of a class, as of a dataclass, with that of classes of the script below it."""
-        with self._at(kind):
-            return self._fields_here(kind, scope)
-
-    def _fields_here(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
         found: dict[str, Item] = {}
-        for base in kind.bases:
-            below = self.value(base, scope)
-            if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_FIELDS:
-                found.update(self._fields(below, scope))
-        for node in kind.body:
-            self._step()
-            match node:
-                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
-                    found[name] = Item(self._field(node.value, scope), node.lineno)
+        with self._at(kind):
+            for base in kind.bases:
+                below = self.value(base, scope)
+                if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_FIELDS:
+                    found.update(self._fields(below, scope))
+            for node in kind.body:
+                self._step()
+                match node:
+                    case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
+                        found[name] = Item(self._field(node.value, scope), node.lineno)
         return found
 
     def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
@@ -396,9 +393,6 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
-        known = value is None or isinstance(value, (str, int, float, bool)) or _plain(value)
+        plain = isinstance(value, list) and all(isinstance(one, (str, int, float, bool)) for one in value)
+        known = value is None or isinstance(value, (str, int, float, bool)) or plain
         settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, (str, int, float, bool)) for one in value)
