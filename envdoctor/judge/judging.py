@@ -141,17 +141,13 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
     for key in newer_than_known(facts).intersection(match.keys):
-        caveats = (
-            *caveats,
-            Message("{} {} is newer than this matrix", key.removeprefix("pkg."), spell(read(key).value)),
-        )
-        level = CONFIDENCES.index(confidence)
-        confidence = CONFIDENCES[
-            max(level - 1, min(level, CONFIDENCES.index(policy.fail_confidence)))
-        ]  # as it was at the gate
+        release = spell(read(key).value)
+        caveats += (Message("{} {} is newer than this matrix", key.removeprefix("pkg."), release),)
+        level, gate = CONFIDENCES.index(confidence), CONFIDENCES.index(policy.fail_confidence)
+        confidence = CONFIDENCES[max(level - 1, min(level, gate))]  # as it was at the gate
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
-        caveats = (*caveats, Message("a warning because of what is not known for sure, an error where it is so"))
+        caveats += (Message("a warning because of what is not known for sure, an error where it is so"),)
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
@@ -243,13 +239,11 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
         {as_message(read(key).origin) for key in match.keys if key not in own and read(key).source == "assumed"}
     )
     for key in match.from_base:
-        caveats.append(
-            Message("{} is no plain release: it and its base release answer differently", spell(read(key).value))
-        )
+        release = spell(read(key).value)
+        caveats.append(Message("{} is no plain release: it and its base release answer differently", release))
     if match.open_exceptions:
-        caveats.append(
-            Message("an exception may apply, which cannot be told from {}", ", ".join(match.open_exceptions))
-        )
+        keys = ", ".join(match.open_exceptions)
+        caveats.append(Message("an exception may apply, which cannot be told from {}", keys))
     level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 

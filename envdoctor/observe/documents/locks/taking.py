@@ -387,11 +387,6 @@ def _taken(
 
 def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:
     known = [one for one in taken if isinstance(one.version, str)]
-    named = [
-        f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
-    ]
-    return (
-        [Message("taken as an install with Python {} on {} takes them: {}", python, day, listed(named, 6))]
-        if named
-        else []
-    )
+    known.sort(key=lambda one: [one.name not in group for group in names])
+    named = listed([f"{one.name} {one.version}" for one in known], 6)
+    return [Message("taken as an install with Python {} on {} takes them: {}", python, day, named)] if known else []
