@@ -135,8 +135,8 @@ def _facts(
     if undecided:
         stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
         options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
-        said = "whether {} would be installed depends on the target{}"
-        notes.append(Message(said, listed(undecided, 3), f": {options}" if options else ""))
+        text = "whether {} would be installed depends on the target{}"
+        notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
 
 
