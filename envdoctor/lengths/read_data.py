@@ -77,11 +77,9 @@ def _looked_at(request: dict[str, Any]) -> dict[str, Any]:
         for index in dict.fromkeys([*sampled, *ordered[: -request["longest"] - 1 : -1]]):
             try:
                 name, samples = samples_of(rows.row(index))
-            except RecursionError:
-                unread.append((index + 1, Message("is nested too deeply")))
-                continue
-            except RowProblem as error:
-                unread.append((index + 1, str(error)))
+            except (RowProblem, RecursionError) as error:
+                why = str(error) if isinstance(error, RowProblem) else Message("is nested too deeply")
+                unread.append((index + 1, why))
                 continue
             formats[name] += 1
             texts = []

@@ -41,8 +41,8 @@ def summary(
     if not measured.lengths:
         return section
     ordered = sorted(measured.lengths)
-    up_to = {share: ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 90, 99)}
-    section["p50"], section["p90"], section["p99"] = up_to[50], up_to[90], up_to[99]
+    shares = (ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 90, 99))
+    section["p50"], section["p90"], section["p99"] = shares
     longest = section["longest"] = ordered[-1]
     section["longest_at_most"] = max(longest, measured.at_most)
     room = longest if cutoff is None else min(longest, cutoff)

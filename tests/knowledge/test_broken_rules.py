@@ -128,11 +128,7 @@ BROKEN = {
     "why-missing": (f"{WHY}\n", "", "why: missing"),
     "fix-summary-missing": (f"{SUMMARY}\n", "", "fix 1: summary: missing"),
     "fix-summary-with-or": ("use torch 2.4.1", "or use torch 2.4.1", "fix 1: summary: en: reports print the or before"),
-    "fix-summary-with-placeholder": (
-        "use torch 2.4.1",
-        "use {pkg.torch}",
-        "fix 1: summary: en: placeholders are filled",
-    ),
+    "fix-summary-with-placeholder": ("use torch 2.4.1", "use {pkg.torch}", "fix 1: summary: en: placeholders are"),
     "fix-of-two-kinds": (FIX, f'{FIX}\ncommand = "pip check"', "fix 1: one of constraints, uninstall, set, env"),
     "fix-safety-unknown": (FIX, f'{FIX}\nsafety = "sure"', "fix 1: safety: 'sure' is none of"),
     "fix-advice-called-safe": (CONSTRAINTS, 'safety = "safe"', "fix 1: advice without anything to apply"),

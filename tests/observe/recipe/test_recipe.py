@@ -361,10 +361,5 @@ def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, conten
 @pytest.mark.parametrize("words", [": : ", "{{{{ ", "-- launch x ", "launch x.py ", "-m ", "launch -- "])
 def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words):
     text, asked = words * (60_000 // len(words)), []
-    parts_of_script(
-        text,
-        lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1],
-        lambda _: "one",
-        lambda *_: None,
-    )
+    parts_of_script(text, lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1], lambda _: "one")
     assert 0 < len(asked) < 5 * len(text.split())

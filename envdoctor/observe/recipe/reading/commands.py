@@ -52,7 +52,9 @@ class _Word(NamedTuple):
     asked: bool = False
 
 
-def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, other: Other) -> list[Part]:
+def parts_of_script(
+    text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = lambda name, line: None
+) -> list[Part]:
     """The parts of a script or command line. ``kind_of`` knows the names that start a training program (``program``)
     and those that start one (``launcher``); ``other`` gives the text of another script that this one runs.
 
