@@ -15,7 +15,7 @@ from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import install_commands, place_of
-from envdoctor.install.trial import Before, before, try_remedy
+from envdoctor.install.remedy import Before, before, try_remedy
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.ledger_taking import allows
 from envdoctor.knowledge.lookup import lacks, provider_of, read_taken

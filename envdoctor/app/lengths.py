@@ -9,10 +9,9 @@ from envdoctor.app.facts import Sources
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.lengths.measuring import DataError, measure
+from envdoctor.lengths.measuring import DataError, measure, tokenizer_in
 from envdoctor.lengths.section import DataSection
 from envdoctor.lengths.summary import fed_length, summary
-from envdoctor.lengths.tokenizer import tokenizer_in
 from envdoctor.memory.recipe import batch_of
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.source import resolve

@@ -11,8 +11,7 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.install.checking import check_first_fix, check_fixes
 from envdoctor.judge.judging import problems_of
 from envdoctor.judge.selftest import Case, check_coverage, check_mutations, try_tests
-from envdoctor.knowledge.json_schemas import Schemas
-from envdoctor.knowledge.linting import lint_documents, lint_rule
+from envdoctor.knowledge.linting import Schemas, lint_documents, lint_rule
 from envdoctor.knowledge.literals import Literals
 from envdoctor.knowledge.matrix import Matrix, add_file
 from envdoctor.knowledge.rules import Rule, placeholders, with_conditions

@@ -20,9 +20,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
 from envdoctor.install.builds import Build, builds_of, no_build
 from envdoctor.install.needs import needs_of, others_asked
-from envdoctor.install.remedy import Remedy
+from envdoctor.install.remedy import Remedy, before, try_remedy
 from envdoctor.install.resolver import NoResolver, Wanted, resolve
-from envdoctor.install.trial import before, try_remedy
 from envdoctor.judge.finding import Finding
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.sources import SOURCES

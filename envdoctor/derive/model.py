@@ -94,7 +94,7 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     installed = facts.text(f"pkg.{framework}")
     if installed is None:
         return None
-    from envdoctor.knowledge.framework_models import knows
+    from envdoctor.knowledge.model_types import knows
 
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 

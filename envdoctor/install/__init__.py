@@ -12,8 +12,7 @@ __all__, __getattr__ = door(
         "fixes": "with_fixes",
         "needs": "asked_by_model needs_of others_asked",
         "plan": "with_plan",
-        "remedy": "Remedy",
+        "remedy": "Before Remedy before try_remedy",
         "resolver": "NoResolver Wanted resolve",
-        "trial": "Before before try_remedy",
     },
 )

@@ -61,7 +61,12 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     if not isinstance(current, str) or dotted(current) is None or row is None:
         return Build()
     reasons = []
-    for cuda in _usable(current, [str(cuda) for cuda in row.get("cuda", [])], facts):
+    # A build runs on every driver of its CUDA major or a later one; when the driver is not known, it is one for the
+    # present build.
+    driver = facts.text("driver.max_cuda")
+    limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
+    fitting = [cuda for cuda in map(str, row.get("cuda", [])) if _numbers(cuda)[0] <= limit]
+    for cuda in sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True):
         unsupported = _gpu_forbids(version, cuda, facts, matrix)
         if unsupported is None:
             return Build(cuda, None if _default(row, facts) == cuda else "cu" + cuda.replace(".", ""))
@@ -96,15 +101,6 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
     for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
         if cuda != usual and usual is not ABSENT:
             yield torch_build_for(version, cuda, facts, matrix)
-
-
-def _usable(current: str, builds: list[str], facts: FactSet) -> list[str]:
-    """CUDA versions in order of preference. A build runs on every driver of its CUDA major or a later one; when the
-    driver is not known, it is one for the present build."""
-    driver = facts.text("driver.max_cuda")
-    limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
-    fitting = [cuda for cuda in builds if _numbers(cuda)[0] <= limit]
-    return sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True)
 
 
 def _default(row: Mapping[str, Any], facts: FactSet) -> Value:

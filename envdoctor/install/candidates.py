@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.facts.values import ABSENT, Fact, Range, spell
+from envdoctor.facts.values import ABSENT, Fact, Range, Value, spell
 from envdoctor.install.builds import Build, no_build, torch_build, torch_build_for, torch_row
 from envdoctor.install.commands import Pin
 from envdoctor.install.remedy import Remedy, written
@@ -60,7 +60,7 @@ class Candidates(NamedTuple):
             spec = self.matrix.registry.find(key)
             try:
                 if spec is not None:
-                    facts.append(Fact(key, parse_value(spec, raw), Message("the fix"), "given"))
+                    facts.append(_given(key, parse_value(spec, raw)))
             except FactTypeError:
                 return
         settings = {key: written(value) for key, value in fix["set"].items()}
@@ -71,9 +71,7 @@ class Candidates(NamedTuple):
         if not all(filled):
             return Message("what it is about is not known")
         gone = tuple(normalise(name) for name in filled if name)
-        return Remedy(
-            removed=gone, facts=tuple(Fact(f"pkg.{name}", ABSENT, Message("the fix"), "given") for name in gone)
-        )
+        return Remedy(removed=gone, facts=tuple(_given(f"pkg.{name}", ABSENT) for name in gone))
 
     def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
         filled = [self._filled(text, problem) for text in fix["constraints"]]
@@ -122,7 +120,7 @@ class Candidates(NamedTuple):
         same = installed is not None and same_release(installed, release)
         default = build.cuda is not None and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
-        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(self._installed(name, f"{release}+{tag}"),))
+        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_given(f"pkg.{name}", f"{release}+{tag}"),))
 
     def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | Message]:
         """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
@@ -151,11 +149,6 @@ class Candidates(NamedTuple):
     def _released(self) -> Mapping[str, list[str]]:
         return self.matrix.part("releases", "releases")
 
-    def _of_ledger(self, name: str) -> list[str]:
-        """The releases in the ledger that were not withdrawn."""
-        package = self.matrix.ledger.package(name)
-        return [release.version for release in (package.releases if package is not None else ()) if not release.yanked]
-
     def versions(self, name: str, specifier: str) -> list[str]:
         """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
         the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
@@ -165,7 +158,8 @@ class Candidates(NamedTuple):
         released = self._released().get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
-            if not fitting and (known := self._of_ledger(name)):
+            package = self.matrix.ledger.package(name) if not fitting else None
+            if known := [one.version for one in (package.releases if package is not None else ()) if not one.yanked]:
                 released = known
                 fitting = [version for version in released if satisfies(version, specifier)]
         except NotASpecifier:
@@ -203,13 +197,12 @@ class Candidates(NamedTuple):
                 build = build or torch_build(exact, self.facts, self.matrix)
                 forbidden, tag = build.forbidden, build.tag
                 if build.cuda is not None:
-                    facts.append(Fact("torch.cuda", build.cuda, Message("the fix"), "given"))
-                    facts.append(Fact("torch.hip", ABSENT, Message("the fix"), "given"))
+                    facts += [_given("torch.cuda", build.cuda), _given("torch.hip", ABSENT)]
             if forbidden:
                 return forbidden
-            facts.append(self._installed(name, exact, specifier))
+            facts.append(_given(f"pkg.{name}", Range(specifier) if exact is None else exact))
         return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
 
-    def _installed(self, name: str, version: str | None, specifier: str = "") -> Fact:
-        value = Range(specifier) if version is None else version
-        return Fact(f"pkg.{name}", value, Message("the fix"), "given")
+
+def _given(key: str, value: Value) -> Fact:
+    return Fact(key, value, Message("the fix"), "given")

@@ -1,14 +1,10 @@
 """Judge a rule's fixes by its own tests: each must end the match of one of them, and the first leave no error."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envdoctor.derive import derive
-from envdoctor.facts.change import change
-from envdoctor.facts.factset import FactSet
+from envdoctor.derive import with_facts
 from envdoctor.facts.values import Fact
 from envdoctor.install.fixes import offer_alone, with_fixes
 from envdoctor.judge.judging import errors_of, judge
@@ -56,7 +52,10 @@ def _not_cured(rule: Rule, test: Mapping[str, Any], matrix: Matrix) -> str | Non
     first = with_fixes(own, matrix).findings[0].fixes[0]
     if first.withheld is not None:
         return f"withheld: {first.withheld}"
-    left = errors_of(_after(facts, first.commands, matrix), matrix)[0]
+    # As when what the commands name is installed, of a range the lowest release.
+    named = _PIN.findall(" ".join(first.commands))
+    pins = [Fact(f"pkg.{name}", version, "the command", "given") for name, version in named]
+    left = errors_of(with_facts(facts, pins, matrix), matrix)[0]
     return f"leaves {', '.join(problem.rule_id for problem in left)}" if left else None
 
 
@@ -79,11 +78,3 @@ def _with_companions(given: Mapping[str, Any], matrix: Matrix) -> dict[str, Any]
     if "torch.cuda" not in values and not tag:
         values["torch.cuda"] = row.get("pypi_cuda", "absent")
     return {**values, "dist": dists} if dists else values
-
-
-def _after(facts: FactSet, commands: tuple[str, ...], matrix: Matrix) -> FactSet:
-    """Return the facts when what the commands name is installed, of a range the lowest release."""
-    pins = [Fact(f"pkg.{name}", version, "the command", "given") for name, version in _PIN.findall(" ".join(commands))]
-    after = change(facts, pins, matrix.registry)
-    derive(after, matrix)
-    return after

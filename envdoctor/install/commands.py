@@ -48,12 +48,7 @@ def place_of(facts: FactSet) -> Place:
         facts.text(key) if facts.get(key).source == "environment" else None
         for key in ("python.executable", "environment.path")
     )
-    return Place(
-        facts.text("environment.installer") or "pip",
-        python,
-        path,
-        facts.value("environment.kind") == "path",
-    )
+    return Place(facts.text("environment.installer") or "pip", python, path, facts.value("environment.kind") == "path")
 
 
 def install_commands(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.judge.compare import answer
+from envdoctor.judge.evaluate import answer
 from envdoctor.knowledge.conditions import parse_condition
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
@@ -36,7 +36,10 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
     if not asked:
         return None
-    asked = _joined(asked)
+    bounds: dict[str, list[str]] = {}  # one line a package, where several rows bound it
+    for one in map(read_requirement, asked):
+        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
+    asked = [package + ",".join(texts) for package, texts in bounds.items()]
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
     name, needs = facts.value("model.name"), ", ".join(asked)
@@ -50,21 +53,13 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     return Message("{} asks for {}; all of it is here", name, needs)
 
 
-def _joined(lines: list[str]) -> list[str]:
-    """One line a package, where several rows bound it."""
-    bounds: dict[str, list[str]] = {}
-    for one in map(read_requirement, lines):
-        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
-    return [name + ",".join(texts) for name, texts in bounds.items()]
-
-
 def _is_used(framework: str, facts: FactSet) -> bool:
     return facts.text(f"pkg.{framework}") is not None or facts.value("recipe.framework") == framework
 
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
     """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
-    from envdoctor.knowledge.framework_models import asked_release
+    from envdoctor.knowledge.model_types import asked_release
 
     yield from stated
     family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}

@@ -10,8 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import place_of
-from envdoctor.install.remedy import NOTHING, Remedy
-from envdoctor.install.trial import After, Before, before, try_remedy
+from envdoctor.install.remedy import NOTHING, After, Before, Remedy, before, try_remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
@@ -67,7 +66,8 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     met = [problem for problem in asked if not _stands(problem, found.after.facts)]
     cleared = [problem for problem in wanted if problem not in found.after.errors]
     left = [problem for problem in wanted if problem in found.after.errors]
-    curable = [problem for problem in left if any(_changes(fix.kind, fix.withheld) for fix in wanted[problem].fixes)]
+    kinds = ("constraint", "uninstall", "set", "env")
+    curable = [one for one in left if any(fix.withheld is None and fix.kind in kinds for fix in wanted[one].fixes)]
     note = None
     if curable and cleared:
         note = Message("no set of these fixes clears both {} and {}", curable[0].rule_id, cleared[0].rule_id)
@@ -115,10 +115,6 @@ def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
     return next((item for item in facts.items("conflict") if item.get("package") == package), None)
 
 
-def _changes(kind: str, withheld: Message | None) -> bool:
-    return withheld is None and kind in ("constraint", "uninstall", "set", "env")
-
-
 class _Search:
     """Best first over the fixes of the errors and their combinations, within a budget of judgements."""
 
@@ -145,7 +141,10 @@ class _Search:
             reached.add(left)
             if not node.after.new(self._now) and self._worth(node) < self._worth(best):
                 best = node
-            problem = self._next(node)
+            # What the changes brought themselves comes first.
+            standing = [one for one in self._aims if one in node.after.errors]
+            open_ = (one for one in (*node.after.new(self._now), *standing) if one not in node.given_up)
+            problem = next(open_, None)
             if problem is None:
                 return self._completed(self._without_needless(node))
             if problem in self._now.told:
@@ -163,29 +162,25 @@ class _Search:
     def _completed(self, node: _Node) -> _Node:
         """The same with a fix for each error that the search had no judgements left for, where that brings no other."""
         for problem in self._aims:
-            for remedy in self._candidates(problem, node.after.facts) if problem in node.after.errors else ():
-                more = node.remedy + remedy
-                after = try_remedy(more, self._now)
-                if after.broken is None and set(after.errors) <= set(node.after.errors) - {problem}:
-                    node = _Node(more, after, node.given_up)
-                    break
+            choices = self._candidates(problem, node.after.facts) if problem in node.after.errors else ()
+            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices)
+            node = next((one for one in tried if one and problem not in one.after.errors), node)
         return node
 
     def meeting(self, node: _Node, requirements: Iterable[Problem]) -> _Node:
         """The same changes with those that meet these requirements too, where that brings no error, breaks no other
         requirement and leaves torch as it is."""
         for problem in requirements:
-            if _stands(problem, node.after.facts) is None:
-                continue
-            for remedy in self._candidates(problem, node.after.facts):
-                more = node.remedy + remedy
-                after = try_remedy(more, self._now)
-                if after.broken or "torch" in remedy.pins or _stands(problem, after.facts):
-                    continue
-                if set(after.errors) <= set(node.after.errors):
-                    node = node._replace(remedy=more, after=after)
-                    break
+            choices = self._candidates(problem, node.after.facts) if _stands(problem, node.after.facts) else ()
+            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if "torch" not in remedy.pins)
+            node = next((one for one in tried if one and not _stands(problem, one.after.facts)), node)
         return node
+
+    def _harmless(self, remedy: Remedy, node: _Node) -> _Node | None:
+        """Another set of changes in place of a node's; None where it breaks a requirement, or brings an error."""
+        after = try_remedy(remedy, self._now)
+        is_worse = after.broken is not None or not set(after.errors) <= set(node.after.errors)
+        return None if is_worse else _Node(remedy, after, node.given_up)
 
     def _judged(self, remedy: Remedy) -> _Node | None:
         """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is
@@ -196,11 +191,6 @@ class _Search:
         self._budget -= 1
         after = try_remedy(remedy, self._now)
         return None if after.broken else _Node(remedy, after)
-
-    def _next(self, node: _Node) -> Problem | None:
-        """The error to be ended next: what the changes brought themselves comes first."""
-        standing = [problem for problem in self._aims if problem in node.after.errors]
-        return next((one for one in (*node.after.new(self._now), *standing) if one not in node.given_up), None)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
         """What is left, then the size of the remedy: less is better."""
@@ -218,9 +208,7 @@ class _Search:
                 continue
             facts = tuple(fact for fact in node.remedy.facts if fact.key != f"pkg.{name}")
             remedy = node.remedy._replace(pins=pins, facts=facts)
-            after = try_remedy(remedy, self._now)
-            if after.broken is None and set(after.errors) <= set(node.after.errors):
-                node = _Node(remedy, after, node.given_up)
+            node = self._harmless(remedy, node) or node
         return node
 
     def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:

@@ -5,7 +5,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "compare": "answer",
+        "evaluate": "answer",
         "finding": "Assumption CONFIDENCES Evidence Finding FoundFact NotChecked OfferedFix Plan SEVERITIES Text",
         "judging": "Judgement Problem errors_of judge problem_of problems_of",
         "messages": "text_of title_of",

@@ -1,15 +1,17 @@
-"""Three-valued evaluation of one rule over a set of facts: yes, no, could not tell."""
+"""Three-valued evaluation of one rule over a set of facts: yes, no, could not tell; of a condition on a version also
+whether only the base release says yes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Fact, Records, Unknown, Value
-from envdoctor.judge.compare import answer
-from envdoctor.knowledge.conditions import Condition
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value
+from envdoctor.knowledge.conditions import Condition, glob_fits
 from envdoctor.knowledge.rules import Rule
 from envdoctor.text.message import Message
+from envdoctor.versions.dotted import compare, dotted
+from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds, is_version, satisfies
 
 Read = Callable[[str], Fact]
 
@@ -65,14 +67,10 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
         if outcome.holds is False:
             return _PASSED
         return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
-    return _each(rule, facts, registry, records)
-
-
-def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> Outcome:
     matches: list[Match] = []
     missing: dict[str, Message] = {}
     for item in records:
-        outcome = _judge(rule, of_item(facts, str(rule.each), item), registry, item)
+        outcome = _judge(rule, of_item(facts, rule.each, item), registry, item)
         matches += outcome.matches
         missing.update(outcome.missing)
     if matches:
@@ -81,9 +79,9 @@ def _each(rule: Rule, facts: FactSet, registry: Registry, records: Records) -> O
         return Outcome(None, (), missing)
     if records.incomplete is not None:
         # Would an item that was not seen matter? Only when nothing else says no already.
-        outcome = _judge(rule, of_item(facts, str(rule.each), {}), registry, None)
+        outcome = _judge(rule, of_item(facts, rule.each, {}), registry, None)
         if outcome.holds is not False:
-            return Outcome(None, (), {str(rule.each): records.incomplete})
+            return Outcome(None, (), {rule.each: records.incomplete})
     return _PASSED
 
 
@@ -107,7 +105,12 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     outcome = _attempt(rule, read, read, (), item, registry)
     if not rule.assume:  # as most rules
         return outcome
-    needed = [_entry(entry, read) for entry in rule.assume if isinstance(read(entry[0]).value, Unknown)]
+    # What somebody said, and envdoctor could not read, need not be the default: it is a guess.
+    needed = [
+        entry if value == NOT_GIVEN else [*entry[:3], False]
+        for entry in rule.assume
+        if isinstance(value := read(entry[0]).value, Unknown)
+    ]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
     for entries in ([entry for entry in needed if entry[3]], needed):
         if outcome.holds is False or not _would_help(outcome, entries):
@@ -117,12 +120,6 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
         if second.holds is not False or all(default for _, _, _, default in entries):
             outcome = second
     return outcome
-
-
-def _entry(entry: Sequence[Any], read: Read) -> Sequence[Any]:
-    """An entry of ``assume``. What somebody said, and envdoctor could not read, need not be the default: it is a
-    guess."""
-    return entry if read(entry[0]).value == NOT_GIVEN else (*entry[:3], False)
 
 
 def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:
@@ -248,3 +245,69 @@ def _reason(value: Value) -> Message:
         case Unknown(reason=why) | Records(incomplete=str() as why):
             return why
     return Message("its value cannot be compared")
+
+
+def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
+    """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
+    match value:
+        case Range():
+            return _for_all(kind, alternatives, value)
+        case Unknown():
+            return OPEN
+    from_base = False
+    for alternative in alternatives:
+        result = _one(kind, alternative, value)
+        if result is None:
+            return OPEN
+        if result.holds and not result.from_base:
+            return YES
+        from_base = from_base or bool(result.holds)
+    return Answer(True, True) if from_base else NO
+
+
+def _for_all(kind: str, alternatives: list[Any], value: Range) -> Answer:
+    """What is so of every release in the range; open where they differ, or are not known."""
+    if "present" in alternatives:
+        return YES
+    if all(alternative == "absent" for alternative in alternatives):
+        return NO
+    releases = value.releases or (_around(alternatives, value.specifiers) if kind == "version" else ())
+    answers = {answer(kind, alternatives, release) for release in releases}
+    return answers.pop() if len(answers) == 1 else OPEN
+
+
+def _around(alternatives: list[Any], specifiers: str) -> tuple[str, ...]:
+    """Versions of a range, one of each stretch in which every condition has one answer: the bounds, and beside them."""
+    operands = [operand for one in alternatives if isinstance(one, list) for _, operand in one]
+    bounds = [part.lstrip("<>=!~").removesuffix(".*") for part in (*operands, *specifiers.split(","))]
+    tried = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
+    return tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
+
+
+def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
+    """None when the value cannot be compared at all."""
+    if alternative in ("absent", "present"):
+        if isinstance(value, Records) and not value.items and value.incomplete is not None:
+            return None  # there may be items that were not seen
+        is_absent = value is ABSENT or (isinstance(value, Records) and not value.items)
+        return YES if is_absent is (alternative == "absent") else NO
+    match kind, value:
+        case _, Absent():
+            return NO
+        case "boolean", _:
+            return YES if value is alternative else NO
+        case "text", str(text):
+            return YES if glob_fits(text.lower(), alternative) else NO
+        case "texts", tuple(texts):
+            return YES if any(glob_fits(item.lower(), alternative) for item in texts) else NO
+        case "number", int() | float() as number:
+            return YES if all(compare(number, operator, float(operand)) for operator, operand in alternative) else NO
+        case "text" | "texts" | "number", _:
+            return NO
+        case "dotted", _:
+            left = dotted(str(value))
+            if left is None:
+                return None
+            return YES if all(compare(left, operator, dotted(operand)) for operator, operand in alternative) else NO
+    answered = holds(str(value), alternative)
+    return None if answered.holds is None else answered

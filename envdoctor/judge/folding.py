@@ -1,7 +1,5 @@
 """One cause, one finding: which findings are folded into which."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,7 +30,8 @@ def fold(applied: Sequence[Applied]) -> dict[int, int]:
         for folded in one.rule.supersedes:
             for other in places.get(folded, ()):
                 lesser = not one.accepted or _severity(applied[other]) <= _severity(one)
-                if lesser and _one_record(one.item, applied[other].item):
+                record = applied[other].item  # where both are of records, these agree in what they have in common
+                if lesser and all(one.item[key] == value for key, value in record.items() if key in one.item):
                     by.setdefault(other, number)
     if any(one.rule.folds_into for one in applied):
         rests = _resting(applied)
@@ -59,11 +58,6 @@ def elsewhere(
     return {root: list(facts.values()) for root, facts in shown.items()}
 
 
-def _one_record(item: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two findings may be of one cause: where both are of records, these agree in what they have in common."""
-    return all(item[key] == value for key, value in other.items() if key in item)
-
-
 def _fold_into(by: dict[int, int], number: int, candidates: Iterator[int], applied: Sequence[Applied]) -> None:
     """Fold into the first of the candidates that is at least as severe."""
     for other in candidates:
@@ -83,12 +77,9 @@ def _explaining(number: int, places: Mapping[str, Sequence[int]], applied: Seque
         for other in places.get(rule_id, ()):
             record = applied[other].match.item or {}
             earlier = other < number or rule_id != rule.id
-            if earlier and all(_known(item, column) and item[column] == record.get(column) for column in columns):
+            cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
+            if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
                 yield other
-
-
-def _known(item: Mapping[str, Value], column: str) -> bool:
-    return not isinstance(item.get(column, NOT_KNOWN), (Unknown, Absent))
 
 
 def _resting(applied: Sequence[Applied]) -> dict[str, set[int]]:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, spell
-from envdoctor.judge.compare import answer
-from envdoctor.judge.evaluate import Match, Outcome, Read, assuming, evaluate, of_item
+from envdoctor.judge.evaluate import Match, Outcome, Read, answer, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
     CONFIDENCES,
     EFFECTS,
@@ -131,11 +130,8 @@ def _order(finding: Finding) -> tuple[int, int, int, str]:
 
 
 def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:
-    helps = []
-    for key in outcome.missing:
-        spec = registry.find(key)
-        if spec is not None and spec.help and spec.help not in helps:
-            helps.append(spec.help)
+    specs = map(registry.find, outcome.missing)
+    helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
     return NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps))
 
 
@@ -144,17 +140,13 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
     for key in newer_than_known(facts).intersection(match.keys):
-        caveats = (
-            *caveats,
-            Message("{} {} is newer than this matrix", key.removeprefix("pkg."), spell(read(key).value)),
-        )
-        level = CONFIDENCES.index(confidence)
-        confidence = CONFIDENCES[
-            max(level - 1, min(level, CONFIDENCES.index(policy.fail_confidence)))
-        ]  # as it was at the gate
+        release = spell(read(key).value)
+        caveats += (Message("{} {} is newer than this matrix", key.removeprefix("pkg."), release),)
+        level, gate = CONFIDENCES.index(confidence), CONFIDENCES.index(policy.fail_confidence)
+        confidence = CONFIDENCES[max(level - 1, min(level, gate))]  # as it was at the gate
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
-        caveats = (*caveats, Message("a warning because of what is not known for sure, an error where it is so"))
+        caveats += (Message("a warning because of what is not known for sure, an error where it is so"),)
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
@@ -227,9 +219,7 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
         for name, _, kind, alternatives in own or others
         if answer(kind, alternatives, item.get(name.partition(".")[2], NOT_KNOWN)).holds
     ]
-    if not fitting:
-        return fact._replace(key=key, value=NOT_KNOWN)
-    return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)))
+    return fact._replace(key=key, value=tuple(dict.fromkeys(fitting)) or NOT_KNOWN)
 
 
 def _severity(rule: Rule, match: Match, confidence: str, policy: Policy) -> str:
@@ -247,13 +237,11 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
         {as_message(read(key).origin) for key in match.keys if key not in own and read(key).source == "assumed"}
     )
     for key in match.from_base:
-        caveats.append(
-            Message("{} is no plain release: it and its base release answer differently", spell(read(key).value))
-        )
+        release = spell(read(key).value)
+        caveats.append(Message("{} is no plain release: it and its base release answer differently", release))
     if match.open_exceptions:
-        caveats.append(
-            Message("an exception may apply, which cannot be told from {}", ", ".join(match.open_exceptions))
-        )
+        keys = ", ".join(match.open_exceptions)
+        caveats.append(Message("an exception may apply, which cannot be told from {}", keys))
     level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 
@@ -318,16 +306,13 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
-        if _severity(rule, match, _sure(rule, match, facts, matrix), Policy()) == "error"
+        for read in [_reader(rule, match, facts, matrix.registry)]
+        if _severity(rule, match, _confidence(rule, match, read)[0], Policy()) == "error"
     ]
     said = _problems(applied, facts, matrix)
     folded = fold(applied)
     causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
     return {problem: said[problem] for problem in causes}, said
-
-
-def _sure(rule: Rule, match: Match, facts: FactSet, matrix: Matrix) -> str:
-    return _confidence(rule, match, _reader(rule, match, facts, matrix.registry))[0]
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:

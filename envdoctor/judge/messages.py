@@ -1,7 +1,5 @@
 """Filling a rule's message with the facts that made it apply, and choosing translations that are up to date."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

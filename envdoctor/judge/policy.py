@@ -85,7 +85,7 @@ def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bo
     """
     expired: Ignore | None = None
     for entry in policy.ignores:
-        if entry.id != finding.id or not where_matches(entry.where, finding) or not _lies_in(entry.path, finding):
+        if entry.id != finding.id or not _where_matches(entry.where, finding) or not _lies_in(entry.path, finding):
             continue
         in_time = entry.until is None or (policy.today or type(entry.until).today()) <= entry.until
         if in_time and not (entry.until_fixed and is_fixed(entry.id)):
@@ -102,7 +102,7 @@ def _lies_in(pattern: str | None, finding: Finding) -> bool:
     return any(path.startswith(folder + "/") or fnmatchcase(path, folder) for path in paths)
 
 
-def where_matches(where: Mapping[str, str], finding: Finding) -> bool:
+def _where_matches(where: Mapping[str, str], finding: Finding) -> bool:
     """Whether every key of ``where`` has that value in the finding's record or facts (compared as text)."""
     known = {fact.key: fact.value for fact in finding.facts}
     for key, wanted in where.items():

@@ -4,16 +4,13 @@ A person writes at least one matching case a clause. The others are derived here
 changed to a value on the other side of a condition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.judge.compare import answer
-from envdoctor.judge.evaluate import evaluate
+from envdoctor.judge.evaluate import answer, evaluate
 from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
@@ -161,7 +158,10 @@ class _Derived:
     def tells(self, mutant: _Mutant) -> bool:
         """Return whether the rule and the mutant answer differently to a derived test."""
         if mutant.condition is None:
-            tests = [*self._bases, *self._with_less()]
+            tests = [*self._bases]
+            for base in self._bases:  # without one of its facts, for what is assumed then
+                facts = base["facts"]
+                tests += ({**base, "facts": _with(facts, key, _LEFT_OUT)} for key in facts)
         else:
             tests = [
                 changed
@@ -200,12 +200,6 @@ class _Derived:
                 changed = next(fulfilled, changed)
             if changed is not test:
                 yield changed
-
-    def _with_less(self) -> Iterator[Mapping[str, Any]]:
-        """Yield each matching test without one of its facts, for what is assumed then."""
-        for base in self._bases:
-            for key in base["facts"]:
-                yield {**base, "facts": {other: value for other, value in base["facts"].items() if other != key}}
 
     def _between(self, condition: Condition, now: Condition | None, base: Mapping[str, Any]) -> Iterator[Any]:
         """Yield values, as a facts file gives them, that a condition and what became of it tell apart."""

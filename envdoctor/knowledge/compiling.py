@@ -1,8 +1,6 @@
 """Compiling the matrix for the wheel: an index of conditions (a line a scope), the texts apart, one file a table, and
 the ledger as it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -85,10 +85,14 @@ def _comparisons(kind: str, text: str) -> list[list[str]]:
             raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {text!r}')
         operator, operand = match[1], match[2]
         _check_operand(kind, operator, operand, text)
-        if operator == "~=":
-            parts += _compatible(operand, text)
-        else:
+        if operator != "~=":
             parts.append([operator, operand])
+            continue
+        # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
+        release = operand.split(".")
+        if len(release) < 2 or not re.match(_RELEASE, operand):
+            raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
+        parts += [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
     return parts
 
 
@@ -103,14 +107,6 @@ def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
         good = bool(re.match(_NUMBER, operand)) and operator != "~="
     if not good or len(operand) > _LONGEST_OPERAND:
         raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
-
-
-def _compatible(operand: str, text: str) -> list[list[str]]:
-    # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
-    release = operand.split(".")
-    if len(release) < 2 or not re.match(_RELEASE, operand):
-        raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
-    return [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
 
 
 def glob_fits(text: str, pattern: str) -> bool:

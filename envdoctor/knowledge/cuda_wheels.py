@@ -1,7 +1,5 @@
 """How NVIDIA names its wheels: the component and the CUDA major that a distribution's name tells."""
 
-from __future__ import annotations
-
 import re
 
 #: ``nvidia-cudnn-cu12``; from CUDA 13 on some carry no major: ``nvidia-cublas``.

@@ -3,8 +3,6 @@
 A statement takes one module or one name, so that its text names the entry that works or fails.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -52,8 +50,10 @@ def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
     writes without another package are left out where that is not among them.
     """
     for row in tables.rows("entry-statements"):
-        version = installed.get(row["name"])
-        if version is not None and _has(row, version) and installed.keys() >= set(row.get("beside", ())):
+        version, releases = installed.get(row["name"]), row.get("versions")
+        if version is None or not (releases is None or (is_version(version) and satisfies(version, releases))):
+            continue
+        if installed.keys() >= set(row.get("beside", ())):
             for statement in row["statements"]:
                 asked = parse_statement(statement)
                 yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))
@@ -63,8 +63,3 @@ def choices(tables: _Tables, package: str) -> frozenset[str]:
     """The statements about a package that code takes for one purpose among several."""
     rows = (row for row in tables.rows("entry-statements") if row["name"] == package)
     return frozenset(statement for row in rows for statement in row.get("choice", ()))
-
-
-def _has(row: Mapping[str, Any], version: str) -> bool:
-    versions = row.get("versions")
-    return versions is None or (is_version(version) and satisfies(version, versions))

@@ -1,9 +1,7 @@
 """Which GPUs run code that was compiled for which architectures, and which architectures a build of torch has."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envdoctor.knowledge.matrix import Matrix
@@ -79,21 +77,11 @@ def arch_lists(
     ``torch`` None stands for any release with this ``cuda``; ``platform`` and ``machine`` None for Linux on x86_64.
     """
     release = _RELEASE.match(torch) if torch is not None else None
-    if torch is not None and release is None:
+    if (torch is not None and release is None) or platform not in (None, "linux", "windows"):
         return []
-    if platform not in (None, "linux", "windows"):
-        return []
-    windows = platform == "windows"
-    if windows and machine not in (None, "x86_64"):
-        return []
-    rows = _rows(matrix, windows, cuda, machine or "x86_64")
-    return [row for row in rows if release is None or is_named_by(release[1], row["key"])]
-
-
-def _rows(matrix: Matrix, windows: bool, cuda: str, machine: str) -> Iterator[Mapping[str, Any]]:
-    for row in matrix.rows("torch-archs-windows" if windows else "torch-archs"):
-        if row["cuda"] == cuda and row.get("machine", "x86_64") == machine:
-            yield row
+    rows = matrix.rows("torch-archs-windows" if platform == "windows" else "torch-archs")
+    fitting = [row for row in rows if row["cuda"] == cuda and row.get("machine", "x86_64") == (machine or "x86_64")]
+    return [row for row in fitting if release is None or is_named_by(release[1], row["key"])]
 
 
 def is_nightly(torch: str | None) -> bool:
@@ -104,7 +92,5 @@ def is_nightly(torch: str | None) -> bool:
 def compiler_range(cuda: str, matrix: Matrix) -> tuple[Capability | None, Capability | None]:
     """The lowest and the highest compute capability that the compiler of a CUDA version has code for, by the table
     cuda-drivers."""
-    for row in matrix.rows("cuda-drivers"):
-        if row["key"] == cuda:
-            return capability(row.get("oldest_cc", "")), capability(row.get("newest_cc", ""))
-    return None, None
+    row = next((row for row in matrix.rows("cuda-drivers") if row["key"] == cuda), {})
+    return capability(row.get("oldest_cc", "")), capability(row.get("newest_cc", ""))

@@ -10,6 +10,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 BASIS = {"wheels": "", "requires": "metadata"}
 _LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
 _HEAD = 4096
-#: The file of packages that only lists ask for; no package has this name. Bytes that its line of names may have.
-PACKED, _LONGEST_LINE = "_metadata.xz", 1 << 20
+#: The file of packages that only lists ask for; no package has this name. Bytes of its line of names, and of its texts
+#: together, at most.
+PACKED, _LONGEST_LINE, _LONGEST_TEXTS = "_metadata.xz", 1 << 20, 32 << 20
+_BEGIN = b"\nenvdoctor-ledger\t"
 _NOT_BY_NAMES = Unknown(Message("the ledger has no names of this package"))
 
 
@@ -48,11 +51,7 @@ class Ledger:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._shared: tuple[str, ...] | None = None
-        self._texts: Mapping[str, bytes] | None = None
         self._known: dict[str, Released | None] = {}
-        self._owners: dict[str, str] | None = None
-        self._packages: tuple[str, ...] | None = None
         self._changes: dict[str, Released | None] = {}
 
     def package(self, name: str) -> Released | None:
@@ -67,16 +66,14 @@ class Ledger:
         try:
             return (self.home / f"{name}.txt").read_bytes()
         except (OSError, ValueError):
-            if name not in self.shared():
-                return None
-        if self._texts is None:
-            from envdoctor.knowledge.ledger_packed import texts  # a check of an environment needs none of these
+            return self._texts.get(name) if name in self._shared else None
 
-            try:
-                self._texts = texts((self.home / PACKED).read_bytes())
-            except (OSError, ValueError):
-                self._texts = {}
-        return self._texts.get(name)
+    @cached_property
+    def _texts(self) -> Mapping[str, bytes]:
+        try:
+            return shared_texts((self.home / PACKED).read_bytes())
+        except (OSError, ValueError):
+            return {}
 
     def changes(self, name: str) -> Released | None:
         """What changed between the releases of a distribution, of which other modules and names than those that changed
@@ -93,28 +90,25 @@ class Ledger:
 
     def packages(self) -> tuple[str, ...]:
         """Return the names of the distributions that have a file of their own, sorted."""
-        if self._packages is None:
-            try:
-                files = os.listdir(self.home)
-            except OSError:
-                files = []
-            self._packages = tuple(sorted(name[:-4] for name in files if name.endswith(".txt")))
         return self._packages
 
-    def shared(self) -> tuple[str, ...]:
-        """Return the names of the distributions that share a file, since only lists ask for them, sorted."""
-        if self._shared is None:
-            try:
-                with open(self.home / PACKED, "rb") as file:
-                    line = file.readline(_LONGEST_LINE).decode()
-            except (OSError, ValueError):
-                line = ""
-            self._shared = tuple(line.split()) if line.endswith("\n") else ()
-        return self._shared
+    @cached_property
+    def _packages(self) -> tuple[str, ...]:
+        with suppress(OSError):
+            return tuple(sorted(name[:-4] for name in os.listdir(self.home) if name.endswith(".txt")))
+        return ()
+
+    @cached_property
+    def _shared(self) -> tuple[str, ...]:
+        """The names of the distributions that share a file, since only lists ask for them, sorted."""
+        with suppress(OSError, ValueError), open(self.home / PACKED, "rb") as file:
+            line = file.readline(_LONGEST_LINE).decode()
+            return tuple(line.split()) if line.endswith("\n") else ()
+        return ()
 
     def every(self) -> tuple[str, ...]:
         """Return the names of all distributions in the ledger, sorted."""
-        return tuple(sorted((*self.packages(), *self.shared())))
+        return tuple(sorted((*self._packages, *self._shared)))
 
     def days(self) -> tuple[str, str]:
         """Return the days of the oldest and of the newest release in the ledger; empty texts when it has none."""
@@ -125,15 +119,16 @@ class Ledger:
         """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
         top = module.partition(".")[0]
         namesake = self.package(top) if top.isidentifier() else None
-        if namesake is not None and top in namesake.modules:
-            return namesake.name
-        if self._owners is None:
-            self._owners = {}
-            for name in self.packages():
-                with open(self.home / f"{name}.txt", "rb") as file:
-                    for owned in _head(file.read(_HEAD), b"modules"):
-                        self._owners.setdefault(owned, name)
-        return self._owners.get(top)
+        return namesake.name if namesake is not None and top in namesake.modules else self._owners.get(top)
+
+    @cached_property
+    def _owners(self) -> Mapping[str, str]:
+        owners: dict[str, str] = {}
+        for name in self._packages:
+            with open(self.home / f"{name}.txt", "rb") as file:
+                for owned in _head(file.read(_HEAD), b"modules"):
+                    owners.setdefault(owned, name)
+        return owners
 
 
 class Released:
@@ -150,21 +145,19 @@ class Released:
         self._data = data
         self.modules = _head(data[:_HEAD], b"modules")
         self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
-        self._releases: tuple[Release, ...] | None = None
         self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
         self._places: dict[str, tuple[int, int]] = {}
         self._found: dict[tuple[str, str, str | None], tuple[tuple[tuple[int, int], bytes], ...]] = {}
 
-    @property
+    @cached_property
     def releases(self) -> tuple[Release, ...]:
         """Every release that is not a pre-release, in order."""
-        if self._releases is None:
-            self._releases = tuple(
-                Release(version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, yanked)
-                for version, day, python, flags in self._release_lines()
-                for yanked in ("yanked" in flags,)
+        return tuple(
+            Release(
+                version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, "yanked" in flags
             )
-        return self._releases
+            for version, day, python, flags in self._release_lines()
+        )
 
     @property
     def days(self) -> tuple[str, str] | None:
@@ -318,33 +311,21 @@ class Released:
 
     def subjects_with(self, section: str, item: str) -> Iterator[str]:
         """Every subject of a section that has the item in any release, sorted."""
-        start, end = self._place(section)
-        sought, last = b"\t" + item.encode(), b""
-        at = self._data.find(sought, start, end)
-        while at >= 0:
-            if self._data[at + len(sought) : at + len(sought) + 1] in (b"\t", b"\n"):
-                line = self._data.rfind(b"\n", 0, at) + 1
-                subject = self._data[line : self._data.find(b"\t", line)]
-                if subject != last and self._data.find(b"\t", line) < at:
-                    yield subject.decode()
-                    last = subject
-            at = self._data.find(sought, at + 1, end)
+        last = ""
+        for subject, items in self._lines_with(section, f"\t{item}"):
+            if subject != last and item in items:
+                yield subject
+                last = subject
 
     def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
         """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
         whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
-        first, end = self._place(section)
-        last = b""
-        for mark in (b":", b".") if not whole else (b":",):
-            sought = mark + name.encode() + b"\t"
-            at = self._data.find(sought, first, end)
-            while at >= 0:
-                line = self._data.rfind(b"\n", 0, at) + 1
-                subject = self._data[line : at + len(sought) - 1]
-                if b"\t" not in subject and b":" in subject and subject != last:
-                    yield subject.decode()
+        last = ""
+        for mark in (":", ".") if not whole else (":",):
+            for subject, _ in self._lines_with(section, f"{mark}{name}\t"):
+                if subject != last and ":" in subject and subject.endswith(mark + name):
+                    yield subject
                     last = subject
-                at = self._data.find(sought, at + 1, end)
 
     def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
         """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
@@ -356,13 +337,18 @@ class Released:
 
     def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
         """Every item of a section that begins so, behind its subject, in the order of the file."""
-        first, end = self._place(section)
-        sought = b"\t" + start.encode()
-        at = self._data.find(sought, first, end)
+        for subject, items in self._lines_with(section, f"\t{start}"):
+            yield from ((subject, item) for item in items if item.startswith(start))
+
+    def _lines_with(self, section: str, text: str) -> Iterator[tuple[str, list[str]]]:
+        """Yield subject and items of every line of a section in which a text stands."""
+        start, end = self._place(section)
+        sought = text.encode()
+        at = self._data.find(sought, start, end)
         while at >= 0:
             stop = self._data.find(b"\n", at)
             subject, _, *items = self._data[self._data.rfind(b"\n", 0, at) + 1 : stop].decode().split("\t")
-            yield from ((subject, item) for item in items if item.startswith(start))
+            yield subject, items
             at = self._data.find(sought, stop, end)
 
     def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
@@ -467,6 +453,26 @@ def letters(place: int) -> str:
 def places_of(versions: Sequence[str]) -> dict[str, int]:
     """What the ends of spans mean: letters, or in files written by hand the versions themselves."""
     return {end: place for place, version in enumerate(versions) for end in (version, letters(place))}
+
+
+def shared_texts(data: bytes) -> dict[str, bytes]:
+    """Return the texts of the file of packages that only lists ask for (a line of their names, and the texts,
+    compressed), each as other packages have it in their own file. Raises :class:`ValueError`."""
+    try:
+        from lzma import LZMADecompressor, LZMAError
+    except ImportError:  # a Python that was built without it
+        return {}
+    names, _, stream = data.partition(b"\n")
+    reader = LZMADecompressor()
+    try:
+        whole = reader.decompress(stream, _LONGEST_TEXTS)
+    except (LZMAError, EOFError) as error:
+        raise ValueError(str(error)) from None
+    if not reader.eof or reader.unused_data:
+        raise ValueError(f"it is cut off, or has more than {_LONGEST_TEXTS:,} bytes")
+    _, *parts = (b"\n" + whole.removesuffix(b"\n")).split(_BEGIN)
+    found = (_BEGIN[1:] + part + b"\n" for part in parts)
+    return dict(zip(names.decode().split("\t"), found, strict=True))
 
 
 def _changes(released: Released, packed: bytes) -> Released | None:

@@ -1,14 +1,11 @@
 """Resolve a step of :mod:`~envdoctor.knowledge.ledger_taking` with resolvelib, as pip does, over the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Resolver
 from resolvelib.resolvers import ResolutionTooDeep
 
-from envdoctor.knowledge.ledger_narrowing import Contradiction, narrow
 from envdoctor.knowledge.ledger_taking import Asked, Candidate, Refusal, Releases, Solution, Step, allows, listed
 from envdoctor.versions.pep440 import order
 
@@ -19,6 +16,8 @@ _ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
 _USUAL = 300
 #: The resolver looks at every package for each one that it takes.
 _MOST_ASKED = 1_000
+#: Packages that are looked at again while releases are left out; a hard list takes some hundred.
+_MOST_VISITS = 3_000
 #: How many requirements that contradict each other a message names.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
@@ -26,6 +25,10 @@ _Key = tuple[str, tuple[str, ...]]
 
 class _Late(Exception):
     """The questions are spent."""
+
+
+class _Contradiction(Exception):
+    """No release of a package meets all that is asked for, by these requirements."""
 
 
 def solve(
@@ -45,10 +48,10 @@ def solve(
         except ResolutionImpossible as error:
             return _refusal(releases, step, [cause.requirement for cause in error.causes])
         except (ResolutionTooDeep, _Late):
-            left = narrow(provider, step.asked)
-            if isinstance(left, Contradiction):
-                return _refusal(releases, step, left.causes)
-            provider.left = left
+            try:
+                provider.left = _Narrowing(provider, step.asked).run()
+            except _Contradiction as error:
+                return _refusal(releases, step, error.args)
         else:
             return provider.solution(result)
     pins = tuple(asked for asked in step.asked if asked.pin)
@@ -60,20 +63,13 @@ def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal
     asked = list(dict.fromkeys(causes))
     first = asked[0]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
-    named = "; ".join(f"{one.by}: {one.name}{_plain(one)}" for one in asked[:_NAMED])
+    named = "; ".join(f"{one.by}: {one.name}{''.join(one.specifiers.split())}" for one in asked[:_NAMED])
     own = [one for one in asked if one.name == first.name]
-    meant = [one.version for one in getattr(releases.package(first.name), "releases", ()) if _meant(one.version, own)]
+    listed_ = (one.version for one in getattr(releases.package(first.name), "releases", ()))
+    meant = [version for version in listed_ if all(allows(one.specifiers, version) for one in own)]
     reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
     return Refusal(kind, first.name, first.pin or "", named, lacks)
-
-
-def _plain(one: Asked) -> str:
-    return "".join(one.specifiers.split())
-
-
-def _meant(version: str, asked: Iterable[Asked]) -> bool:
-    return all(allows(one.specifiers, version) for one in asked)
 
 
 class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
@@ -188,3 +184,115 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             return base
         required = self._releases.required(candidate)
         return [*base, *(one._replace(specifiers=self._overrides.get(one.name, one).specifiers) for one in required)]
+
+
+class _Narrowing:
+    """Leaves out releases that no set can have, before a search that would try them all (arc consistency)."""
+
+    def __init__(self, choices: _Provider, asked: Sequence[Asked]) -> None:
+        self._choices = choices
+        self._asks: dict[str, list[Asked]] = {}
+        for one in asked:
+            self._asks.setdefault(one.name, []).append(one)
+        self._first: dict[str, list[str] | None] = {}
+        self._left: dict[str, set[str]] = {}
+        self._meeting: dict[tuple[str, str], set[str] | None] = {}
+        self._possible: dict[tuple[str, str], bool] = {}
+        self._required: dict[str, list[tuple[str, Asked]]] = {}
+        self._askers: dict[str, set[str]] = {}
+        self._queue = dict.fromkeys(self._asks)
+
+    def run(self) -> dict[str, set[str]]:
+        """Return, of packages that any set must have, the releases that it may have; those left out certainly
+        contradict what is asked for or what every release of another package requires. Raises :class:`_Contradiction`.
+        """
+        for name in self._asks:
+            self._begin(name)
+            if self._left.get(name) == set():
+                raise _Contradiction(*self._asks[name])
+        for _ in range(_MOST_VISITS):
+            if not self._queue:
+                break
+            name = next(iter(self._queue))
+            del self._queue[name]
+            if name in self._left:
+                self._visit(name)
+        return self._left
+
+    def _begin(self, name: str) -> None:
+        found = self._choices.matches(name, self._asks.get(name, []))
+        self._first[name] = found
+        if found is not None:
+            self._left[name] = set(found)
+
+    def _visit(self, name: str) -> None:
+        left = self._left[name]
+        required = [(version, wanted) for version, wanted in self._requirements(name) if version in left]
+        why = {version: wanted for version, wanted in required if not self._is_possible(wanted)}
+        if why:
+            left -= set(why)
+            self._queue.update(dict.fromkeys(self._askers.get(name, ())))
+            if not left:
+                wanted = next(iter(why.values()))
+                others = [one for one in self._asks.get(wanted.name, ()) if one.pin or one.specifiers]
+                raise _Contradiction(*self._asks.get(name, ()), wanted, *others)
+        by_name: dict[str, list[tuple[str, Asked]]] = {}
+        for version, wanted in required:
+            if version in left:
+                by_name.setdefault(wanted.name, []).append((version, wanted))
+                self._askers.setdefault(wanted.name, set()).add(name)
+        for other, pairs in by_name.items():
+            if len({version for version, _ in pairs}) == len(left):  # whatever is taken asks for it
+                self._bound(other, [wanted for _, wanted in pairs])
+
+    def _requirements(self, name: str) -> list[tuple[str, Asked]]:
+        if name not in self._required:
+            extras = tuple(sorted({extra for one in self._asks.get(name, ()) for extra in one.extras}))
+            self._required[name] = [
+                (version, wanted)
+                for version in self._first[name] or ()
+                for wanted in self._choices.get_dependencies(Candidate(name, extras, version))
+                if wanted.name != name
+            ]
+        return self._required[name]
+
+    def _bound(self, name: str, wanted: Sequence[Asked]) -> None:
+        if name not in self._first:
+            self._begin(name)
+            self._queue[name] = None
+        if name not in self._left:
+            return
+        meeting: set[str] = set()
+        for one in {one.specifiers: one for one in wanted}.values():
+            found = self._met(one)
+            if found is None:
+                self._left.pop(name, None)
+                return
+            meeting |= found
+        left = self._left[name] & meeting
+        if len(left) < len(self._left[name]):
+            self._left[name] = left
+            self._queue.update(dict.fromkeys((name, *self._askers.get(name, ()))))
+        if not left:
+            raise _Contradiction(*self._asks.get(name, ()), wanted[0])
+
+    def _is_possible(self, wanted: Asked) -> bool:
+        key = wanted.name, wanted.specifiers
+        if wanted.name not in self._first:
+            if key not in self._possible:
+                self._possible[key] = self._choices.matches(wanted.name, [wanted]) != []
+            return self._possible[key]
+        found = self._met(wanted)
+        return found is None or wanted.name not in self._left or bool(found & self._left[wanted.name])
+
+    def _met(self, wanted: Asked) -> set[str] | None:
+        """The releases that meet a requirement beside the lines of the list; None where others may."""
+        key = wanted.name, wanted.specifiers
+        if key not in self._meeting:
+            first = self._first[wanted.name]
+            met = {version for version in first or () if allows(wanted.specifiers, version)}
+            if first is not None and not met:  # some are taken only where they are pinned
+                found = self._choices.matches(wanted.name, [*self._asks.get(wanted.name, ()), wanted])
+                first = None if found is None or found else first
+            self._meeting[key] = None if first is None else met
+        return self._meeting[key]

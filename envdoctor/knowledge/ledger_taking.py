@@ -22,12 +22,18 @@ Row = Mapping[str, str]
 
 
 class Asked(NamedTuple):
-    """One requirement that counts, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``)."""
+    """One requirement, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``). A line may have a
+    ``marker``, and a ``url`` where it is taken from an address."""
 
     name: str
     extras: tuple[str, ...]
     specifiers: str
     by: str
+    marker: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.specifiers} ({self.by})"
 
     @property
     def pin(self) -> str | None:
@@ -218,7 +224,9 @@ class Releases:
             if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
                 pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
                 own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
-                yield Asked(wanted.name, wanted.extras, own if near[0] else _caps(own), by)
+                if not near[0]:
+                    own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
+                yield Asked(wanted.name, wanted.extras, own, by)
 
     def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
         """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
@@ -240,32 +248,27 @@ class Releases:
             return False
 
 
-def _caps(specifiers: str) -> str:
-    return ",".join(clause for clause in specifiers.split(",") if clause.strip().startswith(("<", "!=")))
-
-
 def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:
     """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
     whose source is built with another package, which must be there before."""
     rows = {row["name"]: row for row in build_first}
     for asked in step.asked:
         version, package = asked.pin, releases.package(asked.name)
-        said = f"{asked.name}{asked.specifiers} ({asked.by})"
         if version is None or package is None or not releases.known(asked) or asked.name in step.loose:
             continue  # what is there in an unknown release may be the one that is asked for
         release, _, build = version.partition("+")
         one, key, other = listed(package, release), order(release), step.other(asked.name)
         if build and not other and not step.unseen:
-            yield Refusal("index", asked.name, version, said)
+            yield Refusal("index", asked.name, version, str(asked))
         elif one is None and key is not None and not key.is_pre and not other:
-            yield Refusal("release", asked.name, version, said)
+            yield Refusal("release", asked.name, version, str(asked))
         elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
-            yield Refusal(why[0], asked.name, version, said, why[1])
+            yield Refusal(why[0], asked.name, version, str(asked), why[1])
     for asked in step.asked:
         row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
         if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
-            yield Refusal("build", asked.name, version, f"{asked.name}{asked.specifiers} ({asked.by})", row["needs"])
+            yield Refusal("build", asked.name, version, str(asked), row["needs"])
 
 
 def misnamed(step: Step, rows: Iterable[Row]) -> Iterator[Refusal]:
@@ -274,12 +277,12 @@ def misnamed(step: Step, rows: Iterable[Row]) -> Iterator[Refusal]:
     for asked in step.asked:
         row = None if step.other(asked.name) else by_name.get(asked.name)
         if row and allows(row["versions"], asked.pin or _FUTURE):
-            yield Refusal("name", asked.name, "", f"{asked.name}{asked.specifiers} ({asked.by})", row["meant"])
+            yield Refusal("name", asked.name, "", str(asked), row["meant"])
 
 
 def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:
     """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
-    asked = {one.name: f"{one.name}{one.specifiers} ({one.by})" for one in step.asked}
+    asked = {one.name: str(one) for one in step.asked}
     for row in rows:
         name, python = row["name"], releases.situation.python
         version = taken.get(name, "")

@@ -1,30 +1,29 @@
-"""What must hold beyond the shape of a document: bounds, evidence, wording, translations, ids."""
+"""What must hold of the documents of a checkout: their shape by the JSON Schemas in ``matrices/schema``, which editors
+complete them by (the library jsonschema, extra ``lint``), and bounds, evidence, wording, translations, ids."""
 
-from __future__ import annotations
-
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from envdoctor.facts.registry import unlisted
 from envdoctor.facts.values import ABSENT
 from envdoctor.knowledge.conditions import Condition, ConditionError, bounds, parse_condition
-from envdoctor.knowledge.json_schemas import Schemas
+from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, digest, placeholders
 from envdoctor.knowledge.symptoms import faults_of
 from envdoctor.knowledge.toml_files import TomlError, load_toml
+from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.releases import parse_ranges
 
 #: In characters, a placeholder by its column.
 _LONGEST_MESSAGE = 120
 _RECORD = re.compile(r"\{\w+\.")
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
-_INSTALLS_TORCH = re.compile(r"\btorch(?:vision|audio)?[=<>~ ]")
-_SHELL = re.compile(r"[;&|`<>]|\$\(|\bsudo\b|\brm\b")
-_BOUND = r"\s*(?:~=|==|!=|<=|>=|<|>)\s*[0-9][0-9a-z.]*(?:\.\*)?"
-_REQUIREMENT = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?{_BOUND}(?:\s*,{_BOUND})*\Z")
 #: What decides which code of transformers runs a model.
 _OF_THE_MODEL = {
     *("model.type", "model.family", "model.architectures", "model.repo", "model.quantization", "model.weight_formats"),
@@ -33,28 +32,30 @@ _OF_THE_MODEL = {
 }
 #: What only a training run has; ``recipe.method`` too, unless it lets inference in.
 _OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
-_SOURCE = re.compile(r"(https://\S+|pkg:pypi/[a-z0-9][a-z0-9._-]*(@[0-9][A-Za-z0-9.+!-]*)?)\Z")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> Iterator[str]:
+def lint_rule(rule: Rule, matrix: Matrix, schemas: "Schemas", *, today: date) -> Iterator[str]:
     """Yield complaints about one rule, each a clause that names the key."""
     texts = matrix.texts(rule)
     if rule.id in matrix.files:
         yield from _faults(matrix.files[rule.id], "rule", schemas)
-    yield from _dates(texts, today)
+    for key in ("added", "modified"):
+        if texts[key] > today.isoformat():
+            yield f"rule: {key}: {texts[key]} lies in the future"
+    if texts["modified"] < texts["added"]:
+        yield "rule: modified lies before added"
     yield from _bound(rule, texts)
     yield from _engines(rule, texts, matrix)
     yield from _evidence(rule, texts, today)
-    yield from _unwritten(texts)
     yield from _wording(rule, texts, matrix)
     yield from _fixes(rule, texts, matrix)
     ordinary = matrix.part("ordinary-log", "log").get("lines", ())
     for symptom in texts["symptom"]:
         yield from (f"symptom: {fault}" for fault in faults_of(symptom, ordinary))
-    for other in rule.explained_by:
+    for other, columns in rule.explained_by.items():
         explaining = matrix.find(other)
-        if explaining is None or not _has_columns(explaining.each, rule.explained_by[other], matrix):
+        spec = matrix.registry.find(explaining.each) if explaining is not None and explaining.each else None
+        if explaining is None or spec is None or not spec.columns.keys() >= set(columns):
             yield f"explained_by: there is no rule {other} whose records have these columns"
         elif other != rule.id and rule.id in explaining.explained_by:
             yield f"explained_by: {rule.id} and {other} explain each other"
@@ -66,12 +67,7 @@ def lint_rule(rule: Rule, matrix: Matrix, schemas: Schemas, *, today: date) -> I
             yield f"supersedes: {rule.id} and {other} stand for each other"
 
 
-def _has_columns(records: str | None, columns: Sequence[str], matrix: Matrix) -> bool:
-    spec = matrix.registry.find(records) if records is not None else None
-    return spec is not None and all(column in spec.columns for column in columns)
-
-
-def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None = None) -> Iterator[tuple[str, str]]:
+def lint_documents(matrix: Matrix, schemas: "Schemas", only: Sequence[Path] | None = None) -> Iterator[tuple[str, str]]:
     """Yield complaints about the tables and the registry of a checkout, or ``only`` these files, as (file, complaint);
     those of a wheel were linted before."""
     home = matrix.home
@@ -80,13 +76,12 @@ def lint_documents(matrix: Matrix, schemas: Schemas, only: Sequence[Path] | None
         (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
     ]
     yield from found
-    if not found:
-        for path in paths:
-            for check in _CHECKS.get(path.stem, ()):
-                yield from ((path.relative_to(home).as_posix(), problem) for problem in check(matrix))
+    for path in paths if not found else ():
+        if path.stem in _CHECKS:
+            yield from ((path.relative_to(home).as_posix(), problem) for problem in _CHECKS[path.stem](matrix))
 
 
-def _faults(path: Path, name: str, schemas: Schemas) -> Iterator[str]:
+def _faults(path: Path, name: str, schemas: "Schemas") -> Iterator[str]:
     try:
         document = load_toml(path)
     except TomlError as error:
@@ -111,12 +106,10 @@ def _registry(matrix: Matrix) -> Iterator[str]:
             if matrix.registry.find(key) is None and key not in known:
                 yield f"{spec.key}: depends_on: {key} is not a registered fact"
 
-
-def _help(matrix: Matrix) -> Iterator[str]:
     for name, entry in matrix.registry.help_texts.items():
         for key in entry.get("keys", ()):
-            spec = matrix.registry.find(key)
-            if spec is None or not spec.example:
+            explained = matrix.registry.find(key)
+            if explained is None or not explained.example:
                 yield f"help: {name}: {key} is no registered fact with an example"
 
 
@@ -168,22 +161,14 @@ def _formats(matrix: Matrix) -> Iterator[str]:
 
 
 #: What is asked of a document beside its schema, by its name.
-_CHECKS: Mapping[str, Sequence[Callable[[Matrix], Iterator[str]]]] = {
-    "facts": (_registry, _help),
-    "retired": (_retired,),
-    "families": (_families,),
-    "run-needs": (_needs,),
-    "known-errors": (_known_errors,),
-    "recipe-formats": (_formats,),
+_CHECKS: Mapping[str, Callable[[Matrix], Iterator[str]]] = {
+    "facts": _registry,
+    "retired": _retired,
+    "families": _families,
+    "run-needs": _needs,
+    "known-errors": _known_errors,
+    "recipe-formats": _formats,
 }
-
-
-def _dates(texts: Mapping[str, Any], today: date) -> Iterator[str]:
-    for key in ("added", "modified"):
-        if texts[key] > today.isoformat():
-            yield f"rule: {key}: {texts[key]} lies in the future"
-    if texts["modified"] < texts["added"]:
-        yield "rule: modified lies before added"
 
 
 def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
@@ -195,17 +180,14 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     for clause in rule.affects:
         for condition in clause:
             compared.setdefault(condition.key, set()).update(bounds(condition))
-    for key, version in (bound.get("fixed_in") or {}).items():
+    ((name, versions),) = bound.items()
+    for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())
         if not operators:
-            yield f"rule: fixed_in: {key} is no condition of the rule"
-        elif ("<", version) not in operators and not _all_below(operators, version):
+            yield f"rule: {name}: {key} is no condition of the rule"
+        elif name == "fixed_in" and ("<", version) not in operators and not _all_below(operators, version):
             yield f"rule: fixed_in: no condition ends below {key} {version}"
-    for key, version in (bound.get("last_seen") or {}).items():
-        operators = compared.get(key, set())
-        if not operators:
-            yield f"rule: last_seen: {key} is no condition of the rule"
-        elif ("<=", version) not in operators and ("==", version) not in operators:
+        elif name == "last_seen" and operators.isdisjoint((("<=", version), ("==", version))):
             yield f"rule: last_seen: no condition ends with {key} {version}"
 
 
@@ -264,19 +246,8 @@ def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str
     if rule.severity == "error" and not any(entry["kind"] in _PROOF for entry in evidence):
         yield f"evidence: an error needs one of {', '.join(_PROOF)}"
     for number, entry in enumerate(evidence, 1):
-        if not _SOURCE.match(entry["url"]):
-            yield f"evidence {number}: {entry['url']!r} is neither an https address nor pkg:pypi/NAME@VERSION"
         if entry["checked"] > today.isoformat():
             yield f"evidence {number}: checked: {entry['checked']} lies in the future"
-
-
-def _unwritten(texts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what ``envdoctor matrix new`` left to be written."""
-    words = {name: texts[name]["en"] for name in ("message", "why")}
-    words |= {f"fix {number}: summary": fix["summary"]["en"] for number, fix in enumerate(texts["fix"], 1)}
-    for number, entry in enumerate(texts["evidence"], 1):
-        words |= {f"evidence {number}: {key}": entry[key] for key in ("url", "shows")}
-    yield from (f"{place}: still to be written" for place, text in words.items() if text.endswith("..."))
 
 
 def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
@@ -303,8 +274,6 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
         length = len(_RECORD.sub("{", text))
         if length > _LONGEST_MESSAGE:
             yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
-        if text.rstrip().endswith((".", "。")) and not text.endswith("..."):
-            yield f"message: {language}: no full stop at the end"
 
 
 def _follows(key: str, known: set[str]) -> bool:
@@ -318,22 +287,104 @@ def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str
     lists = [spec for spec in matrix.registry if spec.type == "records"] if rule.each else []
     columns = {f"{spec.key}.{column}" for spec in lists for column in spec.columns}
     for number, fix in enumerate(texts["fix"], 1):
-        if any(placeholders(text) for text in fix["summary"].values()):
-            yield f"fix {number}: summary: placeholders are filled in message and why only"
-        if any(text.startswith(("or ", "或")) for text in fix["summary"].values()):
-            yield f"fix {number}: summary: reports print the or before every way but the first"
-        if fix["kind"] == "command" and _SHELL.search(fix["command"] or ""):
-            yield f"fix {number}: command: no shell operators, sudo or rm"
-        if fix["kind"] == "command" and _INSTALLS_TORCH.search((fix["command"] or "").partition("install ")[2]):
-            yield f"fix {number}: command: torch is installed by constraints (and cuda), which are judged before"
         if fix["kind"] == "advice" and fix["safety"] != "manual":
             yield f'fix {number}: advice without anything to apply has safety = "manual"'
-        for variable in fix["env"]:
-            if not _VARIABLE.match(variable):
-                yield f"fix {number}: env: {variable!r} is not the name of a variable"
         unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns)
         if unknown:
             yield f"fix {number}: {unknown[0]} is no column of a list of records that a rule with each may read"
-        for requirement in fix["constraints"]:
-            if not _REQUIREMENT.match(requirement) and not placeholders(requirement):
-                yield f"fix {number}: constraints: {requirement!r} is not a name with a version specifier"
+
+
+class Schemas:
+    """The schemas of a folder. Raises :class:`ImportError` without the library."""
+
+    def __init__(self, folder: Path) -> None:
+        import jsonschema
+
+        self._library = jsonschema
+        self._folder = folder
+
+    def faults(self, name: str, document: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is wrong with a document, each with its place: "row 2: key: ..."."""
+        if name not in self._documents:
+            yield "no schema says what is in it"
+            return
+        validator = self._class(self._documents[name], registry=self._registry, format_checker=_format_checker())
+        found = validator.iter_errors(_as_json(document))
+        for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
+            # A part of a schema may say in words of its own what is wrong with a value.
+            said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
+            yield f"{_place_of(error.absolute_path)}{said if len(said) <= 160 else f'{said[:157]}...'}"
+
+    @cached_property
+    def _documents(self) -> Mapping[str, Any]:
+        return {path.stem: json.loads(path.read_bytes()) for path in self._folder.glob("*.json")}
+
+    @cached_property
+    def _registry(self) -> Any:
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT7
+
+        shared = ("common", "conditions")
+        known = [(f"{name}.json", self._documents[name]) for name in shared if name in self._documents]
+        return Registry().with_resources((name, DRAFT7.create_resource(schema)) for name, schema in known)
+
+    @cached_property
+    def _class(self) -> Any:
+        return self._library.validators.extend(self._library.Draft7Validator, {"x-unique": _unique})
+
+
+def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
+    """No two rows have the same values in these columns."""
+    from jsonschema import ValidationError
+
+    seen = []
+    for number, row in enumerate(rows if isinstance(rows, list) else ()):
+        identity = [row.get(column) for column in columns] if isinstance(row, dict) else [number]
+        if identity in seen:
+            yield ValidationError(f"{', '.join(columns)}: {', '.join(map(str, identity))} occurs twice", path=[number])
+        seen.append(identity)
+
+
+def _format_checker() -> Any:
+    """Return the checker of formats that JSON Schema does not know."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker()
+    tests: Mapping[str, Callable[[str], object]] = {
+        "version": is_version,
+        "specifier": lambda text: text and satisfies("1", text) is not None,
+        "releases": parse_ranges,
+        "statement": parse_statement,
+        "bounded-pattern": _is_bounded,
+        "date": date.fromisoformat,
+    }
+    for name, test in tests.items():
+        checker.checks(name, raises=(ValueError, re.error))(
+            lambda text, test=test: not isinstance(text, str) or test(text)
+        )
+    return checker
+
+
+def _is_bounded(pattern: str) -> bool:
+    """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
+    plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
+    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {key: _as_json(item) for key, item in value.items()}
+        case list():
+            return [_as_json(item) for item in value]
+        case date():
+            return value.isoformat()
+    return value
+
+
+def _place_of(path: Any) -> str:
+    """``["row", 1, "key"]`` is the place "row 2: key: "."""
+    text = ""
+    for part in path:
+        text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "
+    return text

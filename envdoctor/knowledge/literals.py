@@ -1,7 +1,5 @@
 """Words of a rule that no source can give: such a condition would never hold, and nobody would notice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -80,12 +78,9 @@ class Literals:
             if not words or not isinstance(word, str) or word in ("absent", "present"):
                 continue
             if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
-                yield f"{where}: no source gives {word!r}; {_some(words)}"
-
-
-def _some(words: Iterable[str]) -> str:
-    known = sorted(words)
-    return f"known are {', '.join(known)}" if len(known) <= 20 else f"none of {len(known)} known words is that"
+                known = f"known are {', '.join(sorted(words))}"
+                known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
+                yield f"{where}: no source gives {word!r}; {known}"
 
 
 def _cells(key: str, raw: Any) -> Iterator[tuple[str, Any]]:

@@ -396,20 +396,19 @@ def modules_with(matrix: Matrix, name: str) -> Iterator[str]:
 def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator[tuple[str, str]]:
     """The packages with which a call takes a keyword that ``package`` itself refuses, and the releases of them."""
     for row in matrix.rows("moved-names", "kept"):
-        matches = any(fnmatchcase(called, of) for of in row["of"]) and any(
-            fnmatchcase(keyword, old) for old in row["old"]
-        )
-        if row["package"] == package and matches:
+        if row["package"] == package and _fits(called, row["of"]) and _fits(keyword, row["old"]):
             yield row["by"], row["releases"]
+
+
+def _fits(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> Iterator[Move]:
     """The rows about a ``keyword`` of a function or class, or a ``member`` of a class, that goes by one of these names:
     ``TrainingArguments``, or ``*`` for any."""
     for row in matrix.rows("moved-names", part):
-        if old in row["old"] and any(
-            name == "*" or fnmatchcase(name, pattern) for pattern in row["of"] for name in names
-        ):
+        if old in row["old"] and any(name == "*" or _fits(name, row["of"]) for name in names):
             yield _move(row)
 
 

@@ -111,8 +111,13 @@ class Matrix:
         Raises :class:`MatrixError`.
         """
         if name not in self._tables:
+            source = (self.home / f"{name}.toml", self.home / "tables" / f"{name}.toml")
+            compiled = self.home / f"{name}.json"
             try:
-                self._tables[name] = self._read_table(name)
+                if compiled.is_file():
+                    self._tables[name] = json.loads(compiled.read_bytes())
+                else:
+                    self._tables[name] = next((load_toml(path) for path in source if path.is_file()), {})
             except (OSError, ValueError) as error:
                 raise MatrixError("table {}: {}", name, error) from None
         return self._tables[name]
@@ -158,16 +163,6 @@ class Matrix:
         """What became of a former id; None for one that never was a rule's, or still is."""
         entry = self.part("retired", "retired").get(rule_id)
         return Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
-
-    def _read_table(self, name: str) -> Mapping[str, Any]:
-        compiled = self.home / f"{name}.json"
-        if compiled.is_file():
-            data: Mapping[str, Any] = json.loads(compiled.read_bytes())
-            return data
-        for path in (self.home / f"{name}.toml", self.home / "tables" / f"{name}.toml"):
-            if path.is_file():
-                return load_toml(path)
-        return {}
 
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:

@@ -78,18 +78,15 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) ->
     lacks, source = files
     if lacks is not None:
         return Gap(lacks, source)
-    if wanted.torch is None or not _is_extension(matrix, package.name):
+    # It works with the torch that it was compiled against; torch's companions have a comparison of their own.
+    extensions, companions = (
+        {row["name"] for row in matrix.rows(table, "package")} for table in ("torch-extensions", "torch-companions")
+    )
+    if wanted.torch is None or package.name not in extensions - companions:
         return None
     for_torch = _for_torch(package, release.version)
     fits = for_torch if isinstance(for_torch, Unknown) else _is_for(for_torch, wanted.torch)
     return fits if isinstance(fits, Unknown) else None if fits else Gap(f"torch {_minor(wanted.torch)}", source)
-
-
-def _is_extension(matrix: Matrix, name: str) -> bool:
-    """Whether it works with the torch that it was compiled against; torch's companions have a comparison of their
-    own."""
-    companions = any(row["name"] == name for row in matrix.rows("torch-companions", "package"))
-    return not companions and any(row["name"] == name for row in matrix.rows("torch-extensions", "package"))
 
 
 # The same is asked again for every change that is tried.

@@ -1,15 +1,13 @@
 """Read a rule file: one TOML document becomes one rule, or a list of what is wrong with it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
 from envdoctor.knowledge.conditions import Condition, ConditionError, parse_condition
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_windows import OUTSIDE, NoWindow, outside_windows
+from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.rules import Rule
 from envdoctor.knowledge.shapes import (
     ANY,
@@ -28,19 +26,19 @@ from envdoctor.knowledge.shapes import (
     rows,
 )
 from envdoctor.knowledge.vocabulary import ANSWERS, CONFIDENCES, EFFECTS, FIX_KINDS, PROOFS, SEVERITIES, STATUSES
+from envdoctor.versions.pep440 import satisfies
 
 #: The newest rule schema this engine understands.
 SCHEMA = 1
 _ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
-_CLAUSES = Kind("at least one clause", bool)
+#: The operand of a condition: the release is not one that the other package of the clause requires.
+_OUTSIDE = "outside-requirement"
+_OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
 _REASON = Kind("a text, or texts by language,", lambda given: TEXT.test(given) or WORDS.test(given))
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 _DOCUMENT = dict.fromkeys(("rule", "affects", "message", "why"), ANY)
-_PARTS = dict.fromkeys(
-    ("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"),
-    ANY,
-)
+_PARTS = dict.fromkeys(("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"), ANY)
 _HEAD = {
     "severity": one_of(*SEVERITIES),
     "confidence": one_of(*CONFIDENCES),
@@ -158,26 +156,23 @@ class _Document:
             if not clause:
                 self._wrong(f"{place}an empty clause would always match")
             try:
-                expanded = outside_windows(clause, self._ledger) if OUTSIDE in clause.values() else [clause]
-            except NoWindow as error:
+                expanded = _outside_windows(clause, self._ledger) if _OUTSIDE in clause.values() else [clause]
+            except ConditionError as error:
                 self._wrong(f"{place}{error}")
                 continue
             if expanded != [clause]:
                 from_ledger += range(len(clauses), len(clauses) + len(expanded))
-            clauses += [[*self._conditions(place, one)] for one in expanded]
+            for one in expanded:
+                clauses.append([])
+                for key, operand in one.items():
+                    try:
+                        clauses[-1].append(parse_condition(self._registry, key, operand, self._each))
+                    except ConditionError as error:
+                        self._wrong(f"{place}{key}: {error}")
         return clauses, from_ledger
 
-    def _conditions(self, place: str, clause: Mapping[str, Any]) -> Iterator[Condition]:
-        for key, operand in clause.items():
-            try:
-                yield parse_condition(self._registry, key, operand, self._each)
-            except ConditionError as error:
-                self._wrong(f"{place}{key}: {error}")
-
     def _assumption(self, place: str, entry: Mapping[str, Any]) -> list[Any]:
-        found = list(faults(entry, _ASSUME, {"default": FLAG}, place))
-        self._problems += found
-        if found:
+        if not self._sound(place, entry, _ASSUME, {"default": FLAG}):
             return []
         key = entry["key"]
         spec = self._registry.find(key)
@@ -260,13 +255,66 @@ class _Document:
 def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Iterable[Sequence[Condition]]) -> str:
     """Return what a rule is about: facts that only one command has decide. An exception may well rest on an
     experiment."""
-    prefixes = {key.partition(".")[0] for key in _keys(affects)} | {each}
-    if prefixes & {"change", "revision"} or {key.partition(".")[0] for key in _keys(unless)} & {"change", "revision"}:
+    prefixes, excepted = (
+        {condition.key.partition(".")[0] for clause in clauses for condition in clause} for clauses in (affects, unless)
+    )
+    prefixes |= {str(each)}
+    if (prefixes | excepted) & {"change", "revision"}:
         return "revision"
     if prefixes & {"probe", "import_run"}:
         return "probe"
     return next((scope for scope in ("drift", "memory", "watch") if scope in prefixes), "environment")
 
 
-def _keys(clauses: Iterable[Sequence[Condition]]) -> Iterator[str]:
-    return (condition.key for clause in clauses for condition in clause)
+def _outside_windows(clause: Mapping[str, Any], ledger: Ledger | None) -> list[dict[str, Any]]:
+    """Return a clause for each row of releases that require the same of the package whose condition is
+    :data:`_OUTSIDE`; the other condition on a package names the releases that are meant. Raises
+    :class:`ConditionError` where the ledger has no requirement that the clause speaks of."""
+    required = [key for key, operand in clause.items() if operand == _OUTSIDE]
+    askers = [key for key in clause if key.startswith("pkg.") and key not in required]
+    if len(required) != 1 or len(askers) != 1 or not required[0].startswith("pkg."):
+        raise ConditionError(f'one package that is "{_OUTSIDE}" and one other package, which requires it, are expected')
+    name, asker = required[0].removeprefix("pkg."), askers[0].removeprefix("pkg.")
+    released = ledger.package(asker) if ledger is not None else None
+    windows = _windows(released, name, clause[askers[0]]) if released is not None else ()
+    clauses = [{**clause, askers[0]: releases, required[0]: others} for releases, others in windows]
+    if not clauses:
+        raise ConditionError(f"the ledger has no release of {asker} that requires certain releases of {name}")
+    return clauses
+
+
+def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield releases in a row that require the same of ``name``, with what lies outside of that.
+
+    Releases that are newer than the ledger require at least what its newest does: a floor hardly ever falls, but a
+    ceiling rises.
+    """
+    versions = [one.version for one in released.releases if one.metadata]
+    asked = [(version, _required(released, version, name)) for version in versions if satisfies(version, meant)]
+    for specifiers, pairs in groupby(asked, lambda pair: pair[1]):
+        row = [version for version, _ in pairs]
+        behind = versions[versions.index(row[-1]) + 1 :]
+        turned = [_turned(specifier) for specifier in specifiers]
+        below = [operand for operand in turned if operand.startswith(("<", "=="))]
+        above = [operand for operand in turned if operand not in below]
+        if behind and turned:
+            yield f">={row[0]},<{behind[0]}", below + above
+            continue
+        if below:
+            yield f">={row[0]}", below
+        if above:
+            yield f">={row[0]},<={row[-1]}", above
+
+
+def _required(released: Released, version: str, name: str) -> tuple[str, ...]:
+    """Return the specifiers of what a release requires of a package everywhere: markers are for some Pythons, or for
+    extras."""
+    found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
+    return tuple(sorted(part.strip() for specifiers in found for part in specifiers.split(",") if part.strip()))
+
+
+def _turned(specifier: str) -> str:
+    match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
+    if match is None:
+        raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
+    return _OPPOSITE[match[1]] + match[2]

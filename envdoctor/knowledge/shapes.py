@@ -3,8 +3,6 @@
 Tables and the registry of facts are data of this repository: JSON Schema holds them (``matrices/schema``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Reading TOML files, with one sentence for a person when a file cannot be read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,15 +35,6 @@ def load_toml(path: Path) -> dict[str, Any]:
     return parse_toml(data, str(path))
 
 
-def _reader() -> Any:
-    """Return tomli where it is installed: its compiled wheels are three times as fast as what Python brings."""
-    try:
-        import tomli as reader
-    except ImportError:
-        import tomllib as reader  # type: ignore[no-redef,unused-ignore]
-    return reader
-
-
 def _dots(parts: Iterable[bytes]) -> int:
     """Return how many dots a part has at most."""
     return max(part.count(b".") for part in parts)
@@ -53,7 +42,10 @@ def _dots(parts: Iterable[bytes]) -> int:
 
 def parse_toml(data: bytes, name: str) -> dict[str, Any]:
     """Parse UTF-8 bytes. Raises :class:`TomlError`."""
-    tomllib = _reader()
+    try:  # its compiled wheels are three times as fast as what Python brings
+        import tomli as tomllib
+    except ImportError:
+        import tomllib  # type: ignore[no-redef,unused-ignore]
     if _dots(data.split(b"\n")) >= _MOST_PARTS <= _dots(re.split(rb"[^\w. \t-]", re.sub(_TEXTS, b"a", data))):
         raise TomlError(name, Message("not TOML that can be read: a key has {} parts or more", _MOST_PARTS))
     try:

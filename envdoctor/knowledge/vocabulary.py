@@ -1,7 +1,5 @@
 """The closed lists of words that rules use for status, severity, confidence and effect."""
 
-from __future__ import annotations
-
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")

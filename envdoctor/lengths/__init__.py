@@ -5,10 +5,9 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "measuring": "DataError measure",
+        "measuring": "DataError measure tokenizer_in",
         "section": "DataSection Padding",
         "shapes": "RowProblem",
         "summary": "fed_length",
-        "tokenizer": "tokenizer_in",
     },
 )

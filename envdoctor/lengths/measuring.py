@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.lengths.tokenizer import Tokenizer
+from envdoctor.facts.values import Unknown
+from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
+from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
@@ -31,9 +34,23 @@ _PARQUET = b"PAR1"
 _UNPACKED = 4 << 30
 _UNPACK_SECONDS = 120.0
 
+_LARGEST_TEMPLATE = 1 << 20
+#: Tokenizers of models of vision and a quarter of a million words have 35 MB.
+_LARGEST_TOKENIZER = 256 << 20
+
 
 class DataError(MessageError):
     """The file cannot be used; the message is one sentence that names it."""
+
+
+class Tokenizer(NamedTuple):
+    """The tokenizer in a model's folder: ``file`` is the path of tokenizer.json, or None, then ``missing`` says why;
+    ``template`` is the chat template, if there is one, and ``variables`` the special tokens that it may name."""
+
+    file: str | None
+    missing: str
+    template: str | None
+    variables: dict[str, str]
 
 
 class Measured(NamedTuple):
@@ -47,6 +64,28 @@ class Measured(NamedTuple):
     at_most: int
     formats: tuple[str, ...]
     notes: tuple[Message, ...]
+
+
+def tokenizer_in(folder: str, shown: str) -> Tokenizer:
+    """The tokenizer, as far as it can be used without running code of the model's; ``shown`` is the folder as the user
+    wrote it."""
+    file = os.path.join(folder, "tokenizer.json")
+    missing = ""
+    if not os.path.isfile(file):
+        missing = Message("{} has no tokenizer.json, and code of a model is never run", shown)
+    elif os.path.getsize(file) > _LARGEST_TOKENIZER:
+        missing = Message("tokenizer.json of {} is larger than {} MiB", shown, _LARGEST_TOKENIZER >> 20)
+    content = read_bytes(folder, "tokenizer_config.json", LARGEST)
+    try:
+        config = {} if isinstance(content, Unknown) else parse_object(content).data
+    except JsonProblem:
+        config = {}
+    own = read_bytes(folder, "chat_template.jinja", _LARGEST_TEMPLATE)
+    if isinstance(own, Unknown):
+        template = (templates_in(config.get("chat_template")) or {}).get("default")
+    else:
+        template = own.decode("utf-8-sig", "replace")
+    return Tokenizer(None if missing else file, missing, template, special_tokens(config))
 
 
 def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measured:

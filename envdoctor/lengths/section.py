@@ -1,7 +1,5 @@
 """What a data file says about lengths: the section ``data`` of a report, as it stands in its JSON."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 

@@ -4,8 +4,6 @@ The columns are those of the formats that trainers share: messages (OpenAI), con
 input, output and history (Alpaca), prompt and completion, chosen and rejected (preferences, two samples a row), text.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

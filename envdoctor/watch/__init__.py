@@ -12,8 +12,6 @@ stops the run before weights are written. It also reads the Trainer's own log fo
 Needs transformers and torch, which a training script has; nothing else of envdoctor imports this package.
 """
 
-from __future__ import annotations
-
 from envdoctor.watch.callback import RunStopped, Watch
 
 __all__ = ["RunStopped", "Watch"]

@@ -1,7 +1,5 @@
 """The TrainerCallback: what the Trainer tells, and the model's own calls, handed to those who look at them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -177,7 +175,7 @@ class Watch(TrainerCallback):
             ]
 
     def _before(self, module: Any, arguments: Any, batch: dict[str, Any]) -> None:
-        if module is not self._model or self._steps.busy or self._evaluation.busy:
+        if module is not self._model or self._teller.busy:
             return
         # In training mode and without gradients it is a reference model's pass or a generation.
         if not module.training:
@@ -186,7 +184,7 @@ class Watch(TrainerCallback):
             self._steps.kept.before(module, batch)
 
     def _after(self, module: Any, arguments: Any, output: Any) -> None:
-        if module is not self._model or self._steps.busy or self._evaluation.busy:
+        if module is not self._model or self._teller.busy:
             return
         if not module.training:
             self._evaluation.after(output)

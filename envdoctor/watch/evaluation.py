@@ -1,7 +1,5 @@
 """The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Mapping
@@ -9,9 +7,8 @@ from typing import Any
 
 import torch
 
-from envdoctor.watch.batch import bytes_of, describe, shape_of
 from envdoctor.watch.flags import is_sharded
-from envdoctor.watch.losses import loss_of
+from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
 from envdoctor.watch.telling import Teller
 
 #: Batches whose losses wait on the device to be read together, and the bytes that they may hold.
@@ -22,11 +19,10 @@ _BYTES = 64 << 20
 class Evaluation:
     """One evaluation after the other. On the CPU losses are read at once, on a device some batches together.
 
-    ``shape`` is the last batch's (samples, tokens); ``busy``: a batch is being run again."""
+    ``shape`` is the last batch's (samples, tokens)."""
 
     def __init__(self, teller: Teller, *, rerun: bool) -> None:
         self.shape: tuple[int, int] | None = None
-        self.busy = False
         self._teller = teller
         self._rerun = rerun
         self._begun: Mapping[str, Any] | None = None
@@ -61,16 +57,10 @@ class Evaluation:
             return
         number, batch, _ = bad[0]
         facts = {"watch.event": "nan-eval-loss", "watch.step": step, "watch.batch": number, **describe(batch)}
-        found = self._examined(model, batch) if self._rerun and facts.get("watch.label_tokens") != 0 else {}
+        found: dict[str, Any] = {}
+        if self._rerun and facts.get("watch.label_tokens") != 0:
+            # In the evaluation's own mode and without gradients.
+            with self._teller.examining() as examine:
+                found = examine(model, batch, again=not is_sharded(model), backward=False)
         details = {"problem": found.pop("problem", None)}
         self._teller.record(args, {**facts, **found}, details)
-
-    def _examined(self, model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """What a second forward pass of the batch says, in the evaluation's own mode and without gradients."""
-        from envdoctor.watch.rerun import examine
-
-        self.busy = True
-        try:
-            return examine(model, batch, again=not is_sharded(model), backward=False)
-        finally:
-            self.busy = False

@@ -1,7 +1,5 @@
 """Whether loss and gradients of a step are finite: four flags on the device, the same ones on every process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The flight record: what was seen, on what, judged by the matrix; a JSON file and a few lines for the log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import platform
@@ -26,6 +24,7 @@ _ARGUMENTS = (
     *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "bf16", "fp16", "max_grad_norm"),
     *("gradient_checkpointing", "optim", "logging_nan_inf_filter", "seed"),
 )
+_PLAIN = (bool, int, float, str)
 
 
 def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
@@ -53,7 +52,7 @@ def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder
         "schema": FLIGHT_SCHEMA,
         "facts": {**facts, **_versions()},
         "details": {key: value for key, value in details.items() if value not in (None, {}, [])},
-        "arguments": {name: value for name in _ARGUMENTS if _plain(value := getattr(args, name, None))},
+        "arguments": {name: value for name in _ARGUMENTS if isinstance(value := getattr(args, name, None), _PLAIN)},
         "findings": [
             {
                 "id": finding.id,
@@ -81,10 +80,6 @@ def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder
     logger.warning("envdoctor.watch: %s", where)
     said = clean(findings[0].message.en) if findings else f"{facts['watch.event']} in step {facts['watch.step']}"
     return f"{said} ({where})"
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, (bool, int, float, str))
 
 
 def _versions() -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Memory that grows from visit to visit of one batch shape: a leak; growth with a longer batch is only padding."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

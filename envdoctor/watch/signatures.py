@@ -1,7 +1,5 @@
 """What the numbers that the Trainer logs give away. Pure: no torch, one log entry at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

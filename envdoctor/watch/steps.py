@@ -1,17 +1,13 @@
 """The optimizer steps of a run: flags on the device every step, judged when they are read, everything else on the first
 bad one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from envdoctor.watch.batch import describe
 from envdoctor.watch.flags import Gradients, any_bad_weight, is_sharded, on_any, processes
-from envdoctor.watch.losses import Kept
-from envdoctor.watch.still import Still
+from envdoctor.watch.losses import Kept, describe
 from envdoctor.watch.telling import Teller
 
 #: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
@@ -21,6 +17,8 @@ _OVERFLOWS = 20
 _UNLABELLED = 20
 #: Steps in a row that are far worse than guessing after one that was not, before that is no spike.
 _DIVERGED = 10
+#: Every so many steps a sample of half-precision weights is compared with itself.
+_EVERY, _SAMPLE = 100, 1024
 
 
 class _Step(NamedTuple):
@@ -34,15 +32,51 @@ class _Step(NamedTuple):
     rate: float | None
 
 
+class Still:
+    """Half-precision weights that a step does not move, by a sample of the largest one: :meth:`note` before a step,
+    :meth:`name` after it."""
+
+    def __init__(self) -> None:
+        self._noted: tuple[str, Any, Any] | None = None
+        self._rate: float | None = None
+
+    def note(self, model: Any, step: int, rate: float | None) -> None:
+        """Every hundredth step; not during warm-up, whose learning rate is 0 or still rises."""
+        self._noted, last, self._rate = None, self._rate, rate
+        if step % _EVERY or rate == 0 or (rate is not None and last is not None and rate > last):
+            return
+        half = [
+            (name, parameter)
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
+        ]
+        if half:
+            name, parameter = max(half, key=lambda entry: int(entry[1].numel()))
+            moving = parameter.grad.detach().reshape(-1)[:_SAMPLE] != 0
+            self._noted = (name, parameter, (parameter.detach().reshape(-1)[:_SAMPLE].clone(), moving))
+
+    def forget(self) -> None:
+        """The step was skipped, and rightly moved nothing."""
+        self._noted = None
+
+    def name(self) -> str | None:
+        """The weight, when none of its sampled elements that have gradients moved."""
+        if self._noted is None:
+            return None
+        name, parameter, (before, moving) = self._noted
+        self._noted = None
+        pushed = int(moving.sum())
+        moved = int(((parameter.detach().reshape(-1)[:_SAMPLE] != before) & moving).sum())
+        return name if pushed >= 100 and moved == 0 else None
+
+
 class Steps:
-    """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped.
-    ``busy``: the model is called to find out what went wrong."""
+    """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
 
     def __init__(self, teller: Teller, *, stop: bool, rerun: bool) -> None:
         self.kept = Kept()
         self.shape: tuple[int, int] | None = None
         self.tripped = False
-        self.busy = False
         self.still = Still()
         self._teller = teller
         self._stop = stop
@@ -173,18 +207,13 @@ class Steps:
         self, model: Any, batches: list[Mapping[str, Any]], again: bool, facts: dict[str, Any]
     ) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says; ``again`` False only looks at what is there."""
-        from envdoctor.watch.rerun import examine
-
         found: dict[str, Any] = {}
-        self.busy = True
-        try:
+        with self._teller.examining() as examine:
             for batch in batches or [{}]:
                 found = examine(model, batch, again=again and bool(batch))
                 if found.get("watch.where") not in ("nothing", "unknown", None):
                     facts.update(describe(batch))
                     break
-        finally:
-            self.busy = False
         return found
 
 

@@ -255,7 +255,7 @@ def test_a_shared_file_that_is_invalid_has_no_packages(tmp_path: Path, old: byte
 
 def test_a_shared_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     share(tmp_path)
-    monkeypatch.setattr("envdoctor.knowledge.ledger_packed._LONGEST", 100)
+    monkeypatch.setattr("envdoctor.knowledge.ledger._LONGEST_TEXTS", 100)
     assert Ledger(tmp_path).package("pail") is None
 
 

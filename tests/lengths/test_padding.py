@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from envdoctor.lengths.padding import grouped_waste, packed_waste, random_waste
+from envdoctor.lengths.summary import grouped_waste, packed_waste, random_waste
 
 
 @pytest.mark.parametrize(

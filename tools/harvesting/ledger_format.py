@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.knowledge import Ledger
-from envdoctor.knowledge.ledger import BASIS, PACKED, places_of, release_rows
-from envdoctor.knowledge.ledger_packed import texts
+from envdoctor.knowledge.ledger import BASIS, PACKED, places_of, release_rows, shared_texts
 from envdoctor.versions import NotARequirement, NotASpecifier, normalise, order, read_requirement, satisfies
 
 __all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]
@@ -97,7 +96,7 @@ def complaints_of_folder(folder: Path) -> Iterator[tuple[str, str]]:
 def _shared(folder: Path, data: bytes) -> Iterator[str]:
     """Yield what is wrong with the file that packages share."""
     try:
-        found = texts(data)
+        found = shared_texts(data)
     except ValueError as error:
         yield f"it cannot be read, or has other packages than its first line names: {error}"
         return

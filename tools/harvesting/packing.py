@@ -6,8 +6,7 @@ import lzma
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from envdoctor.knowledge.ledger import PACKED
-from envdoctor.knowledge.ledger_packed import texts
+from envdoctor.knowledge.ledger import PACKED, shared_texts
 
 __all__ = ["compressed", "write_packed"]
 
@@ -24,7 +23,7 @@ def write_packed(folder: Path, new: Mapping[str, bytes], kept: Collection[str]) 
     """Write the shared file of a ledger: the ``new`` texts by package, and those of ``kept`` that it has already. The
     packages have no file of their own any more."""
     path = folder / PACKED
-    before = texts(path.read_bytes()) if path.exists() else {}
+    before = shared_texts(path.read_bytes()) if path.exists() else {}
     found = {**{name: text for name, text in before.items() if name in kept}, **new}
     names = sorted(found)
     data = "\t".join(names).encode() + b"\n" + compressed(b"".join(found[name] for name in names))

@@ -1,10 +1,8 @@
 """What differs between machines, from the facts files that each of them wrote."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -50,7 +48,10 @@ def drift_between(
     items: list[dict[str, Value]] = []
     unknown: set[str] = set()
     for key, by_node in seen.items():
-        missing = [node for node in documents if node not in by_node and not _known_absent(documents[node], key)]
+        head = key.partition(".")[0]
+        missing = [
+            node for node, one in documents.items() if node not in by_node and head not in one.get("complete", ())
+        ]
         unknown.update(missing)
         values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
         value: Value = Unknown(Message("it differs between the machines"))
@@ -68,7 +69,12 @@ def drift_between(
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
     for key, raw in document["facts"].items():
         if key == "gpu" and isinstance(raw, list):
-            yield key, _raw_gpus(raw)
+            kinds = Counter(
+                " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one)
+                for one in raw
+            )
+            gpus = ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items()))
+            yield key, gpus or "none"
             continue
         spec = registry.find(key)
         if (
@@ -78,18 +84,6 @@ def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any
             and registry.records_of(key) is None
         ):
             yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
-
-
-def _raw_gpus(raw: Sequence[Any]) -> str:
-    kinds = Counter(
-        " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one) for one in raw
-    )
-    return ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items())) or "none"
-
-
-def _known_absent(document: Document, key: str) -> bool:
-    """Whether a key that is not in the file is known to be absent."""
-    return key.partition(".")[0] in document.get("complete", ())
 
 
 def _raw_parsed(spec: Any, raw: Any) -> Value:

@@ -1,7 +1,5 @@
 """Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -71,7 +69,9 @@ def facts_of_document(
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
-            raise FactsFileError("{}: {}", path, _unknown_key(key, registry))
+            known = [spec.key for spec in registry if not spec.key.endswith("*")]
+            near = did_you_mean(key, known, Message("`envdoctor matrix facts` lists the known keys"))
+            raise FactsFileError("{}: {}", path, Message("{} is not a known fact; {}", repr(key[:60]), near))
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
             raise FactsFileError("{}: {}", path, strange)
         if key != written and key in given:
@@ -142,12 +142,6 @@ def _check_shape(document: object, path: str) -> None:
         raise FactsFileError(
             "{}: names more than {} packages, and no environment has so many", path, f"{_MOST_PACKAGES:,}"
         )
-
-
-def _unknown_key(key: str, registry: Registry) -> Message:
-    known = [spec.key for spec in registry if not spec.key.endswith("*")]
-    listed = Message("`envdoctor matrix facts` lists the known keys")
-    return Message("{} is not a known fact; {}", repr(key[:60]), did_you_mean(key, known, listed))
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Facts that somebody gives: ``--set key=value``, or key and value of a configuration; the last one wins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from envdoctor.facts.registry import (

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
@@ -77,40 +77,35 @@ def _taken_apart(
     taken = _parts(path, formats, kinds, words, other)
     parts = with_formats(taken, formats)
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
-    started = {name: (place, words) for part in taken for name, place, words in _started(part)}
+    # The scripts or modules of one's own that commands start, with the words behind them.
+    own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
+    started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
+        part.program: ((part.line,), part.words) for part in own_code
+    }
     own = {part.program for part, form in parts if form.framework}
-    found: list[tuple[str, str, tuple[str, Origin], Sequence[str | None]]] = []
+    found: list[tuple[str, str, Origin, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
         there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
         if there is None and one not in own:
             missing.append((one, Origin(name, *place), Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
-            found.append((there, one, (_shown(there, cwd), Origin(name, *place)), behind))
+            found.append((there, one, Origin(name, *place), behind))
     later: list[RecipeFile] = []
-    for there, one, (shown, where), behind in found:
+    for there, one, where, behind in found:
+        # As the user would type its name here.
+        shown = os.path.relpath(there, cwd) if there.startswith(cwd.rstrip(os.sep) + os.sep) else there
         try:
             later += _taken_apart(there, shown, cwd, formats, kinds, seen=seen, words=behind)
         except RecipeError as error:
             if one not in own:
                 missing.append((shown, where, said_by(error)))
     if not parts and not later:
-        _refuse(missing, formats)
+        if missing:
+            raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
+        known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
+        raise RecipeError("is no recipe of a framework that is known: {}", known)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
-
-
-def _refuse(missing: Sequence[tuple[str, Origin, str]], formats: Formats) -> NoReturn:
-    """Raise :class:`RecipeError` for a file that says nothing of a run."""
-    if missing:
-        raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
-    known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
-    raise RecipeError("is no recipe of a framework that is known: {}", known)
-
-
-def _started(part: Part) -> Iterator[tuple[str, tuple[int], Sequence[str | None]]]:
-    """The script or module of one's own that a command starts, with its line and the words behind it."""
-    if part.line and (part.program.endswith(".py") or part.module):
-        yield part.program, (part.line,), part.words
 
 
 def _places(name: str) -> Iterator[str]:
@@ -188,10 +183,16 @@ def python_calls(
     if isinstance(answer, Problem):
         raise RecipeError(answer.clause())
     return [
-        Part(name, tuple(Entry(key, tuple(value) if isinstance(value, list) else value, tuple(place), False,
-                               how > 0, how == 2) for key, value, place, how in settings), perhaps=perhaps)
+        Part(
+            name,
+            tuple(
+                Entry(key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2)
+                for key, value, place, how in settings
+            ),
+            perhaps=perhaps,
+        )
         for name, settings, perhaps in answer
-    ]  # fmt: skip
+    ]
 
 
 def _unfolded(part: Part) -> Part:
@@ -222,18 +223,13 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
                 more = [entry for entry in part.entries if entry.key not in known]
                 found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
             # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
-            elif before is None or (not part.line and _counts_more(part, before[0])):
+            elif before is None or (
+                not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
+            ):
                 found[key] = (part, form)
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())
-
-
-def _counts_more(part: Part, before: Part) -> bool:
-    """Whether one call of a name says more of the run than one above it."""
-    if part.perhaps != before.perhaps:
-        return before.perhaps
-    return len(part.entries) > 2 * len(before.entries)
 
 
 def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -244,14 +240,8 @@ def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[s
             yield entry.value, entry.place
 
 
-def _shown(path: str, cwd: str) -> str:
-    """A file that a recipe names, as the user would type its name here."""
-    return os.path.relpath(path, cwd) if path.startswith(cwd.rstrip(os.sep) + os.sep) else path
-
-
 def _look_for(name: str, beside: str, cwd: str) -> str | None:
-    folder = os.path.dirname(beside)
-    folders = [folder]
+    folders = [os.path.dirname(beside)]
     for _ in range(_ABOVE):
         folders.append(os.path.dirname(folders[-1]))
     for start in (*dict.fromkeys(folders), cwd):

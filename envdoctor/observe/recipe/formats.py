@@ -156,14 +156,13 @@ class Formats:
 
 def _format(row: Mapping[str, Any]) -> Format:
     unused = row.get("unused", ())
-    keys = {key: _meanings(said) for key, said in row.get("keys", {}).items()}
+    listed = {key: said if isinstance(said, list) else [said] for key, said in row.get("keys", {}).items()}
+    keys = {
+        key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
+        for key, several in listed.items()
+    }
     globs = tuple(name for name in unused if "*" in name)
     return Format(str(row["name"]), row, keys, frozenset(unused) - {*globs}, globs)
-
-
-def _meanings(said: Any) -> tuple[Meaning, ...]:
-    several = said if isinstance(said, list) else [said]
-    return tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
 
 
 def spelled(value: object) -> str:

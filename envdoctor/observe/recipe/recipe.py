@@ -58,11 +58,7 @@ def kinds_of(registry: Registry) -> dict[str, str]:
 
 
 def recipe_of(
-    files: Sequence[RecipeFile],
-    formats: Formats,
-    registry: Registry,
-    installed: Callable[[str], Value],
-    origin: str,
+    files: Sequence[RecipeFile], formats: Formats, registry: Registry, installed: Callable[[str], Value], origin: str
 ) -> Recipe:
     """What files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
@@ -74,13 +70,12 @@ def recipe_of(
         statements.read(name, part, form)
     missing = tuple(one for file in files for one in file.missing)
 
-    def is_on(name: str) -> bool:
-        fact = statements.said.get(f"env.{name}")
-        return str(installed(f"env.{name}") if fact is None else fact.value).lower() in _ON
-
     there = [form for form in formats if form.name in statements.files]
     _complete(statements, there, installed, [name for name, *_ in missing])
-    lenient = {form.name for form in there if is_on(form.row.get("lenient", ""))}
+    variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
+    said = statements.said
+    values = {name: said[key].value if key in said else installed(key) for name, key in variables.items()}
+    lenient = {name for name, value in values.items() if str(value).lower() in _ON}
     keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
     named = dict.fromkeys((name, form.name) for name, _, form in parts if form.name not in NO_RECIPES)
     listed: dict[str, Value] = {
@@ -113,7 +108,11 @@ def _complete(
     if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
         number = int(found[1]) if found[1] else len(found[2].split(","))
         said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
-    defaults = _with_included(forms, formats)
+    # Behind the formats those whose keys stand among theirs: what they leave open those decide.
+    defaults = list(forms)
+    for form in defaults:  # it grows
+        inner = [formats[name] for name in form.includes.values()]
+        defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = [
         "nnodes",
         "global_batch",
@@ -241,12 +240,3 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
 
 def _default_of(form: Format) -> str:
     return Message("default of {}", form.row["title"])
-
-
-def _with_included(forms: Sequence[Format], formats: Formats) -> list[Format]:
-    """The formats, behind them those whose keys stand among theirs: what they leave open those decide."""
-    found = list(forms)
-    for form in found:  # it grows
-        inner = [formats[name] for name in form.includes.values()]
-        found += [other for other in inner if other not in found and other.authority >= 0]
-    return found

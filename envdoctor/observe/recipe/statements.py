@@ -1,7 +1,5 @@
 """What the parts of a recipe say of its fields, one after the other, and what each key came to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
@@ -57,8 +55,9 @@ class Statements:
         for entry in part.entries:
             place = Origin(file, *entry.place)
             found = self.formats.find(form, entry.key)
-            if form.name == "environment":
-                self._variable(entry, place)
+            is_variable = form.name == "environment" and entry.key in self.registry.names("env")
+            if is_variable and not entry.computed and entry.value is not None:
+                self.said[f"env.{entry.key}"] = Fact(f"env.{entry.key}", spelled(entry.value), place, "recipe")
             if found is not None and (entry.key.startswith("#") or form.name == "environment"):
                 self._take(entry, place, found[1], found[0], here)
             elif not entry.key.startswith("#"):
@@ -68,11 +67,6 @@ class Statements:
             made = entry.computed and not part.line and part.program > "" and field in self.said
             if (form.authority >= 0 and not made) or field not in self.said:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
-
-    def _variable(self, entry: Entry, place: str) -> None:
-        key = f"env.{entry.key}"
-        if entry.key in self.registry.names("env") and not entry.computed and entry.value is not None:
-            self.said[key] = Fact(key, spelled(entry.value), place, "recipe")
 
     def _key(self, entry: Entry, place: str, form: Format, call: str | None, here: _Here) -> None:
         """One item of ``recipe_key``, and what the key says."""

@@ -54,10 +54,8 @@ class Conda:
     """Specifications and files of conda, and the requirements of pip beside them."""
 
     def __init__(self, path: str, wish: Wish) -> None:
-        self._path, self._names = (
-            path,
-            {row["conda"]: row["name"] for row in wish.rows("packages", "package") if row.get("conda")},
-        )
+        self._path = path
+        self._names = {row["conda"]: row["name"] for row in wish.rows("packages", "package") if row.get("conda")}
         self._packages: list[Locked] = []
         self._facts: dict[str, Fact] = {}
         self.pip = Requirements(path, wish)
@@ -111,10 +109,10 @@ class Conda:
         name = valid_name(self._names.get(conda, conda))
         if name is None or conda == "python":
             return
-        known: str | Unknown = (
-            version if version and is_version(version) else Unknown(Message("{} names no version", place))
-        )
-        if said and not version:
+        known: str | Unknown = Unknown(Message("{} names no version", place))
+        if version and is_version(version):
+            known = version
+        elif said and not version:
             known = Unknown(Message("{} asks for {}, no one version", place, said))
         self._packages.append(Locked(name, known, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
@@ -169,12 +167,8 @@ def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
     found.files((url, Origin(found.pip.path, url.line)) for url in urls)
     lock = found.lock()
     others = ", ".join(one for one in environments if one != name)[:200]
-    return lock._replace(
-        notes=(
-            *lock.notes,
-            *([Message("the environment {} is judged, beside it are {}", name, others)] if others else ()),
-        )
-    )
+    beside = [Message("the environment {} is judged, beside it are {}", name, others)] if others else []
+    return lock._replace(notes=(*lock.notes, *beside))
 
 
 class _Text(str):

@@ -22,10 +22,7 @@ _VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _ENDS = r"&&|\|\||[;|]|\n"
 _LISTS = ("-r", "--requirement", "-c", "--constraint")
-_WITH_VALUE = (
-    *(*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
-    *("-e", "--editable"),
-)
+_WITH_VALUE = (*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable")
 #: Options whose value is no package, and says nothing of one.
 _SKIPPED = (
     *("--target", "-t", "--prefix", "--root", "--python", "-p", "-n", "--name", "--channel", "--timeout", "--retries"),

@@ -4,16 +4,20 @@ import re
 from typing import Any
 
 from envdoctor.observe.documents.locks.lock import (
+    Entry,
     Lock,
     Locked,
     Wish,
+    extras_of,
+    items,
     left_out,
     name_of,
     place_in,
+    read_packages,
     version_at,
     wheel_of,
+    words,
 )
-from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
 from envdoctor.text.message import Message
 
 #: Groups that installers take unless they are told otherwise.
@@ -59,17 +63,9 @@ def _locked(entry: Entry, path: str) -> Locked:
     wheel = wheel_of(str(wheels[0].get("name") or wheels[0].get("url", ""))) if len(wheels) == 1 else None
     requires, declared = _requires(package.get("dependencies"))
     python = package.get("python-versions", package.get("requires_python", package.get("requires-python", "")))
-    return Locked(
-        name,
-        version_at(place, package.get("version")),
-        place,
-        str(marker),
-        requires,
-        declared,
-        str(python) if re.match(r"[\d.,<>=!~*\s]*\Z", str(python)) and str(python) != "*" else "",
-        wheel[2] if wheel else "",
-        rebuilt=entry.rebuilt,
-    )
+    python = str(python) if re.match(r"[\d.,<>=!~*\s]*\Z", str(python)) and str(python) != "*" else ""
+    version, file = version_at(place, package.get("version")), wheel[2] if wheel else ""
+    return Locked(name, version, place, str(marker), requires, declared, python, file, rebuilt=entry.rebuilt)
 
 
 def _requires(given: object) -> tuple[tuple[str, ...] | None, bool]:

@@ -1,10 +1,13 @@
-"""What every format of lock gives: packages with the lines that name them, and when each counts."""
+"""What every format of lock gives: packages with the lines that name them, and when each counts; those in TOML are read
+without the lists of files that nobody asks for."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
+from envdoctor.knowledge.ledger_taking import Asked
+from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.listed import listed
@@ -14,10 +17,17 @@ from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
 
 #: More than any environment has: the largest lock that was seen names 1,100.
-MOST_PACKAGES = 20_000
+_MOST_PACKAGES = 20_000
 #: Bytes: the largest lock that was seen has 3 MiB.
 _LARGEST = 16 << 20
 _OF_EXTRAS = r"""extra\s*(==|!=)\s*['"]([^'"]*)['"]|['"]([^'"]*)['"]\s+(not\s+)?in\s+(?:extras|dependency_groups)"""
+
+#: Most of a lock: tomllib reads 1 MB a second, and no fact comes from it.
+_FILES = r"(?m)^(?:wheels|files) = \[\n(?:[ \t{].*\n)*\](?=\n)|^sdist = \{.*\}$"
+_HEAD = r"(?m)^\[\[packages?\]\][ \t]*$"
+_VERSION = r"(?m)^version[ \t]*=|^\["
+#: A wheel with a build number was built again by somebody: PyPI's have none.
+_REBUILT = r"""[/"'][^-/"'\n]+-[^-/"'\n]+-\d[\w.]*-(?:cp|py|pp)\d[\w.]*-[\w.]+-[\w.]+\.whl"""
 
 
 class LockError(ObservationError):
@@ -57,17 +67,6 @@ class Locked(NamedTuple):
     rebuilt: bool = False
 
 
-class Line(NamedTuple):
-    """A requirement as a list has it; ``url`` where it is taken from an address."""
-
-    name: str
-    specifiers: str
-    marker: str
-    place: str
-    url: str = ""
-    extras: tuple[str, ...] = ()
-
-
 class Command(NamedTuple):
     """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
     packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
@@ -78,16 +77,16 @@ class Command(NamedTuple):
     packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any.
     ``image``: it was run when the base image was made, on the day of the release that its first line pins."""
 
-    lines: tuple[Line, ...]
-    limits: tuple[Line, ...] = ()
+    lines: tuple[Asked, ...]
+    limits: tuple[Asked, ...] = ()
     deps: bool = True
     upgrade: bool = False
     elsewhere: bool = False
     isolated: bool = True
     only: str = ""
     tags: tuple[str, ...] = ()
-    overrides: tuple[Line, ...] = ()
-    invalid: tuple[Line, ...] = ()
+    overrides: tuple[Asked, ...] = ()
+    invalid: tuple[Asked, ...] = ()
     builds: bool = False
     legacy: bool = False
     before: tuple[str, ...] | None = ()
@@ -177,6 +176,12 @@ def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | 
     return next((tag for tag in tags if tag == "cpu" or tag in built), None)
 
 
+def bound(packages: int) -> None:
+    """Raise :class:`LockError` for so many packages, where no environment has so many."""
+    if packages > _MOST_PACKAGES:
+        raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
+
+
 def name_of(given: object, entry: object) -> str:
     """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
     name = valid_name(str(given)) if isinstance(entry, dict) else None
@@ -203,3 +208,49 @@ def left_out(names: list[str]) -> Message:
 def read_text(path: str) -> str:
     """The text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
     return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)
+
+
+class Entry(NamedTuple):
+    """A package's table; the line of its version (0 where it is not known); whether its wheel was built again."""
+
+    table: dict[str, Any]
+    line: int = 0
+    rebuilt: bool = False
+
+
+def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
+    """The document and its packages. Raises :class:`LockError`."""
+    try:
+        document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
+    except TomlError as error:
+        raise LockError("is {}", error.problem) from None
+    packages = items(document.get(key))
+    if not packages:
+        raise LockError("holds no [[{}]]", key)
+    bound(len(packages))
+    heads = [head.start() for head in re.finditer(_HEAD, text)]
+    if len(heads) != len(packages):  # written in another way: the file is named without a line
+        return document, [Entry(package) for package in packages]
+    entries, line, counted = [], 1, 0
+    for package, start, end in zip(packages, heads, [*heads[1:], len(text)], strict=True):
+        version = re.compile(_VERSION).search(text, start + 2, end)
+        place = version.start() if version is not None and text.startswith("version", version.start()) else start
+        line += text.count("\n", counted, place)
+        counted = place
+        entries.append(Entry(package, line, re.compile(_REBUILT).search(text, start, end) is not None))
+    return document, entries
+
+
+def items(value: object) -> list[dict[str, Any]]:
+    """The tables of a list; nothing of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def words(value: object) -> list[str]:
+    """The texts of a list; nothing of anything else."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def extras_of(names: list[str]) -> str:
+    """``[all,torch]``, or nothing."""
+    return f"[{','.join(names)}]" if names else ""

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
@@ -10,20 +10,24 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.knowledge.entry_statements import parse_statement
 from envdoctor.knowledge.ledger import Ledger
-from envdoctor.observe.documents.locks.beside import beside
+from envdoctor.observe.code.reading.code_files import CodeFile, find_code
+from envdoctor.observe.code.reading.reading_uses import answers, items
 from envdoctor.observe.documents.locks.lock import (
-    MOST_PACKAGES,
     Lock,
     Locked,
     LockError,
     Wish,
+    bound,
     counts,
     minor,
     read_text,
     with_python,
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
+from envdoctor.observe.errors import ObservationError
+from envdoctor.text.files import Budget, Files, Spent
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 from envdoctor.versions.local_tag import said_by_tag
@@ -42,6 +46,11 @@ _FORMATS = (
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
 _NAMED = r"(.+)\[([^][]*)\]\Z"
+#: Of code beside a list: bytes of a file and of all; files that name one of the packages, of which more are not parsed.
+_LARGEST_CODE, _TOGETHER = 1 << 20, 16 << 20
+_MOST_FILES = 60
+_SECONDS, _STEPS = 2.0, 50_000
+_KINDS = ("module", "name", "attribute")
 
 
 def open_lock(
@@ -68,10 +77,9 @@ def open_lock(
     try:
         text = read_text(os.path.join(cwd, path))
         lock = _reader(path, text)(text, path, wish)
-        if len(lock.packages) > MOST_PACKAGES:
-            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+        bound(len(lock.packages))
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
-        facts.update(beside(os.path.join(cwd, path), facts, rows))
+        facts.update(_beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
     except LockError as error:
         raise LockError("{} {}: {}", option, path, error) from None
@@ -110,38 +118,26 @@ def _facts(
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
-        for name in _SEEDS - set(chosen):
-            facts.add(
-                Fact(
-                    f"pkg.{name}", Unknown(Message("an environment may have it without its lock")), path, "environment"
-                )
-            )
+        seed = Unknown(Message("an environment may have it without its lock"))
+        facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     facts.update(lock.facts)
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    built = [
-        _extension(one)
-        for one in chosen.values()
-        if one.name in extensions and one.wheel and isinstance(one.version, str)
-    ]
+    wheels = (one for one in chosen.values() if one.name in extensions and one.wheel and isinstance(one.version, str))
+    built = map(_extension, wheels)
     said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
     facts.add(
         Fact("extension", Records(said, Message("compiled files are known by the names of wheels alone")), path, "")
     )
     if undecided:
-        notes.append(_depends(undecided, wish))
+        stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
+        options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
+        text = "whether {} would be installed depends on the target{}"
+        notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
-
-
-def _depends(names: list[str], wish: Wish) -> Message:
-    stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
-    options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
-    return Message(
-        "whether {} would be installed depends on the target{}", listed(names, 3), f": {options}" if options else ""
-    )
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
@@ -212,3 +208,39 @@ def _extension(one: Locked) -> dict[str, Value]:
         "unresolved": ABSENT,
         **({"python_tag": python} if python.startswith("cp") else {}),
     }
+
+
+def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
+    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or that runs with
+    what is not there, or where no file there takes a package of the training stack. Only files that name such a package
+    are parsed, by a bounded child."""
+    table = rows("entry-statements")
+    listed = [row for row in table if facts.text(f"pkg.{row['name']}") is not None]
+    if not facts.words("environment.lacks") and not any(row.get("choice") for row in listed):
+        return
+    tops = {parse_statement(statement)[0].partition(".")[0] for row in listed for statement in row["statements"]}
+    names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
+    folder = os.path.dirname(path) or "."
+    files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
+    try:
+        found = list(_named(files, find_code([folder], folder, files, tops)[0], names))
+    except (ObservationError, Spent):
+        return
+    read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
+    taken = [one for one in items(read) if one["kind"] in _KINDS and str(one["module"]).partition(".")[0] in tops]
+    if taken:
+        uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)
+        told = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
+        yield Fact("beside", Records(told), folder, "code")
+
+
+def _named(files: Files, code: Sequence[CodeFile], names: re.Pattern[bytes]) -> Iterator[tuple[CodeFile, bytes]]:
+    count = 0
+    for file in code:
+        try:
+            content = files.whole(file.path, _LARGEST_CODE)
+        except OSError:
+            continue
+        if count < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content):
+            count += 1
+            yield file, content

@@ -6,9 +6,8 @@ from typing import Any
 
 from envdoctor.facts.values import Origin
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
-from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, left_out
+from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, extras_of, items, left_out, words
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.observe.documents.locks.toml_text import extras_of, items, words
 from envdoctor.versions.names import normalise
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")
@@ -23,7 +22,8 @@ def read(text: str, path: str, wish: Wish) -> Lock:
         raise LockError("is {}", error.problem) from None
     project, tool = _table(document, "project"), _table(document, "tool")
     uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
-    groups = {normalise(name): value for name, value in _groups(document, project).items()}
+    named = {**_table(document, "dependency-groups"), **_table(project, "optional-dependencies")}
+    groups = {normalise(name): value for name, value in named.items()}
     chosen = [name for name in wish.names if normalise(name) in groups]
     of_poetry = [*_poetry(_table(poetry, "dependencies"))]
     lines = [*words(project.get("dependencies")), *of_poetry]
@@ -37,7 +37,9 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     found = Requirements(path, wish)
     for index in (*items(uv.get("index")), *items(poetry.get("source"))):
         found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
-    for file in _dynamic(tool):
+    # Files from which setuptools takes the dependencies.
+    files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
+    for file in [files] if isinstance(files, str) else words(files):
         found.line(f"-r {file}", path, _place(text, path, file))
     for line in lines:
         name = normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0])
@@ -63,10 +65,6 @@ def _table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _groups(document: Mapping[str, Any], project: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_table(document, "dependency-groups"), **_table(project, "optional-dependencies")}
-
-
 def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[str]:
     """The lines of a group, and of those that it includes."""
     if name in seen or len(seen) > _MOST_GROUPS:
@@ -78,12 +76,6 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[
                 yield entry
             case {"include-group": str(included)}:
                 yield from _of_group(groups, normalise(included), seen)
-
-
-def _dynamic(tool: Mapping[str, Any]) -> list[str]:
-    """Files from which setuptools takes the dependencies."""
-    files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
-    return [files] if isinstance(files, str) else words(files)
 
 
 def _from_source(line: str, name: str, sources: Mapping[str, Any]) -> str:

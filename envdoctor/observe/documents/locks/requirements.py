@@ -5,15 +5,14 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Origin, Unknown
-from envdoctor.knowledge.ledger_taking import exact
+from envdoctor.knowledge.ledger_taking import Asked, exact
 from envdoctor.observe.documents.locks.lock import (
-    MOST_PACKAGES,
     Command,
-    Line,
     Lock,
     Locked,
     LockError,
     Wish,
+    bound,
     build_of,
     read_text,
     wheel_of,
@@ -66,13 +65,14 @@ class Requirements:
         cwd = os.path.realpath(wish.cwd)
         self._root = cwd if top.startswith(os.path.join(cwd, "")) else os.path.dirname(top)
         self.path, self._wish = path, wish
-        self._asked: list[Line] = []
-        self._limits: list[Line] = []
-        self._invalid: list[Line] = []
+        self._asked: list[Asked] = []
+        self._limits: list[Asked] = []
+        self._invalid: list[Asked] = []
         self._pins: dict[str, tuple[str, str]] = {}
         self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
         self._seen = {top}
+        #: What was not read: there may be more packages.
         self._notes: list[Message] = []
         self._builds: dict[tuple[str, str], list[str]] = {}
         #: pip refuses what a list with hashes does not name.
@@ -98,8 +98,7 @@ class Requirements:
         asked = self._read(wanted.strip(), place) if wanted else None
         if asked is None:
             return
-        if len(self._asked) > MOST_PACKAGES:
-            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+        bound(len(self._asked))
         version = exact(asked.specifiers)
         if not constraints:
             self._asked.append(asked)
@@ -122,7 +121,7 @@ class Requirements:
             if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
                 self._only = ""
         elif name in ("-e", "--editable"):
-            self._say(Message("{}: a package of your own, what it requires is not read", place))
+            self._notes.append(Message("{}: a package of your own, what it requires is not read", place))
 
     def _include(self, name: str, path: str, place: str, constraints: bool) -> None:
         there = os.path.realpath(os.path.join(self._wish.cwd, os.path.dirname(path), name))
@@ -145,19 +144,19 @@ class Requirements:
         except LockError as error:
             why = said_by(error)
         if why:
-            self._say(Message("{}: {} {}", place, name[:100], why))
+            self._notes.append(Message("{}: {} {}", place, name[:100], why))
 
-    def _read(self, line: str, place: str) -> Line | None:
+    def _read(self, line: str, place: str) -> Asked | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
         wheel = wheel_of(bare.strip())
         if wheel is not None and (name := valid_name(wheel[0])) is not None:
-            return Line(name, f"=={wheel[1]}", marker.strip(), place, wheel[2])
+            return Asked(name, (), f"=={wheel[1]}", place, marker.strip(), wheel[2])
         if re.match(_REPOSITORY, line) or "://" in bare.partition("@")[0]:
             egg = re.search(r"[#&]egg=([A-Za-z0-9._-]+)", line)
             last = bare.partition("#")[0].rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git")
             name = valid_name(egg[1] if egg else last)
             if name is not None:
-                return Line(name, "", marker.strip(), place, bare)
+                return Asked(name, (), "", place, marker.strip(), bare)
         try:
             wanted = read_requirement(line)
             satisfies("0", wanted.specifiers)
@@ -166,17 +165,14 @@ class Requirements:
         except (NotARequirement, NotASpecifier, NotAMarker):
             self._refuse(line, place)
             return None
-        return Line(wanted.name, wanted.specifiers, wanted.marker, place, bare.partition("@")[2].strip(), wanted.extras)
+        url = bare.partition("@")[2].strip()
+        return Asked(wanted.name, wanted.extras, wanted.specifiers, place, wanted.marker, url)
 
     def _refuse(self, line: str, place: str) -> None:
-        self._say(Message("{} is no requirement that can be read", place))
+        self._notes.append(Message("{} is no requirement that can be read", place))
         if not re.search(_ANOTHER_THING, line):
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
-            self._invalid.append(Line(name or line[:20], "", "", place, line[:100]))
-
-    def _say(self, text: Message) -> None:
-        """Something was not read: there may be more packages."""
-        self._notes.append(text)
+            self._invalid.append(Asked(name or line[:20], (), "", place, url=line[:100]))
 
     def lock(self) -> Lock:
         """What was read, with the constraints on it and the builds of the indexes."""
@@ -191,7 +187,9 @@ class Requirements:
             )
         open_ = None if whole else Message(_OPEN, self.path, self.path)
         command = self.command()
-        if whole or self._is_frozen():
+        # As `pip freeze` wrote it of a machine whose folders it names: what was installed together there.
+        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
+        if whole or (pinned and any(asked.url.startswith("file:") for asked in self._asked)):
             command = Command((), invalid=command.invalid)
         commands = (command,) if command.lines or command.invalid else ()
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
@@ -208,13 +206,8 @@ class Requirements:
             invalid=tuple(self._invalid),
         )
 
-    def _is_frozen(self) -> bool:
-        """Whether ``pip freeze`` wrote it of a machine whose folders it names: what was installed together there."""
-        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
-        return pinned and any(asked.url.startswith("file:") for asked in self._asked)
-
-    def _locked(self, asked: Line) -> Locked:
-        name, place = asked.name, asked.place
+    def _locked(self, asked: Asked) -> Locked:
+        name, place = asked.name, asked.by
         version: str | Unknown | None = exact(asked.specifiers)
         if version is None and name in self._pins:
             version, place = self._pins[name]

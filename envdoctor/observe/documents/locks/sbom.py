@@ -8,8 +8,7 @@ from urllib.parse import parse_qs, unquote
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
-from envdoctor.observe.documents.locks.lock import MOST_PACKAGES, Lock, Locked, LockError, Wish, place_in
-from envdoctor.observe.documents.locks.toml_text import items
+from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, bound, items, place_in
 from envdoctor.text.message import Message
 from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
@@ -63,8 +62,7 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             inner += items(component.get("components"))
         if not inner:
             return
-        if len(inner) > MOST_PACKAGES:
-            raise LockError("names more than {} packages, and no environment has so many", f"{MOST_PACKAGES:,}")
+        bound(len(inner))
         level = inner
     raise LockError("is nested more than {} levels deep", _DEEPEST)
 

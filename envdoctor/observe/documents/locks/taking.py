@@ -1,7 +1,5 @@
 """What an install of a list takes, by the ledger of released packages: its commands one after the other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -24,7 +22,7 @@ from envdoctor.knowledge.ledger_taking import (
     refusals,
 )
 from envdoctor.knowledge.ledger_taking import listed as listed_release
-from envdoctor.observe.documents.locks.lock import Command, Line, Lock, Locked, Wish, build_of, counts
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts
 from envdoctor.text.listed import listed
 from envdoctor.text.message import Message
 from envdoctor.versions.joining import join_specifiers
@@ -69,7 +67,7 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     if not lock.commands:
         return Taken()
     lines = [line for command in lock.commands for line in command.invalid]
-    refused = [Refusal("line", line.name, "", f"{line.url} ({line.place})") for line in lines]
+    refused = [Refusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
     misspelled = wish.rows("names-that-do-not-install", "package")
     unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
@@ -81,7 +79,14 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
     every = {**wish.markers, **markers, "python_full_version": whole}
-    target = wheel_target(_facts_of(every).get)
+    systems = {"linux": "linux", "win32": "windows", "darwin": "darwin"}
+    facts: dict[str, object] = {
+        "python.minor": minor,
+        "python.implementation": every["implementation_name"],
+        "os.platform": systems.get(every["sys_platform"] or ""),
+        "os.arch": every["platform_machine"],
+    }
+    target = wheel_target(facts.get)
     if target is None:
         return Taken(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
     if not isinstance(until, str):
@@ -104,9 +109,13 @@ def _installed(
     """What the steps take one after the other, by the ledger."""
     refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = Releases(ledger, situation)
-    others = Releases(ledger, situation, behind=True, written=_written(lock, ledger))
+    # The day of the newest release that the list pins.
+    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
+    pinned = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
+    written = max((one.date for one in pinned if one is not None), default="")
+    others = Releases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
-    places = {line.place for command in lock.commands for line in (*command.lines, *command.limits)}
+    places = {line.by for command in lock.commands for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
@@ -139,7 +148,9 @@ def _installed(
             return Taken((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
-        there.update({name: _with_build(name, version, command, wish) for name, version in result.versions.items()})
+        for name, version in result.versions.items():
+            tag = build_of(name, version, command.tags, wish)
+            there[name] = version if tag is None else f"{version}+{tag}"
         bounds.update(_bounds(releases, bounds, opaque, result))
         for name in step.newest:  # its default branch
             since = releases.fitting(name, True)[:1]
@@ -209,15 +220,11 @@ def _unread(
     ]
     asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
     strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
-    texts = [
-        Message(
-            "what {} requires is not read: it is taken from a repository or a folder", listed(dict.fromkeys(own), 6)
-        )
-    ]
-    known = [
-        Message("what {} requires is not known, nor whether other lines fit it", listed(dict.fromkeys(strange), 5))
-    ]
-    return (*texts * bool(own), *known * bool(strange))
+    texts = (
+        ("what {} requires is not read: it is taken from a repository or a folder", own, 6),
+        ("what {} requires is not known, nor whether other lines fit it", strange, 5),
+    )
+    return tuple(Message(text, listed(dict.fromkeys(names), most)) for text, names, most in texts if names)
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
@@ -310,16 +317,23 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
     lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
-    asked = [_asked(line) for line in lines if counts(line.marker, wish)]
-    limits = [_asked(line) for line in command.limits if counts(line.marker, wish)]
+    asked, limits, overriding = (
+        [line._replace(marker="", url="") for line in group if counts(line.marker, wish)]
+        for group in (lines, command.limits, command.overrides)
+    )
     if command.only:
         limits += _of_index(command.only, wish)
-    overrides = {line.name: _asked(line) for line in command.overrides if counts(line.marker, wish)}
+    overrides = {line.name: line for line in overriding}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
     given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
     step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
-    tags = {line.name: _tag_of(line.url) for line in like.values() if counts(line.marker, wish)}
+    # Behind the last slash of an address, @v4.48.0.
+    tags = {
+        line.name: line.url.partition("#")[0].rpartition("/")[2].partition("@")[2]
+        for line in like.values()
+        if counts(line.marker, wish)
+    }
     own = {row["name"]: row["repository"] for row in wish.rows("packages", "package") if "repository" in row}
     newest = frozenset(name for name in tags if name in own and _is_default_branch(like[name].url, own[name]))
     step = step._replace(
@@ -332,7 +346,7 @@ def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator
     """What a command asks for that the one index it names does not have."""
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
-            yield Refusal("lacking", one.name, "", f"{one.name}{one.specifiers} ({one.by})", command.only)
+            yield Refusal("lacking", one.name, "", str(one), command.only)
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
@@ -347,30 +361,15 @@ def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
             yield Asked(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
 
 
-def _is_opaque(line: Line) -> bool:
+def _is_opaque(line: Asked) -> bool:
     pin = exact(line.specifiers)
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
-
-
-def _written(lock: Lock, ledger: Ledger) -> str:
-    """The day of the newest release that a list pins."""
-    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
-    released = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
-    return max((one.date for one in released if one is not None), default="")
 
 
 def _is_default_branch(url: str, repository: str) -> bool:
     """Whether the address of a line is that of a repository without a revision, or with its main branch."""
     address = re.sub(r"\A\w+\+", "", url.strip()).partition("#")[0].removesuffix("@main").removesuffix("@master")
     return address.rstrip("/").removesuffix(".git").lower() == repository.lower()
-
-
-def _tag_of(url: str) -> str:
-    return url.partition("#")[0].rpartition("/")[2].partition("@")[2]
-
-
-def _asked(line: Line) -> Asked:
-    return Asked(line.name, line.extras, line.specifiers, line.place)
 
 
 def _taken(
@@ -380,44 +379,17 @@ def _taken(
         known = chosen.get(name)
         if version == _ANY and bounds.get(name):
             range_ = Range(bounds[name])
-            yield (
-                known._replace(version=range_)
-                if known
-                else Locked(name, range_, Message("what an install on {} asks for", day))
-            )
-        if version in ("", _ANY) or (known is not None and (known.conda or _is_same(known.version, version))):
+            origin = Message("what an install on {} asks for", day)
+            yield known._replace(version=range_) if known else Locked(name, range_, origin)
+        is_known = known is not None and isinstance(known.version, str) and same_release(known.version, version)
+        if version in ("", _ANY) or is_known or (known is not None and known.conda):
             continue
         origin = Message("what an install on {} takes", day)
         yield known._replace(version=version, place=origin) if known is not None else Locked(name, version, origin)
 
 
-def _is_same(known: str | Unknown, version: str) -> bool:
-    return isinstance(known, str) and same_release(known, version)
-
-
-def _with_build(name: str, version: str, command: Command, wish: Wish) -> str:
-    tag = build_of(name, version, command.tags, wish)
-    return version if tag is None else f"{version}+{tag}"
-
-
 def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:
     known = [one for one in taken if isinstance(one.version, str)]
-    named = [
-        f"{one.name} {one.version}" for one in sorted(known, key=lambda one: [one.name not in group for group in names])
-    ]
-    return (
-        [Message("taken as an install with Python {} on {} takes them: {}", python, day, listed(named, 6))]
-        if named
-        else []
-    )
-
-
-def _facts_of(markers: Mapping[str, str | None]) -> dict[str, object]:
-    """The facts that wheels are compared by, of the variables of markers."""
-    systems = {"linux": "linux", "win32": "windows", "darwin": "darwin"}
-    return {
-        "python.minor": markers["python_version"],
-        "python.implementation": markers["implementation_name"],
-        "os.platform": systems.get(markers["sys_platform"] or ""),
-        "os.arch": markers["platform_machine"],
-    }
+    known.sort(key=lambda one: [one.name not in group for group in names])
+    named = listed([f"{one.name} {one.version}" for one in known], 6)
+    return [Message("taken as an install with Python {} on {} takes them: {}", python, day, named)] if known else []

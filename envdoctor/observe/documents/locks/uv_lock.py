@@ -6,20 +6,24 @@ from typing import Any
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.lock import (
+    Entry,
     Lock,
     Locked,
     LockError,
     Wish,
     counts,
+    extras_of,
+    items,
     left_out,
     name_of,
     place_in,
     plain,
+    read_packages,
     version_at,
     wheel_of,
     with_python,
+    words,
 )
-from envdoctor.observe.documents.locks.toml_text import Entry, extras_of, items, read_packages, words
 from envdoctor.text.message import Message
 
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"

@@ -8,8 +8,7 @@ from typing import Any
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, Line
-from envdoctor.observe.documents.reports.machine import understood
+from envdoctor.observe.documents.reports.machine import Claim, Line, understood
 from envdoctor.text.message import Message
 from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
@@ -28,16 +27,8 @@ _VALUE = re.compile(
 _HOW = re.compile(r"(?<=\d)\s{1,4}\((?:imported|installed|built|from|via)\b[^()]{0,80}\)\Z")
 _NONE = ("not installed", "not installed (na)", "未安装")
 _UNSAID = (
-    "could not collect",
-    "n/a",
-    "none",
-    "no",
-    "na",
-    "not applicable",
-    "<fill in>",
-    "unknown",
+    *("could not collect", "n/a", "none", "no", "na", "not applicable", "<fill in>", "unknown", ""),
     Message("not found"),
-    "",
 )
 #: What people write among packages.
 _NO_PACKAGES = ("cuda", "cudnn", "gpu", "driver", "os")

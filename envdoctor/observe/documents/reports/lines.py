@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, Line
 from envdoctor.observe.documents.reports.forms import Forms
-from envdoctor.observe.documents.reports.machine import smi_line
+from envdoctor.observe.documents.reports.machine import Claim, Line, smi_line
 
 #: Characters of a value below its title, and of a line in front of a fence that says what stands in it whatever heading
 #: stands above.

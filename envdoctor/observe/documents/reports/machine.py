@@ -1,15 +1,13 @@
-"""What a report says of the machine: platform strings, and GPUs as tools list them and as people write them behind a
-label."""
-
-from __future__ import annotations
+"""What a line of a report claims, and what it says of the machine: platform strings, and GPUs as tools list them and as
+people write them behind a label."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
 from envdoctor.knowledge.gpu_names import gpu_named
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, Line
 from envdoctor.text.message import Message, joined
 
 _LINUX = re.compile(
@@ -42,6 +40,24 @@ _ASIDE = r"\((?:[^()\d]|sm_\d{2,3}|(?:cc|capability) ?\d\d?\.\d){1,40}\)"
 _PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro) (?:(?! [x*]\s?\d)[\w -]){2,60}"
 _PRODUCTS = re.compile(rf"{_PRODUCT}(?:, {_PRODUCT}){{0,63}}")
 _MOST = 64
+
+
+class Claim(NamedTuple):
+    """One line says that a fact has a value. ``loose``: people write such lines by hand. ``partial``: the value is only
+    the beginning of a version (4.46 for any 4.46.x)."""
+
+    key: str
+    value: Value
+    line: int
+    loose: bool = False
+    partial: bool = False
+
+
+class Line(NamedTuple):
+    """What a line says: claims, or the fact that it speaks of and that could not be read (``unread``)."""
+
+    claims: tuple[Claim, ...] = ()
+    unread: str = ""
 
 
 def understood(line: Line, matrix: Matrix) -> Line:
@@ -133,10 +149,10 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     value: Value = best
     for other_line, other in all_of:
         if not _agree(best, other):
-            words = (
-                Message("line {} of {} says {}", one, name, _spelled(gpus))
-                for one, gpus in ((line, best), (other_line, other))
-            )
+            words = []
+            for one, gpus in ((line, best), (other_line, other)):
+                names = ", ".join(sorted({str(item.get("name", "GPU")) for item in gpus.items}))
+                words.append(Message("line {} of {} says {}", one, name, f"{len(gpus)} x {names}"))
             value = Unknown(joined(words, ", "))
             break
     return Fact("gpu", value, Origin(name, line), "given")
@@ -189,7 +205,3 @@ def _agree(one: Records, other: Records) -> bool:
         if not all(first <= other or other <= first for other in rest):
             return False
     return True
-
-
-def _spelled(gpus: Records) -> str:
-    return f"{len(gpus)} x {', '.join(sorted({str(item.get('name', 'GPU')) for item in gpus.items}))}"

@@ -1,18 +1,17 @@
 """Reading a pasted report: any mixture of what tools print, what people write, tracebacks and logs."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value, strange_name
-from envdoctor.facts.values import ABSENT, Fact, Unknown
+from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value, spell
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.documents.reports.claims import Claim, differ, facts_of
 from envdoctor.observe.documents.reports.lines import standing, traces
-from envdoctor.observe.documents.reports.machine import gpu_fact
-from envdoctor.observe.documents.reports.run import run_facts
+from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
+from envdoctor.observe.documents.reports.run import differ, run_facts
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import decoded, read_named
 from envdoctor.text.files import because_of
@@ -68,14 +67,22 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     lines = lines[:_LINES]
     plain = [_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
     stands = standing(plain, matrix)
-    facts = FactSet(_checked(facts_of(_with_traces(stands.claims, plain), name), matrix))
+    # What paths say counts where no line does.
+    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stands.claims}
+    paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
+    claims = [claim for claim in (*stands.claims, *paths) if not claim.key.startswith(("gpu", "smi."))]
+    facts = FactSet(_checked(_facts_of(claims, name), matrix))
     if (gpu := gpu_fact(stands.claims, name)) is not None:
         facts.add(gpu)
     commands = [_unquoted(visible(line[:_LONGEST_COMMAND])) for line in lines]
     run, differing = run_facts(commands, stands.silenced, matrix, name, facts)
     differing += [one.key for one in run if one.key in facts]
-    for one in run:
-        facts.add(_agreed(facts.get(one.key), one) if one.key in facts else one)
+    for one in run:  # what the lines say stands, unless the run that is shown says something else
+        before = facts.get(one.key)
+        if one.key not in facts:
+            facts.add(one)
+        elif before.value != one.value and not isinstance(before.value, Unknown):
+            facts.add(before._replace(value=differ(before, one)))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += [
         Message("{}: {}", fact.key.removeprefix("pkg."), fact.value.reason)
@@ -90,18 +97,40 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     return ReadReport(facts, tuple(notes))
 
 
-def _with_traces(claims: Sequence[Claim], lines: Sequence[str]) -> list[Claim]:
-    """Return the claims about all but GPUs, with what paths say where no line does."""
-    said = {"python" if claim.key.startswith("python.") else claim.key for claim in claims}
-    paths = [claim for claim in traces(lines) if claim.key.removesuffix(".minor") not in said]
-    return [claim for claim in (*claims, *paths) if not claim.key.startswith(("gpu", "smi."))]
+def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
+    """Yield one fact for each key, with the line that says most about it (``report:12``)."""
+    by_key: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_key.setdefault(claim.key, []).append(claim)
+    for key, said in by_key.items():
+        best = said[0]
+        value: Value = best.value
+        for other in said[1:]:
+            both = _joined(best, other)
+            if both is None:
+                words = (Message("line {} of {} says {}", one.line, name, spell(one.value)) for one in (best, other))
+                value = Unknown(joined(words, ", "))
+                break
+            best, value = both, both.value
+        else:
+            if best.partial:
+                value = Unknown(
+                    Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
+                )
+        yield Fact(key, value, Origin(name, best.line), "given")
 
 
-def _agreed(said: Fact, run: Fact) -> Fact:
-    """What the lines say stands, unless the run that is shown says something else."""
-    if said.value == run.value or isinstance(said.value, Unknown):
-        return said
-    return said._replace(value=differ(said, run))
+def _joined(one: Claim, other: Claim) -> Claim | None:
+    """Return the claim that says more, or None if they contradict. Metadata drops the local tag of a version
+    (2.5.0+cu118), and some tools drop the last part of a number."""
+    if one.value == other.value:
+        return other if one.partial else one
+    if not (isinstance(one.value, str) and isinstance(other.value, str)):
+        return None
+    short, long = (one, other) if len(one.value) < len(other.value) else (other, one)
+    rest = str(long.value).removeprefix(str(short.value))
+    separator = "." if short.partial or not long.key.startswith("pkg.") else "+"
+    return long if len(rest) < len(str(long.value)) and rest.startswith(separator) else None
 
 
 def _unquoted(line: str) -> str:

@@ -7,15 +7,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records, Unknown
+from envdoctor.facts.values import Fact, Records, Unknown, spell
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.names import is_repo_name
-from envdoctor.observe.documents.reports.claims import differ
 from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.reading.document import read_document
 from envdoctor.observe.recipe.reading.part import Part, RecipeError
 from envdoctor.observe.recipe.recipe import Recipe, kinds_of, recipe_of
+from envdoctor.text.message import Message, joined
 
 #: Settings that make a configuration, its most lines, how many are read, and blocks of Python (each in a child).
 _FEWEST, _LINES, _DOCUMENTS, _CODE = 3, 800, 8, 3
@@ -60,8 +60,12 @@ def run_facts(
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _command_lines(block, formats, matrix)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
-    code = islice((block for block in blocks if block.fenced and _is_code(block, formats)), _CODE)
-    parts += [part for block in code for part in _python(block, formats)]
+    names = {name.rpartition(".")[2] for form in formats for name in form.names if not re.search(r"[ /*-]", name)}
+    fenced = (block for block in blocks if block.fenced)
+    code = (block for block in fenced if any(f"{called}(" in line for line in block.rows for called in names))
+    for block in islice(code, _CODE):
+        with suppress(RecipeError):  # cut off, or no Python
+            parts += python_calls(_in_place(block).encode("utf-8", "replace"), formats)
     parts = [part for part in parts if _is_known_script(part, formats)]
     first = with_formats(parts, formats)
     if not first:
@@ -184,12 +188,7 @@ def _configuration(text: str, formats: Formats) -> Iterator[Part]:
         yield part
 
 
-def _is_code(block: _Block, formats: Formats) -> bool:
-    names = {name.rpartition(".")[2] for form in formats for name in form.names if not re.search(r"[ /*-]", name)}
-    return any(f"{name}(" in line for line in block.rows for name in names)
-
-
-def _python(block: _Block, formats: Formats) -> list[Part]:
-    with suppress(RecipeError):  # cut off, or no Python
-        return python_calls(_in_place(block).encode("utf-8", "replace"), formats)
-    return []
+def differ(one: Fact, other: Fact) -> Unknown:
+    """Return an unknown value, because two places say different things."""
+    words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (one, other))
+    return Unknown(joined(words, ", "))

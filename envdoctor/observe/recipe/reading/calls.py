@@ -1,7 +1,5 @@
 """Keyword arguments of calls in a Python script or notebook, by its syntax tree. Runs in a bounded child."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -30,10 +28,7 @@ def calls_of(
     in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    return _calls(tree, place, Script(tree, words, beside, names), beside)
-
-
-def _calls(tree: ast.Module, place: Callable[[int], tuple[int, ...]], script: Script, beside: Beside) -> list[Any]:
+    script = Script(tree, words, beside, names)
     calls = _plain_training(tree, place, beside)
     for name, settings, perhaps in script.calls:
         calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])

@@ -42,10 +42,6 @@ _STARTS = re.compile(
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 
 
-def _nothing(name: str, line: int) -> str | None:
-    return None
-
-
 class _Word(NamedTuple):
     """A word of a command and its line; ``computed``: a variable of which no value is known stands in it, ``asked``: it
     is what somebody gives to the script itself."""
@@ -56,14 +52,22 @@ class _Word(NamedTuple):
     asked: bool = False
 
 
-def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = _nothing) -> list[Part]:
+def parts_of_script(
+    text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = lambda name, line: None
+) -> list[Part]:
     """The parts of a script or command line. ``kind_of`` knows the names that start a training program (``program``)
     and those that start one (``launcher``); ``other`` gives the text of another script that this one runs.
 
     Raises :class:`~envdoctor.observe.recipe.reading.part.RecipeError`.
     """
-    script = read_script(text, other)
-    parts = list(islice((part for words in script.lines for part in _parts(words, kind_of, takes)), _MOST_PARTS))
+    if len(text) > _LARGEST:
+        raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)
+    shell = _Shell(text, {}, 1, other)
+    try:
+        commands = list(shell.commanded())
+    except RecursionError:
+        raise RecipeError("is nested too deeply to be read") from None
+    parts = list(islice((part for words in commands if words for part in _parts(words, kind_of, takes)), _MOST_PARTS))
     asked = [
         _Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)
@@ -73,7 +77,14 @@ def parts_of_script(text: str, kind_of: Callable[[str], str], takes: Takes, othe
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        Entry(name, scalar(word.text), (word.line,), False, word.computed) for name, word in script.variables.items()
+        Entry(
+            name,
+            scalar(" ".join(word.text for word in words)[:4096]),
+            (words[0].line,),
+            computed=any(word.computed for word in words),
+        )
+        for name, words in shell.variables.items()
+        if words
     ]
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
 
@@ -148,30 +159,10 @@ def _base(word: str) -> str:
     return word if word.endswith(".py") else word.rpartition("/")[2]
 
 
-class _Script(NamedTuple):
-    """The commands in their order, of every branch, and the variables as they stand at the end."""
-
-    lines: list[list[_Word]]
-    variables: dict[str, _Word]
-
-
-def read_script(text: str, other: Other = _nothing) -> _Script:
-    """What a script would run; see :func:`parts_of_script`. Raises :class:`RecipeError`."""
-    if len(text) > _LARGEST:
-        raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)
-    shell = _Shell(text, {}, other=other)
-    try:
-        commands = list(shell.commanded())
-    except RecursionError:
-        raise RecipeError("is nested too deeply to be read") from None
-    variables = {name: _joined(value) for name, value in shell.variables.items() if value}
-    return _Script([words for words in commands if words], variables)
-
-
 class _Shell:
-    def __init__(
-        self, text: str, variables: dict[str, list[_Word]], line: int = 1, other: Other = _nothing, inner: int = 0
-    ) -> None:
+    """A script as a shell reads it: its commands in their order, of every branch, and the ``variables`` at the end."""
+
+    def __init__(self, text: str, variables: dict[str, list[_Word]], line: int, other: Other, inner: int = 0) -> None:
         self.variables = variables
         self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
@@ -389,7 +380,7 @@ class _Shell:
             if row.strip() == end:
                 break
             inner.append(row)
-        shell = _Shell("\n".join(inner), self.variables, first)
+        shell = _Shell("\n".join(inner), self.variables, first, lambda name, line: None)
         self._here = (end, [word for command in shell.commanded() for word in command])
 
     def _peek(self) -> str:
@@ -428,7 +419,3 @@ def _whole(terms: str) -> str | None:
 
 def _split(word: _Word) -> list[_Word]:
     return [word._replace(text=text) for text in word.text.split()]
-
-
-def _joined(words: list[_Word]) -> _Word:
-    return _Word(" ".join(word.text for word in words)[:4096], words[0].line, any(word.computed for word in words))

@@ -1,7 +1,5 @@
 """YAML and JSON, comments and trailing commas allowed, as settings with their lines."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

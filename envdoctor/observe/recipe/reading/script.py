@@ -4,17 +4,15 @@ Constants, dictionaries, dataclasses, arithmetic, functions of the script and it
 options do not take is left out, and what cannot be told stays open.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from envdoctor.observe.recipe.reading.script_calls import Calls
-from envdoctor.observe.recipe.reading.script_files import Beside
-from envdoctor.observe.recipe.reading.script_run import (
+from envdoctor.observe.recipe.reading.script_calls import (
     OPEN,
+    Calls,
     Item,
     Object,
     Returned,
@@ -25,6 +23,7 @@ from envdoctor.observe.recipe.reading.script_run import (
     same,
     told,
 )
+from envdoctor.observe.recipe.reading.script_files import Beside
 from envdoctor.source.definitions import functions_in
 
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -50,8 +49,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class Script(Calls):
-    """The calls of a script (:class:`Run`). ``words`` are those behind the script's name in a command, None for a word
-    that is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
+    """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
+    is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
     followed, too, their lines being that of the import."""
 
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
@@ -60,16 +59,12 @@ class Script(Calls):
         self._modules: dict[tuple[str, int, str], Object | None] = {}
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
-        try:
+        with suppress(TooLong, Returned):
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
             for function, kind in self._functions:
                 if function not in self._entered:
                     self._enter(function, [Object()] if kind else [], self._command(function))
-        except TooLong:
-            pass
-        except Returned:
-            pass
 
     # statements
 
@@ -166,11 +161,8 @@ class Script(Calls):
                     if hasattr(node, "lineno"):
                         node.lineno = line
                 own = len(self._functions)
-                with self._at(tree):
-                    try:
-                        self._block(tree.body, names)
-                    except Returned:
-                        pass
+                with self._at(tree), suppress(Returned):
+                    self._block(tree.body, names)
                 del self._functions[own:]
                 self._modules[key] = Object({one: Item(value, line) for one, value in names.items()})
         return self._modules[key]

@@ -1,7 +1,5 @@
 """What lies beside a script: modules that it imports from its own folders, and documents that it reads."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterable

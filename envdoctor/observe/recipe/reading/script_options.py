@@ -1,7 +1,5 @@
 """The options that a Python script takes by itself: argparse, classes of arguments, click, typer and fire."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,11 +85,6 @@ class DataParser:
         self.kinds = kinds
 
     @staticmethod
-    def line(item: Any) -> int:
-        """The line of a field, that of the command where the script does not have it."""
-        return item.line if item is not None else 1
-
-    @staticmethod
     def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
         """Yield the options of the command by the names of fields."""
         for name, given in options_of(words)[0]:
@@ -148,7 +141,9 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         longest = next((name for name in dashed if name.startswith("--")), (dashed or tuple(plain) or ("",))[0])
         dest = plain[0] if plain else longest.lstrip("-").replace("-", "_")
         default = keywords.get("default", False if flag else None)
-        parser.take(_Argument(dashed or (dest,), dest, default, "store_true" if flag else "", kind or _kind(default),
+        is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
+        kind = kind or (type(default).__name__ if is_number else "str")
+        parser.take(_Argument(dashed or (dest,), dest, default, "store_true" if flag else "", kind,
                               False, keywords.get("required") is True, one.lineno))  # fmt: skip
     unknown = object()
     return {name: one for name, one, _ in parser.parsed(words, unknown) if one is not unknown}
@@ -170,12 +165,8 @@ def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[s
 
 
 def _value(one: _Argument, given: Sequence[str | None], unknown: Any) -> Any:
-    if one.action == "store_true":
-        return True
-    if one.action == "store_false":
-        return False
-    if one.action == "BooleanOptionalAction":
-        return True
+    if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
+        return one.action != "store_false"
     values = [_read(word, one.kind, unknown) for word in given]
     if one.many:
         return values
@@ -195,10 +186,6 @@ def _read(word: str | None, kind: str, unknown: Any) -> Any:
     if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
         return _TRUE.get(word.lower(), unknown)
     return word
-
-
-def _kind(default: Any) -> str:
-    return type(default).__name__ if isinstance(default, (int, float)) and not isinstance(default, bool) else "str"
 
 
 def _scalar(word: str) -> Any:
