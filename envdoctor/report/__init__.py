@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
         "formats": "UnknownFormatError load names",
         "layout": "display_width",
         "page": "Page",
-        "probe_text": "catalogue_text",
+        "probe_section": "catalogue_text",
         "report": "Notice Report TargetOutcome",
         "revision_section": "Cost Introduced Moved RevisionSection Side",
         "terminal_report": "render",

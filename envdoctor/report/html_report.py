@@ -1,27 +1,64 @@
-"""The report as one HTML page for people: no script, nothing from outside; for a phone, paper, and the dark."""
+"""The report as one HTML page for people: no script, nothing from outside; for a phone, paper, and the dark.
+
+Text is always escaped, and nothing is drawn that does not stand in the page itself.
+"""
 
 from __future__ import annotations
 
 import os
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import groupby
 
 from envdoctor import __version__
-from envdoctor.judge.finding import SEVERITIES, Evidence, Finding
-from envdoctor.report.closing import advices, first_words, missing_words
-from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
-from envdoctor.report.header import at_a_glance
-from envdoctor.report.html_parts import Html, chips, folded, table, tag
-from envdoctor.report.html_sections import memory_section, probe_section, revision_section
+from envdoctor.judge.finding import SEVERITIES
+from envdoctor.report.closing import advices, banners, beyond, matrix_words, not_shown, notices, unjudged
+from envdoctor.report.document import (
+    Banner,
+    Bars,
+    Block,
+    Card,
+    Commands,
+    Content,
+    Field,
+    Folded,
+    Group,
+    Items,
+    Lines,
+    Paragraph,
+    Section,
+    Sources,
+    Table,
+)
+from envdoctor.report.findings import cards, plan_sections
+from envdoctor.report.header import header
 from envdoctor.report.page import Page
-from envdoctor.report.plan_text import adds_to_fixes, plan_ends
 from envdoctor.report.report import Report
+from envdoctor.report.terminal_report import about, sections
 
-#: Messages of one cause that are listed.
-_MOST = 50
-_NAMES = {"error": "error", "warning": "warning", "note": "note"}
+#: Messages and commands of one cause that are listed, and rows of a table.
+_MOST, _MOST_ROWS = 50, 1_000
 _HEADINGS = {"error": "Errors", "warning": "Warnings", "note": "Notes"}
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def tag(name: str, *children: str, **attributes: object) -> Html:
+    """An element. Children are escaped unless they are :class:`Html`; an attribute of None is left out, and a trailing
+    underscore (``class_``) is dropped."""
+    named = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(child if isinstance(child, Html) else escape(child) for child in children)
+    return Html(f"<{name}{named}>{inner}</{name}>")
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -63,135 +100,162 @@ def _top(report: Report, page: Page) -> Html:
     tiles = [(shown[level], page.say(_HEADINGS[level]), level) for level in reversed(SEVERITIES)]
     tiles += [(report.rules_checked, page.say("rules checked"), "plain")]
     tiles += [(len(report.not_checked), page.say("not checked"), "plain")]
-    return tag(
-        "header",
-        tag("p", f"envdoctor {report.command}", class_="name"),
-        tag("h1", verdict, class_=kind),
-        tag(
-            "ul",
-            *(
-                tag("li", tag("b", str(number)), tag("span", name), class_=f"{level} {'none' if not number else ''}")
-                for number, name, level in tiles
-            ),
-            class_="tiles",
-        ),
-    )
+    counts = [
+        tag("li", tag("b", str(number)), tag("span", name), class_=f"{level} {'none' if not number else ''}")
+        for number, name, level in tiles
+    ]
+    name = tag("p", f"envdoctor {report.command}", class_="name")
+    return tag("header", name, tag("h1", verdict, class_=kind), tag("ul", *counts, class_="tiles"))
 
 
 def _main(report: Report, page: Page) -> Html:
-    glance = [tag("div", tag("dt", name), tag("dd", chips(items))) for name, items in at_a_glance(report, page)]
-    warned = [tag("p", f"{label}: {text}", class_="banner") for label, text in first_words(report, page)]
-    warned += [
-        tag("p", page.sentence(text), class_=f"banner {level}") for level, text in report.notices if level != "note"
-    ]
-    parts = [*warned, tag("section", tag("dl", *glance), class_="card glance")]
-    if report.revision is not None:
-        parts.append(revision_section(report, report.revision, page))
-    if report.data is not None:
-        from envdoctor.report.data_text import data_lines
-
-        parts.append(tag("section", tag("pre", "\n".join(data_lines(report.data, page)), tabindex="0"), class_="card"))
-    if report.memory is not None:
-        parts.append(memory_section(report.memory, page))
+    first = banners([*unjudged(report, page), *beyond(report, page)], page)
+    told = [notice for notice in notices(report, page) if isinstance(notice, Banner)]
+    parts = _blocks([*first.blocks, *(notice for notice in told if notice.level != "note")], page)
+    judged = [header(report, page)] if report.target.kind != "none" else []
+    compared = about(report, page)[:1] if report.revision is not None else []
+    parts += [_section(section, page) for section in (*compared, *judged)]
     parts.append(tag("div", *_findings(report, page), id="findings"))
-    if report.plan is not None and adds_to_fixes(report):
-        plan = [tag("h2", plan_ends(report, report.plan, page)), *_commands(report.plan.commands)]
-        parts.append(tag("section", *plan, class_="card"))
-    if report.probe is not None:
-        parts.append(probe_section(report.probe, page))
-    parts += _rest(report, page)
-    foot = page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
+    parts += [_section(section, page) for section in (*plan_sections(report, page), *sections(report, page))]
+    folded = [Folded(f"{section.title} ({_rows(section)})", section.blocks) for section in not_shown(report, page)]
+    last: list[Block] = [*map(Paragraph, advices(report, page)), *folded]
+    last += [notice for notice in told if notice.level == "note"]
+    if last:
+        title = page.say("{n} rule(s) could not be checked", len(report.not_checked))
+        parts.append(_section(Section(title if report.not_checked else "", last), page))
     code = page.say("exit code {code}", code=report.exit_code)
-    return tag("main", *parts, tag("footer", f"envdoctor {__version__} · {foot} · {code}"))
+    return tag("main", *parts, tag("footer", f"envdoctor {__version__} · {matrix_words(report, page)} · {code}"))
+
+
+def _rows(section: Section) -> int:
+    return sum(len(block.rows) for block in section.blocks if isinstance(block, Table))
 
 
 def _findings(report: Report, page: Page) -> list[Html]:
-    causes = of_one_cause(report.shown())
-    if not causes:
+    found = cards(report, page)
+    if not found:
         return [tag("p", page.say("No findings"), class_="card quiet")]
-    sections = []
-    for severity in reversed(SEVERITIES):
-        cards = [_cause(report, found, page) for found in causes if found[0].severity == severity]
-        if cards:
-            heading = tag("h2", page.say(_HEADINGS[severity]), tag("small", str(len(cards))))
-            sections.append(tag("section", heading, *cards))
-    return sections
-
-
-def _cause(report: Report, findings: Sequence[Finding], page: Page) -> Html:
-    """The card of one cause: what is wrong, what was found, why, what to do, and the proof."""
-    finding = findings[0]
-    labels = [tag("b", page.say(_NAMES[finding.severity]), class_="level"), tag("code", finding.id)]
-    more = [finding.effect, finding.confidence] + ([page.say("at the gate")] if finding.gate else [])
-    card = [tag("p", *labels, *(tag("span", word) for word in more), class_="labels")]
-    for one in findings[:_MOST]:
-        message = page.message(one)
-        card.append(tag("h3", message))
-        places = [tag("code", str(place)) for place in one.locations]
-        card += [tag("p", *places, class_="places")] if places else []
-        found = found_words(one, message, page)
-        card += [chips(found)] if found else []
-    if len(findings) > _MOST:
-        card.append(tag("p", page.say("{n} more", n=len(findings) - _MOST)))
-    why = finding.why.in_language(page.lang)
-    card += [tag("p", why)] if why else []
-    card += [tag("p", note, class_="note") for note in finding_notes(finding, page)]
-    card += _fixes(findings, page)
-    probe = report.probe_commands.get(finding.probe or "")
-    card += [tag("h4", page.say("What settles it")), *_commands([probe])] if probe else []
-    if finding.evidence:
-        proof = [tag("li", *_source(source, page)) for source in finding.evidence]
-        card += [tag("h4", page.say("proof")), tag("ul", *proof, class_="proof")]
-    return tag("article", *card, class_=f"card {finding.severity}", id=f"finding-{finding.fingerprint}")
-
-
-def _fixes(findings: Sequence[Finding], page: Page) -> list[Html]:
-    items = [
-        tag("li", tag("p", fix_words(fix, page)), *_commands(commands[:_MOST])) for fix, commands in offered(findings)
-    ]
-    return [tag("h4", page.say("fixes")), tag("ol", *items)] if items else []
-
-
-def _commands(commands: Sequence[str]) -> list[Html]:
-    """Commands that a click selects whole."""
-    return [tag("pre", "\n".join(commands), tabindex="0")] if commands else []
-
-
-def _source(source: Evidence, page: Page) -> list[str]:
-    shown = source.url.removeprefix("https://")
-    address: str = tag("a", shown, href=source.url, rel="noreferrer") if source.url.startswith("https://") else shown
-    checked = page.say("checked {date}", date=source.checked) if source.checked else ""
-    return [address, " ", page.bracket(source.shows, checked)]
-
-
-def _rest(report: Report, page: Page) -> list[Html]:
-    """What is folded away: rules that could not be checked, what was accepted, what has the same cause."""
     parts = []
-    if report.not_checked:
-        helps = tag("ul", *(tag("li", text) for text in advices(report, page)))
-        rows = [(entry.id, entry.severity, missing_words(entry, page)) for entry in report.not_checked]
-        head = (page.say("rule"), page.say("severity"), page.say("Not checked"))
-        text = page.say("{n} rule(s) could not be checked", len(report.not_checked))
-        parts.append(
-            tag(
-                "section",
-                tag("h2", text),
-                helps,
-                folded(page.say("{n} rule(s)", len(rows)), table(head, rows)),
-                class_="card",
-            )
-        )
-    ignored = [(one.id, page.message(one), one.ignored) for one in report.findings if one.ignored is not None]
-    twins = [
-        (one.id, page.message(one), one.superseded_by)
-        for one in report.findings
-        if one.superseded_by is not None and one.ignored is None
+    for severity in reversed(SEVERITIES):
+        alike = [_card(card, page) for card in found if card.severity == severity]
+        if alike:
+            heading = tag("h2", page.say(_HEADINGS[severity]), tag("small", str(len(alike))))
+            parts.append(tag("section", heading, *alike))
+    return parts
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def _card(card: Card, page: Page) -> Html:
+    labels = [tag("b", page.say(card.severity), class_="level"), tag("code", card.name)]
+    parts = [tag("p", *labels, *(tag("span", mark) for mark in card.marks), class_="labels")]
+    for case in card.cases[:_MOST]:
+        parts.append(tag("h3", case.message))
+        parts += [tag("p", *(tag("code", place) for place in case.places), class_="places")] if case.places else []
+        parts += [_chips(found) for found in case.found]
+    if len(card.cases) > _MOST:
+        parts.append(tag("p", page.say("{n} more", n=len(card.cases) - _MOST)))
+    parts.append(_fields([field._replace(label=page.say(field.label.strip())) for field in card.fields], page))
+    return tag("article", *parts, class_=f"card {card.severity}", id=f"finding-{card.anchor}")
+
+
+def _section(section: Section, page: Page) -> Html:
+    """A card; the label that says its title goes without words."""
+    title = [tag("h2", section.title)] if section.title else []
+    blocks = [
+        block._replace(label="") if isinstance(block, Field) and block.label == section.title else block
+        for block in section.blocks
     ]
-    notes = [page.sentence(text) for level, text in report.notices if level == "note"]
-    head = (page.say("rule"), "", "")
-    folds = [folded(page.say("Ignored") + f" ({len(ignored)})", table(head, ignored))] if ignored else []
-    folds += (
-        [folded(page.say("Same cause as another finding") + f" ({len(twins)})", table(head, twins))] if twins else []
+    return tag("section", *title, *_blocks(blocks, page), class_="card")
+
+
+def _blocks(blocks: Iterable[Block], page: Page) -> list[Html]:
+    parts: list[Html] = []
+    for kind, alike in groupby(blocks, type):
+        if kind is Field:
+            parts.append(_fields([block for block in alike if isinstance(block, Field)], page))
+        else:
+            parts += [_block(block, page) for block in alike]
+    return parts
+
+
+def _fields(fields: Sequence[Field], page: Page) -> Html:
+    return tag(
+        "dl", *(tag("div", tag("dt", label), tag("dd", *_contents(contents, page))) for label, contents, _ in fields)
     )
-    folds += [tag("p", note) for note in notes]
-    return [*parts, tag("section", *folds, class_="card quiet")] if folds else parts
+
+
+def _block(block: Block, page: Page) -> Html:
+    match block:
+        case Group():
+            return tag("div", tag("h3", block.title), *_contents(block.contents, page), class_="group")
+        case Table():
+            return _table(block, page)
+        case Paragraph():
+            return tag("p", block.text)
+        case Lines():
+            return tag("pre", "\n".join(block.lines), tabindex="0")
+        case Banner():
+            rest = block.text.removeprefix(block.label)
+            return tag("p", tag("b", block.label), rest, class_=f"banner {block.level}")
+        case Folded():
+            return tag("details", tag("summary", block.summary), *_blocks(block.blocks, page))
+        case Field():
+            return _fields([block], page)
+    return _content(block, page)
+
+
+def _contents(contents: Sequence[Content], page: Page) -> list[Html]:
+    return [_content(content, page) for content in contents]
+
+
+def _content(content: Content, page: Page) -> Html:
+    match content:
+        case Items():
+            return _chips(content.texts, keys=content.keys)
+        case Commands():  # a click selects all of them
+            lines = "\n".join(content.lines[:_MOST])
+            return tag("pre", lines, tabindex="0") if lines else Html()
+        case Sources():
+            return tag("ul", *(tag("li", *_source(*source, page)) for source in content.evidence), class_="proof")
+        case Bars():
+            return Html("".join(_bars(content)))
+    return tag("p", content)
+
+
+def _chips(items: Sequence[str], keys: bool = False) -> Html:
+    """Short texts side by side; as keys each with the colour of its part."""
+    listed = [tag("li", item, class_=f"part{number % 6}" if keys else None) for number, item in enumerate(items)]
+    return tag("ul", *listed, class_="chips key" if keys else "chips")
+
+
+def _source(kind: str, url: str, shows: str, date: str, page: Page) -> list[str]:
+    shown = url.removeprefix("https://")
+    address: str = tag("a", shown, href=url, rel="noreferrer") if url.startswith("https://") else shown
+    checked = page.say("checked {date}", date=date) if date else ""
+    return [address, " ", page.bracket(shows, checked)]
+
+
+def _table(table: Table, page: Page) -> Html:
+    """A table that scrolls within itself on a narrow screen."""
+    rows = [tag("tr", *(tag("td", cell) for cell in row)) for row in table.rows[:_MOST_ROWS]]
+    if len(table.rows) > _MOST_ROWS:
+        rows.append(tag("tr", tag("td", page.say("{n} more", n=len(table.rows) - _MOST_ROWS))))
+    head = tag("thead", tag("tr", *(tag("th", title, scope="col") for title in table.head)))
+    return tag("div", tag("table", head, tag("tbody", *rows)), class_="wide", tabindex="0", role="group")
+
+
+def _bars(block: Bars) -> list[Html]:
+    """Bars of segments on one scale, each with what it shows in words."""
+    drawn = []
+    for bar in block.bars:
+        x, parts = 0.0, []
+        for size, kind in bar.segments:
+            width = 100 * size / block.whole if block.whole > 0 else 0.0
+            parts.append(tag("rect", x=f"{x:.3f}", y="0", width=f"{max(width, 0):.3f}", height="10", class_=kind))
+            x += width
+        box = {"viewBox": "0 0 100 10", "preserveAspectRatio": "none", "class_": "bar", "role": "img"}
+        svg = tag("svg", *parts, **box, aria_label=bar.words or bar.text)
+        drawn.append(tag("div", *([tag("span", bar.text)] if bar.text else []), svg, class_="measure"))
+    return drawn

@@ -8,7 +8,7 @@ from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import help_steps, is_given
-from envdoctor.report.finding_text import of_one_cause, offered
+from envdoctor.report.findings import of_one_cause, offered
 from envdoctor.report.header import gpu_groups
 from envdoctor.report.markdown_report import plain
 from envdoctor.report.page import Page

@@ -1,11 +1,12 @@
 """A page of text: its language and width, and how facts are called there: ``pkg.torch`` is "torch"."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import NOT_GIVEN
 from envdoctor.judge.finding import Finding
-from envdoctor.report.layout import pad, shortened, wrap, wrap_items
+from envdoctor.report.layout import shortened, wrap, wrap_items
 from envdoctor.text.language import say, sentence
 
 #: Columns of the labels at the left margin.
@@ -14,12 +15,15 @@ _LONGEST_VALUE = 200
 
 
 class Page(NamedTuple):
-    """``lang`` is en or zh; ``width`` the columns to wrap at, None for pipes; ``verbosity`` as for the terminal."""
+    """``lang`` is en or zh; ``width`` the columns to wrap at, None for pipes; ``verbosity`` as for the terminal.
+
+    ``whole_commands``: they stay on one line, because the shells of Windows do not continue one with a backslash."""
 
     registry: Registry
     lang: str = "en"
     width: int | None = None
     verbosity: int = 0
+    whole_commands: bool = False
 
     def say(self, template: str, n: int | None = None, /, **values: object) -> str:
         """A phrase of the interface; see :func:`envdoctor.text.language.say`."""
@@ -41,15 +45,9 @@ class Page(NamedTuple):
         """The text, wrapped to the page."""
         return wrap(text, self.width, first, rest)
 
-    def labelled(self, label: str, text: str) -> list[str]:
-        """The text behind a label at the left margin."""
-        return wrap(text, self.width, pad(label, LABEL), " " * LABEL)
-
-    def listed(self, label: str, texts: list[str]) -> list[str]:
-        """Texts below each other, the label before the first."""
-        return [line for place, text in enumerate(texts) for line in self.labelled("" if place else label, text)]
-
-    def items(self, items: list[str], first: str = "  ", rest: str = "  ", separator: str | None = None) -> list[str]:
+    def items(
+        self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
+    ) -> list[str]:
         """Items that are separated, wrapped to the page."""
         return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
 
