@@ -4,7 +4,7 @@ Texts are in the language of the page already. ``lines.py`` writes blocks for a 
 ``html_report.py`` in their own ways.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import Evidence
@@ -47,6 +47,13 @@ class Bars(NamedTuple):
     bars: Sequence[Bar]
     whole: float
     drawn: bool = False
+
+    def drawn_to_100(self, bar: Bar) -> Iterator[tuple[float, float, str]]:
+        """Yield where each segment begins and how wide it is, in percent of the whole."""
+        begin, scale = 0.0, 100 / self.whole if self.whole > 0 else 0.0
+        for size, kind in bar.segments:
+            yield begin * scale, max(size * scale, 0.0), kind
+            begin += size
 
 
 Content: TypeAlias = str | Items | Commands | Sources | Bars

@@ -122,7 +122,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
     from envdoctor.revision.comparer import AREAS
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
-    line = verdict(report, section, Page(report.registry))
+    line = verdict(section, report.shown(), Page(report.registry))
     amounts = {
         side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
         for side, held in section.amounts.items()

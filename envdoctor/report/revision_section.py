@@ -1,17 +1,14 @@
 """What a comparison of two revisions says besides its findings: the verdict, what was compared, and what changed."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.report.document import Bar, Bars, Block, Content, Field, Paragraph, Section, Table
 from envdoctor.report.layout import shortened
 from envdoctor.report.page import Page
 from envdoctor.revision.comparer import AREAS, Change
-
-if TYPE_CHECKING:
-    from envdoctor.report.report import Report
 
 #: How much of the changes is told: counts, those worth a line, or every single one with all tensors.
 DETAILS = ("stat", "usual", "all")
@@ -86,14 +83,14 @@ class RevisionSection(NamedTuple):
     pin: str | None = None
 
 
-def verdict(report: "Report", section: RevisionSection, page: Page) -> str:
+def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
     """One line: the weights, the first findings, and what to do."""
     weights = page.say(_WEIGHTS[section.weights])
     if section.weights == "identical" and section.weights_equal:
         weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
     parts = [weights]
     # What is known best comes first: a reproduced cause before a reported one.
-    shown = sorted(report.shown(), key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
+    shown = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
     if shown:
         causes = {finding.id: finding for finding in reversed(shown) if finding.severity == shown[0].severity}
         told = [finding for finding in shown if causes.get(finding.id) is finding][:_TOLD]
@@ -111,32 +108,28 @@ def verdict(report: "Report", section: RevisionSection, page: Page) -> str:
     return page.say("; ").join(parts)
 
 
-def revisions(report: "Report", page: Page) -> Section:
+def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
     """The verdict first, then the two revisions."""
-    section = report.revision
-    assert section is not None
     blocks: list[Block] = [Paragraph("", "")]
     for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
         revision = side.revision if side.revision and side.revision not in side.label else ""
         blocks.append(Field(label, [page.bracket(side.label, revision)]))
     if section.moved is not None:
         blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
-    return Section(verdict(report, section, page), blocks)
+    return Section(verdict(section, findings, page), blocks)
 
 
-def differences(report: "Report", page: Page, detail: str = "usual") -> Section:
+def differences(section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual") -> Section:
     """Counts by area, the changes themselves, what could not be read, what is equal, and what it cost."""
-    section = report.revision
-    assert section is not None
     blocks: list[Block] = []
     commits = dict(section.introduced)
-    for finding in report.shown():
+    for finding in findings:
         if finding.fingerprint in commits:
             blocks.append(Field(page.say("Since"), [f"{finding.id}: {commits[finding.fingerprint]}"]))
     changed = [(area, sum(change.area == area for change in section.changes)) for area in AREAS]
     counts = [f"{page.value('change.area', area)} {number}" for area, number in changed if number]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []
-    told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in report.shown()}
+    told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in findings}
     lines = _changes(section, told, page, everything=detail == "all") if detail != "stat" else []
     blocks += [_table(section.changes, lines, page)] if section.changes else []
     blocks += _amounts(section.amounts, page, by="module" if detail == "all" else "dtype")

@@ -58,7 +58,10 @@ def about(report: Report, page: Page) -> list[Section]:
         return [header(report, page)]
     from envdoctor.report.revision_section import revisions
 
-    return [revisions(report, page), *([environment(report, page)] if report.target.kind != "none" else [])]
+    return [
+        revisions(report.revision, report.shown(), page),
+        *([environment(report, page)] if report.target.kind != "none" else []),
+    ]
 
 
 def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]:
@@ -67,7 +70,7 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
     if report.revision is not None:
         from envdoctor.report.revision_section import differences
 
-        parts.append(differences(report, page, detail))
+        parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
         from envdoctor.report.probe_section import experiments
 
