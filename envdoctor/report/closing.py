@@ -26,25 +26,30 @@ def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
 def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
     """Return what is newer than the matrix, and what it does not know: the packages that a reader asks for first, the
     machine and the run by name, others by their number beside these."""
-    named: dict[bool, list[str]] = {True: [], False: []}
-    others = {True: 0, False: 0}
-    known, day = report.registry.find("beyond"), report.matrix_version.replace(".", "-")
-    kinds = known.columns["what"].values if known is not None else {}
-    for item in beyond_of(report):
-        what, newer = str(item["what"]), isinstance(item["known_to"], str)
-        if (what not in kinds and what not in report.registry.first("pkg")) or len(named[newer]) == _MOST_BEYOND:
-            others[newer] += 1
-            continue
-        text = page.say("{name} {value}", name=page.value("beyond.what", what), value=item["value"])
-        if newer:
-            text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
-        named[newer].append(text)
+    known, first = report.registry.find("beyond"), report.registry.first("pkg")
+    asked_for = {*first, *(known.columns["what"].values if known is not None else ())}
+    day = report.matrix_version.replace(".", "-")
     labels = {
-        True: page.say("Newer than this matrix ({day})", day=day),
-        False: page.say("Not known to this matrix ({day})", day=day),
+        page.say("Newer than this matrix ({day})", day=day): True,
+        page.say("Not known to this matrix ({day})", day=day): False,
     }
-    more = {newer: [page.say("{n} more", count)] if count else [] for newer, count in others.items()}
-    return [(labels[newer], page.separated([*texts, *more[newer]])) for newer, texts in named.items() if texts]
+    said = []
+    for label, newer in labels.items():
+        items = [item for item in beyond_of(report) if isinstance(item["known_to"], str) is newer]
+        named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
+        texts = [_thing(item, page) for item in named]
+        texts += [page.say("{n} more", len(items) - len(named))] if len(named) < len(items) else []
+        said += [(label, page.separated(texts))] if texts else []
+    return said
+
+
+def _thing(item: Mapping[str, Value], page: Page) -> str:
+    """``torch 2.15.0 (it knows up to 2.14)``"""
+    name = page.value("beyond.what", str(item["what"]))
+    text = page.say("{name} {value}", name=name, value=item["value"])
+    if isinstance(item["known_to"], str):
+        text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
+    return text
 
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:

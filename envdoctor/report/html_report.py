@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections import Counter
-from typing import Any
 
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES
@@ -36,7 +35,7 @@ def render(report: Report, lang: str = "en") -> str:
     templates = FileSystemLoader(os.path.dirname(__file__))
     environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.tests["a"] = lambda block, name: type(block).__name__ == name
-    style = environment.loader.get_source(environment, "html_report.css")[0]
+    style = templates.get_source(environment, "html_report.css")[0]
     shown = Counter(finding.severity for finding in report.shown())
     tiles = [(shown[level], page.say(_HEADINGS[level]), level) for level in reversed(SEVERITIES)]
     tiles += [(report.rules_checked, page.say("rules checked"), "plain")]

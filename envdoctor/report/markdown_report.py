@@ -6,10 +6,11 @@ GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from envdoctor.judge.finding import Evidence
 from envdoctor.report.closing import advices, beyond, counts_line, unjudged
-from envdoctor.report.document import Card, Commands, Content, Items, Part, Sources
+from envdoctor.report.document import Card, Commands, Content, Field, Items, Part, Sources
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
@@ -61,11 +62,13 @@ def _card(card: Card, page: Page) -> str:
         lines += [f"  <br>{plain(page.separated(list(found)))}" for found in case.found]
     if len(card.cases) > _MOST:
         lines.append(f"- {plain(page.say('{n} more', n=len(card.cases) - _MOST))}")
-    lines.append("")
-    for field in card.fields:
-        text, *others = (_content(content, page) for content in field.contents)
-        lines += [f"- {plain(page.say(field.label.strip()))}: {text}", *others]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(line for field in card.fields for line in field_lines(field, page))])
+
+
+def field_lines(field: Field, page: Page) -> list[str]:
+    """Return one field of a finding: its first content in the line of the label."""
+    first, *others = (_content(content, page) for content in field.contents)
+    return [f"- {plain(page.say(field.label.strip()))}: {first}", *filter(None, others)]
 
 
 def _content(content: Content, page: Page) -> str:
@@ -75,16 +78,17 @@ def _content(content: Content, page: Page) -> str:
         case Commands():
             return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
         case Sources():
-            return "; ".join([content.confidence, ", ".join(_links(content))])
+            links = [_link(source) for source in content.evidence if source.url.startswith("https://")]
+            return f"{page.separated(links)} ({content.confidence})" if links else content.confidence
         case str():
             return plain(content)
     return ""
 
 
-def _links(sources: Sources) -> Iterator[str]:
-    for source in sources.evidence:
-        if re.fullmatch(r"https://[^\s<>]+", source.url):
-            yield f"{source.kind}: <{source.url}>"
+def _link(source: Evidence) -> str:
+    """A link, unless the address is none that Markdown takes whole."""
+    whole = re.fullmatch(r"https://[^\s<>()]+", source.url)
+    return f"[{plain(source.kind)}]({source.url})" if whole else plain(source.url)
 
 
 def plain(text: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log10
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from envdoctor.report.document import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
 from envdoctor.report.layout import pad, shortened
@@ -37,7 +36,7 @@ def experiments(section: ProbeSection, page: Page) -> Section:
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
         return Section(label, blocks, bare=True)
-    rows = _row_words(section["probes"], page)
+    rows = _rows(section["probes"], page)
     lines = [f"{pad(what, 28)} {pad(counted, 28)} {seconds}" for what, counted, seconds in rows]
     blocks.append(Table((label, "", ""), rows, lines))
     groups = [_group(group, page) for group in section["groups"]]
@@ -74,35 +73,22 @@ def _where(section: ProbeSection, page: Page) -> list[str]:
     return [shortened(word, 100) for word in words if word]
 
 
-class _Row(NamedTuple):
-    """What a line counts: one experiment, or with -v one child of it."""
-
-    what: str
-    counts: Counter[str]
-    endings: list[str]
-    seconds: float
-
-
-def _rows(children: Sequence[ProbeChild], verbosity: int) -> list[_Row]:
-    rows: dict[object, _Row] = {}
-    for number, child in enumerate(children):
-        words = (child["name"], child["dtype"], child["backend"]) if verbosity > 0 else (child["name"],)
-        key = number if verbosity > 0 else child["name"]
-        row = rows.get(key) or _Row(" ".join(word for word in words if word), Counter(), [], 0.0)
-        row.counts.update(child["counts"])
-        endings = row.endings + ([child["ending"]] if child["ending"] != "ok" else [])
-        rows[key] = row._replace(seconds=row.seconds + child["seconds"], endings=endings)
-    return list(rows.values())
-
-
-def _row_words(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
+def _rows(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
     """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
-    words = []
-    for row in _rows(children, page.verbosity):
-        counts = [_times(row.counts[verdict], verdict, page) for verdict in _COUNTED if row.counts[verdict]]
-        said = page.separated(counts + [page.value("probe.verdict", ending) for ending in row.endings])
-        words.append((row.what, said or page.say("noted"), _seconds(row.seconds, page)))
-    return words
+    alone = page.verbosity > 0
+    named: dict[object, list[ProbeChild]] = {}
+    for number, child in enumerate(children):
+        named.setdefault(number if alone else child["name"], []).append(child)
+    rows = []
+    for alike in named.values():
+        words = [alike[0]["name"], *([alike[0]["dtype"], alike[0]["backend"]] if alone else [])]
+        counts = {verdict: sum(child["counts"].get(verdict, 0) for child in alike) for verdict in _COUNTED}
+        said = [_times(number, verdict, page) for verdict, number in counts.items() if number]
+        said += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
+        seconds = sum(child["seconds"] for child in alike)
+        name = " ".join(word for word in words if word)
+        rows.append((name, page.separated(said) or page.say("noted"), _seconds(seconds, page)))
+    return rows
 
 
 def _times(number: int, verdict: str, page: Page) -> str:
