@@ -14,6 +14,8 @@ from envdoctor.report.report import Report
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
+#: How findings of a severity are counted.
+_COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
 #: How many things that the matrix does not know are named.
 _MOST_BEYOND = 6
 
@@ -63,13 +65,11 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
     return sorted(items, key=lambda item: first.index(item["what"]) if item["what"] in first else len(first))
 
 
-def notices(report: Report, page: Page) -> list[Paragraph | Banner]:
+def notices(report: Report, page: Page) -> list[Banner]:
     """Return what is to be said of the run itself; an incomplete run says so even when nothing else does."""
-    said: list[Paragraph | Banner] = []
-    if report.status != "complete":
-        undecided = page.say("Incomplete: no rule could be decided.")
-        unfinished = page.say("Incomplete: the check could not be finished.")
-        said.append(Paragraph(unfinished if report.rules_checked else undecided, ""))
+    undecided = page.say("Incomplete: no rule could be decided.")
+    unfinished = page.say("Incomplete: the check could not be finished.")
+    said = [] if report.status == "complete" else [Banner("", unfinished if report.rules_checked else undecided)]
     shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 
@@ -149,13 +149,9 @@ def _gap(page: Page) -> str:
 
 
 def _counts(report: Report, page: Page) -> list[str]:
-    by_severity = Counter(finding.severity for finding in report.shown())
-    errors, warnings, notes = (by_severity[level] for level in ("error", "warning", "note"))
-    parts = [page.say("{n} error(s)", errors)] if errors else []
-    parts += [page.say("{n} warning(s)", warnings)] if warnings else []
-    parts += [page.say("{n} note(s)", notes)] if notes else []
+    counts = Counter(finding.severity for finding in report.shown())
+    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [page.say("No findings")]
     ignored = sum(finding.ignored is not None for finding in report.findings)
-    parts = parts or [page.say("No findings")]
     parts += [page.say("{n} ignored", ignored)] if ignored else []
     known = sum(finding.baseline == "unchanged" for finding in report.shown())
     parts += [page.say("{n} in the baseline", known)] if known else []

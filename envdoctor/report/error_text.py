@@ -25,6 +25,16 @@ _NOTES = {
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
     "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or one of your own",
 }
+#: Where a name is, by what a package does with it, else by which of its releases have it.
+_HOMES = {
+    "package": "{thing} comes with {package}{releases}",
+    "passes": "{package} {releases} calls {thing}",
+    "asks": "{package} {releases} asks for {thing}",
+    "some": "{package} {releases} has {thing}",
+    "every": "every release of {package} has {thing}",
+    "none": "no release of {package} has {thing}",
+    "doubted": "no release of {package} is known to have {thing}",
+}
 
 
 def render(answer: Answer, page: Page, target: Target | None = None, facts: FactSet | None = None) -> str:
@@ -113,21 +123,9 @@ def _asker(asker: Asker, page: Page) -> str:
 
 
 def _home(home: Home, page: Page) -> str:
-    if home.kind == "package":
-        wanted = f"{home.package}{home.releases or ''}"
-        text = page.say("{thing} comes with {package}", thing=home.thing, package=wanted)
-    elif home.kind == "passes":
-        text = page.say("{package} {releases} calls {thing}", **_words(home))
-    elif home.kind == "asks":
-        text = page.say("{package} {releases} asks for {thing}", **_words(home))
-    elif home.releases is None and home.doubt:
-        text = page.say("no release of {package} is known to have {thing}", **_words(home))
-    elif home.releases is None:
-        text = page.say("no release of {package} has {thing}", **_words(home))
-    elif home.releases == "":
-        text = page.say("every release of {package} has {thing}", **_words(home))
-    else:
-        text = page.say("{package} {releases} has {thing}", **_words(home))
+    known = "some" if home.releases else "every" if home.releases == "" else "doubted" if home.doubt else "none"
+    words = {"package": home.package, "releases": home.releases or "", "thing": home.thing}
+    text = page.say(_HOMES[home.kind if home.kind in _HOMES else known], **words)
     if home.doubt and home.releases:
         text += page.say(", others perhaps too")
     if home.first:
@@ -139,10 +137,6 @@ def _home(home: Home, page: Page) -> str:
         elif home.there is False:
             text += page.say("; {package} does not", package=here)
     return text
-
-
-def _words(home: Home) -> dict[str, str]:
-    return {"package": home.package, "releases": home.releases or "", "thing": home.thing}
 
 
 def _moved(moved: Moved, page: Page) -> str:

@@ -90,9 +90,8 @@ def torch_words(facts: FactSet, page: Page) -> str:
 def _outcome(target: TargetOutcome, page: Page) -> str:
     if target.exit_code == 3:
         return page.say("{name}: could not be judged", name=target.name)
-    errors, warnings = target.errors, target.warnings
-    counts = [page.say("{n} error(s)", errors)] if errors else []
-    counts += [page.say("{n} warning(s)", warnings)] if warnings else []
+    counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
+    counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
     found = page.separated(counts)
     return page.say("{name}: {value}", name=target.name, value=found or page.say("nothing found"))
 

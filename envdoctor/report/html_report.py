@@ -13,7 +13,7 @@ from collections import Counter
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES
 from envdoctor.report.closing import advices, banners, beyond, matrix_words, not_shown, notices, unjudged
-from envdoctor.report.document import Banner, Block, Folded, Paragraph, Section, Table
+from envdoctor.report.document import Block, Folded, Paragraph, Section, Table
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.header import header
 from envdoctor.report.page import Page
@@ -75,7 +75,7 @@ def _verdict(report: Report, page: Page) -> tuple[str, str]:
 
 def _first(report: Report, page: Page) -> list[Section]:
     """What is to be known before the findings: what a reader might miss, and what was judged."""
-    warned = [notice for notice in _notices(report, page) if notice.level != "note"]
+    warned = [notice for notice in notices(report, page) if notice.level != "note"]
     first = banners([*unjudged(report, page), *beyond(report, page)], page)
     compared = about(report, page)[:1] if report.revision is not None else []
     judged = [header(report, page)] if report.target.kind != "none" else []
@@ -88,10 +88,6 @@ def _last(report: Report, page: Page) -> list[Section]:
     for section in not_shown(report, page):
         rows = sum(len(block.rows) for block in section.blocks if isinstance(block, Table))
         blocks.append(Folded(f"{section.title} ({rows})", section.blocks))
-    blocks += [notice for notice in _notices(report, page) if notice.level == "note"]
+    blocks += [notice for notice in notices(report, page) if notice.level == "note"]
     title = page.say("{n} rule(s) could not be checked", len(report.not_checked))
     return [Section(title if report.not_checked else "", blocks)] if blocks else []
-
-
-def _notices(report: Report, page: Page) -> list[Banner]:
-    return [notice for notice in notices(report, page) if isinstance(notice, Banner)]

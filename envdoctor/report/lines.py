@@ -81,7 +81,7 @@ def _block(block: Block, page: Page, color: bool) -> list[str]:
             # painted after wrapping: colour codes take no columns
             first, *others = wrap(block.text, page.width, "", "  ")
             style = block.level if block.level in SEVERITIES else "bold"
-            return [paint(block.label, style, color) + first[len(block.label) :], *others]
+            return [paint(block.label, style, color and bool(block.label)) + first[len(block.label) :], *others]
         case Items():
             return page.items(block.texts, "", "", block.glue)
         case Commands():
