@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import NotChecked
 from envdoctor.observe.sources import DOCUMENTS
-from envdoctor.report.document import Banner, Block, Items, Paragraph, Section, Table
+from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -41,7 +41,7 @@ def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
         named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
         texts = [_thing(item, page) for item in named]
         texts += [page.say("{n} more", len(items) - len(named))] if len(named) < len(items) else []
-        said += [(label, page.separated(texts))] if texts else []
+        said += [(label, page.separated(texts))] if named else []
     return said
 
 
@@ -150,7 +150,9 @@ def _gap(page: Page) -> str:
 
 def _counts(report: Report, page: Page) -> list[str]:
     counts = Counter(finding.severity for finding in report.shown())
-    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [page.say("No findings")]
+    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [
+        page.say("No findings")
+    ]
     ignored = sum(finding.ignored is not None for finding in report.findings)
     parts += [page.say("{n} ignored", ignored)] if ignored else []
     known = sum(finding.baseline == "unchanged" for finding in report.shown())

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.target import Target
+from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
-from envdoctor.report.document import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.header import target_fields
-from envdoctor.report.layout import shortened
-from envdoctor.report.page import Page
+from envdoctor.report.page import Page, shortened
 from envdoctor.report.terminal_report import text_of
 
 _LONGEST_MESSAGE, _MISSING = 300, 4

@@ -11,9 +11,8 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Range, Records, Unkn
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import target_fields
-from envdoctor.report.layout import display_width, pad
 from envdoctor.report.lines import block_lines
-from envdoctor.report.page import Page
+from envdoctor.report.page import Page, display_width, pad
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
 _KEY_WIDTH = 30

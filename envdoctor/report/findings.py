@@ -11,7 +11,7 @@ from shlex import quote
 
 from envdoctor.facts.values import place_of
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.document import Card, Case, Commands, Field, Items, Paragraph, Section, Sources
+from envdoctor.report.blocks import Card, Case, Commands, Field, Items, Paragraph, Section, Sources
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -29,7 +29,7 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     return list(causes.values())
 
 
-def offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
+def _offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
     """The fixes of one cause that are not withheld, each with the commands for all its findings."""
     places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
     alike = [[finding.fixes[number] for finding in findings] for number in places]
@@ -166,11 +166,11 @@ def _notes(finding: Finding, page: Page) -> list[str]:
 
 def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
     """The ways out; where none is offered the reason of the first, with ``-v`` of each that is withheld."""
-    fields = [Field("fix", [fix_words(fix, page), Commands(commands)]) for fix, commands in offered(findings)]
+    fields = [Field("fix", [_fix_words(fix, page), Commands(commands)]) for fix, commands in _offered(findings)]
     fields[1:] = [field._replace(label="   or") for field in fields[1:]]
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
     for fix in withheld if page.verbosity > 0 else ():
-        words, reason = fix_words(fix, page), page.sentence(fix.withheld or "")
+        words, reason = _fix_words(fix, page), page.sentence(fix.withheld or "")
         fields.append(Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
     if withheld and not fields:
         reason = page.sentence(withheld[0].withheld or "")
@@ -178,19 +178,19 @@ def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
     return fields
 
 
-def fix_words(fix: OfferedFix, page: Page) -> str:
+def _fix_words(fix: OfferedFix, page: Page) -> str:
     """The fix in words, with the changes that its own words do not name."""
     text = fix.summary.in_language(page.lang)
     words = re.findall(r"[A-Za-z0-9_.+-]+", text)
     # what to write into the recipe; else "batch size: 1", for what the fix's own words do not name
     settings = {key: value for key, value in fix.set.items() if key not in fix.keys and value not in words}
-    changes = [*fix.constraints, *fix.keys.values(), *setting_words(settings, page)]
+    changes = [*fix.constraints, *fix.keys.values(), *_setting_words(settings, page)]
     changes += [f"{name}={value}" for name, value in fix.env.items()]
     more = page.separated([change for change in changes if change not in text])
     return text or more if fix.commands else page.bracket(text, more)
 
 
-def setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
+def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
     """``batch size: 1``"""
     return [page.say("{name}: {value}", name=page.name(key), value=page.value(key, settings[key])) for key in settings]
 
@@ -216,7 +216,7 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
         said = [page.sentence(plan.note)]
     elif left:
         said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
-    settings, last = ([Paragraph(text) for text in texts] for texts in (setting_words(plan.set, page), said))
+    settings, last = ([Paragraph(text) for text in texts] for texts in (_setting_words(plan.set, page), said))
     title = page.say("{name}: {value}", name=ends, value=_ids(cleared, page))
     return [Section(title, [*settings, Commands(plan.commands), *last])]
 

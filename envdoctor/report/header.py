@@ -8,9 +8,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Range, Unknown, place_of, spell
 from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
-from envdoctor.report.document import Field, Items, Section
-from envdoctor.report.layout import display_width, shortened
-from envdoctor.report.page import LABEL, Page
+from envdoctor.report.blocks import Field, Items, Section
+from envdoctor.report.page import LABEL, Page, display_width, shortened
 from envdoctor.report.report import Report, TargetOutcome
 
 #: Of the packages that people ask for first: those that are always named, and those that are when they are installed.

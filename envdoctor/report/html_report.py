@@ -12,8 +12,8 @@ from collections import Counter
 
 from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES
+from envdoctor.report.blocks import Block, Folded, Paragraph, Section, Table
 from envdoctor.report.closing import advices, banners, beyond, matrix_words, not_shown, notices, unjudged
-from envdoctor.report.document import Block, Folded, Paragraph, Section, Table
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.header import header
 from envdoctor.report.page import Page

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Records, Unknown, place_of, spell
+from envdoctor.report.blocks import Card
 from envdoctor.report.closing import help_steps, is_given
-from envdoctor.report.document import Card
 from envdoctor.report.findings import finding_card, of_one_cause
 from envdoctor.report.header import gpu_groups
 from envdoctor.report.markdown_report import field_lines, plain

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from envdoctor.judge.finding import SEVERITIES
-from envdoctor.report.color import paint
-from envdoctor.report.document import (
+from envdoctor.report.blocks import (
     Banner,
     Bars,
     Block,
@@ -23,8 +22,8 @@ from envdoctor.report.document import (
     Sources,
     Table,
 )
-from envdoctor.report.layout import command_lines, display_width, pad, wrap, wrap_items
-from envdoctor.report.page import LABEL, Page
+from envdoctor.report.color import paint
+from envdoctor.report.page import LABEL, Page, command_lines, display_width, pad, wrap, wrap_items
 
 #: Columns of the labels of a finding, with its margin; and of the bar that is the whole of its scale.
 _CARD, _BAR = 9, 50

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Evidence
+from envdoctor.report.blocks import Card, Commands, Content, Field, Items, Part, Sources
 from envdoctor.report.closing import advices, beyond, counts_line, unjudged
-from envdoctor.report.document import Card, Commands, Content, Field, Items, Part, Sources
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page

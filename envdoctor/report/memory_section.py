@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envdoctor.report.document import Bar, Bars, Block, Content, Field, Folded, Items, Section
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Items, Section
 from envdoctor.report.page import Page
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     ``brief``: of what fits the details are folded.
     """
     low, high = section["process_gib"]
-    words = {"low": gib(low), "high": gib(high), "size": gib(section["allocated_gib"])}
+    words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
     if section["serving"] is None:
         amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", **words)
     else:
@@ -80,7 +80,7 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
 def _details(section: MemorySection, page: Page) -> list[Field]:
     """The bars, where the peak is and what holds it, and what would lower it."""
     terms = section["terms"]
-    names = [f"{page.say(_TERMS[term['name']])} {gib(term['gib'])}" for term in terms]
+    names = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
     parts = Bars([Bar("", segments, page.separated(names))], sum(term["gib"] for term in terms))
     fields = [Field("", [_needed(section, page)])] if section["verdict"] is not None else []
@@ -112,8 +112,8 @@ def _free(section: MemorySection, page: Page) -> str:
     """What is free on which GPU, and whether it is enough."""
     return page.say(
         "{free} of {total} GiB are free on {gpu}: {verdict}",
-        free=gib(section["free_gib"] or 0.0),
-        total=gib(section["total_gib"] or 0.0),
+        free=_gib(section["free_gib"] or 0.0),
+        total=_gib(section["total_gib"] or 0.0),
         gpu=section["gpu"],
         verdict=page.value("memory.verdict", str(section["verdict"])),
     )
@@ -136,10 +136,10 @@ def _change(change: MemorySaving, page: Page) -> str:
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
     ]
     verdict = page.value("memory.verdict", change["verdict"])
-    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=gib(change["gib"]), verdict=verdict)
+    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
 
 
-def gib(size: float) -> str:
+def _gib(size: float) -> str:
     """A size in GiB, with one digit from 1 on and two below."""
     return f"{size:.1f}" if size >= 1 else f"{size:.2f}"
 

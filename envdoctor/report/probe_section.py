@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from math import log10
 from typing import TYPE_CHECKING
 
-from envdoctor.report.document import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
-from envdoctor.report.layout import pad, shortened
-from envdoctor.report.page import Page
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
+from envdoctor.report.page import Page, pad, shortened
 from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from typing import NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
-from envdoctor.report.document import Bar, Bars, Block, Content, Field, Paragraph, Section, Table
-from envdoctor.report.layout import shortened
-from envdoctor.report.page import Page
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Paragraph, Section, Table
+from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
 
 #: How much of the changes is told: counts, those worth a line, or every single one with all tensors.

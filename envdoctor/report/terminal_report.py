@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envdoctor.report.blocks import Lines, Part, Section
 from envdoctor.report.closing import banners, beyond, closing, not_shown, notices, unjudged
-from envdoctor.report.document import Lines, Part, Section
 from envdoctor.report.header import environment, header
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
