@@ -75,11 +75,11 @@ class Group(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows below a head; ``lines`` say the same on a terminal, where they may be fewer."""
+    """Rows below a head. ``lines`` say them on a terminal, where they may be fewer; None: rows in columns."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    lines: Sequence[str]
+    lines: Sequence[str] | None = None
 
 
 class Paragraph(NamedTuple):

@@ -25,8 +25,8 @@ from envdoctor.report.blocks import (
 from envdoctor.report.color import paint
 from envdoctor.report.page import LABEL, Page, command_lines, display_width, pad, wrap, wrap_items
 
-#: Columns of the labels of a finding, with its margin; and of the bar that is the whole of its scale.
-_CARD, _BAR = 9, 50
+#: Columns of the labels of a finding, with its margin; of the bar that is the whole of its scale; of a table's column.
+_CARD, _BAR, _COLUMN = 9, 50, 28
 #: Messages and commands of one cause before "and N more", unless all are asked for.
 _MOST = 20
 #: What a segment of a bar is drawn with, by its kind.
@@ -70,8 +70,10 @@ def _block(block: Block, page: Page, color: bool) -> list[str]:
             return _contents(block.contents, pad(block.label, LABEL), " " * LABEL, page)
         case Group():
             return [*wrap(block.title, page.width, "  ", "    "), *_contents(block.contents, " " * 4, " " * 4, page)]
+        case Table(lines=None):
+            return ["  " + " ".join([*(pad(cell, _COLUMN) for cell in row[:-1]), row[-1]]) for row in block.rows]
         case Table():
-            return [line for text in block.lines for line in wrap(text, page.width, "  ", " " * 6)]
+            return [line for text in block.lines or () for line in wrap(text, page.width, "  ", " " * 6)]
         case Paragraph():
             return wrap(block.text, page.width, block.margin, block.margin + "  ")
         case Lines():

@@ -7,7 +7,7 @@ from math import log10
 from typing import TYPE_CHECKING
 
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
-from envdoctor.report.page import Page, pad, shortened
+from envdoctor.report.page import Page, shortened
 from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def experiments(section: ProbeSection, page: Page) -> Section:
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
         return Section(label, blocks, bare=True)
-    rows = _rows(section["probes"], page)
-    lines = [f"{pad(what, 28)} {pad(counted, 28)} {seconds}" for what, counted, seconds in rows]
-    blocks.append(Table((label, "", ""), rows, lines))
+    blocks.append(Table((label, "", ""), _rows(section["probes"], page)))
     groups = [_group(group, page) for group in section["groups"]]
     blocks += groups[:_MOST_GROUPS]
     if len(groups) > _MOST_GROUPS:
