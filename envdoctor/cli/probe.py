@@ -67,7 +67,7 @@ def command(**options: Any) -> int:
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import write_stdout
     from envdoctor.cli.progress import progress_line
-    from envdoctor.report.probe_text import catalogue_text
+    from envdoctor.report.probe_section import catalogue_text
 
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))

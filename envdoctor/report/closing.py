@@ -1,55 +1,62 @@
-"""The last lines of the terminal report: notices, counts, what could not be checked and what would help, next steps."""
+"""What a report says of itself: what was not judged, notices, counts, what could not be checked and what would help."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
-from envdoctor.judge.finding import SEVERITIES, NotChecked
+from envdoctor.judge.finding import NotChecked
 from envdoctor.observe.sources import DOCUMENTS
-from envdoctor.report.color import paint
+from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
+#: How findings of a severity are counted.
+_COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
 #: How many things that the matrix does not know are named.
 _MOST_BEYOND = 6
 
 
-def first_words(report: Report, page: Page) -> list[tuple[str, str]]:
-    """What a clean report would be mistaken to be about, each with its label: what was not judged, what is newer than
-    the matrix, what the matrix does not know."""
-    return [*_unjudged(report, page), *_beyond(report, page)]
-
-
-def _unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
+def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
+    """Return what was not judged and would be taken for it, each with its label."""
     return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
 
 
-def _beyond(report: Report, page: Page) -> list[tuple[str, str]]:
-    """What is newer than the matrix, and what it does not know: the packages that a reader asks for first, the machine
-    and the run by name, others by their number beside these."""
-    named: dict[bool, list[str]] = {True: [], False: []}
-    others = {True: 0, False: 0}
-    known, day = report.registry.find("beyond"), report.matrix_version.replace(".", "-")
-    kinds = known.columns["what"].values if known is not None else {}
-    for item in beyond_of(report):
-        what, newer = str(item["what"]), isinstance(item["known_to"], str)
-        if (what not in kinds and what not in report.registry.first("pkg")) or len(named[newer]) == _MOST_BEYOND:
-            others[newer] += 1
-            continue
-        text = page.say("{name} {value}", name=page.value("beyond.what", what), value=item["value"])
-        if newer:
-            text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
-        named[newer].append(text)
+def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
+    """Return what is newer than the matrix, and what it does not know: the packages that a reader asks for first, the
+    machine and the run by name, others by their number beside these."""
+    known, first = report.registry.find("beyond"), report.registry.first("pkg")
+    asked_for = {*first, *(known.columns["what"].values if known is not None else ())}
+    day = report.matrix_version.replace(".", "-")
     labels = {
-        True: page.say("Newer than this matrix ({day})", day=day),
-        False: page.say("Not known to this matrix ({day})", day=day),
+        page.say("Newer than this matrix ({day})", day=day): True,
+        page.say("Not known to this matrix ({day})", day=day): False,
     }
-    more = {newer: [page.say("{n} more", count)] if count else [] for newer, count in others.items()}
-    return [(labels[newer], page.separated([*texts, *more[newer]])) for newer, texts in named.items() if texts]
+    said = []
+    for label, newer in labels.items():
+        items = [item for item in beyond_of(report) if isinstance(item["known_to"], str) is newer]
+        named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
+        texts = [_thing(item, page) for item in named]
+        texts += [page.say("{n} more", len(items) - len(named))] if len(named) < len(items) else []
+        said += [(label, page.separated(texts))] if named else []
+    return said
+
+
+def _thing(item: Mapping[str, Value], page: Page) -> str:
+    """``torch 2.15.0 (it knows up to 2.14)``"""
+    name = page.value("beyond.what", str(item["what"]))
+    text = page.say("{name} {value}", name=name, value=item["value"])
+    if isinstance(item["known_to"], str):
+        text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
+    return text
+
+
+def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
+    """Return what is to be read before anything else."""
+    return Section("", [Banner(label, page.say("{name}: {value}", name=label, value=text)) for label, text in said])
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
@@ -58,53 +65,24 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
     return sorted(items, key=lambda item: first.index(item["what"]) if item["what"] in first else len(first))
 
 
-def unjudged_lines(report: Report, page: Page, color: bool) -> list[str]:
-    """The first lines: what a clean report would be mistaken to be about."""
-    said = _unjudged(report, page) if page.verbosity >= 0 or report.status != "complete" else []
-    return _labelled(said, page, color)
+def notices(report: Report, page: Page) -> list[Banner]:
+    """Return what is to be said of the run itself; an incomplete run says so even when nothing else does."""
+    undecided = page.say("Incomplete: no rule could be decided.")
+    unfinished = page.say("Incomplete: the check could not be finished.")
+    said = [] if report.status == "complete" else [Banner("", unfinished if report.rules_checked else undecided)]
+    shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
+    return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 
 
-def beyond_lines(report: Report, page: Page, color: bool) -> list[str]:
-    """What is newer than the matrix, and what it does not know, above the findings."""
-    return _labelled(_beyond(report, page), page, color)
-
-
-def _labelled(said: list[tuple[str, str]], page: Page, color: bool) -> list[str]:
-    lines: list[str] = []
-    for label, text in said:
-        first, *rest = page.lines(page.say("{name}: {value}", name=label, value=text), "", "  ")
-        lines += [paint(label, "bold", color) + first[len(label) :], *rest]
-    return lines
-
-
-def notice_lines(report: Report, page: Page, color: bool) -> list[str]:
-    """What is to be said of the run itself; an incomplete run says so even when nothing else does."""
-    lines: list[str] = []
-    if report.status != "complete":
-        undecided = page.say("Incomplete: no rule could be decided.")
-        unfinished = page.say("Incomplete: the check could not be finished.")
-        lines += page.lines(unfinished if report.rules_checked else undecided, "")
-    for level, text in report.notices:
-        if page.verbosity < 0 and level != "error":
-            continue
-        # painted after wrapping: colour codes take no columns
-        first, *rest = page.lines(f"{level}: {page.sentence(text)}", "", "  ")
-        lines += [paint(level, level if level in SEVERITIES else "bold", color) + first[len(level) :], *rest]
-    return lines
-
-
-def closing_lines(report: Report, page: Page) -> list[str]:
-    """Counts of findings and rules, then help for the rules that could not be checked, then the next commands."""
+def closing(report: Report, page: Page) -> list[Block]:
+    """Return counts of findings and rules, help for the rules that could not be checked, and the next commands."""
     shown = report.shown()
-    lines = page.items(_counts(report, page), "", "", " " if page.lang == "en" else "")
-    for text in advices(report, page):
-        lines += page.lines(text)
+    blocks: list[Block] = [Items(_counts(report, page), _gap(page)), *map(Paragraph, advices(report, page))]
     if not shown or page.verbosity > 0:
-        text = page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
-        lines += page.lines(text, "", "  ")
+        blocks.append(Paragraph(matrix_words(report, page), ""))
     if report.exit_code == 0 and any(f.severity == "error" for f in shown) and not any(f.gate for f in shown):
         text = page.say("Exit code 0: no error is at the gate (--fail-on, --fail-confidence).")
-        lines += page.lines(text, "", "  ")
+        blocks.append(Paragraph(text, ""))
     if shown:
         ids = {finding.id for finding in shown}
         name = shown[0].id if len(ids) == 1 else "ID"
@@ -113,8 +91,13 @@ def closing_lines(report: Report, page: Page) -> list[str]:
             page.say("Accept: {command}", command=f"envdoctor ignore {name} --reason ..."),
             page.say("Wrong? {command}", command="envdoctor facts --for-issue"),
         ]
-        lines += page.items(steps, "", "", "    ")
-    return lines
+        blocks.append(Items(steps, "    "))
+    return blocks
+
+
+def matrix_words(report: Report, page: Page) -> str:
+    """Return which matrix judged."""
+    return page.say("Matrix {version} ({source}).", version=report.matrix_version, source=report.matrix_source)
 
 
 def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...], int]]:
@@ -137,36 +120,40 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
     return steps
 
 
-def verbose_lines(report: Report, page: Page) -> list[str]:
-    """With -v: the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
+def not_shown(report: Report, page: Page) -> list[Section]:
+    """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
     missed = [(entry.severity, entry.id, missing_words(entry, page)) for entry in report.not_checked]
-    ignored = [(f.severity, f.id, f.ignored) for f in report.findings if f.ignored is not None]
-    twins = [(f.severity, f.id, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
-    lines: list[str] = []
-    for title, entries in (
-        (page.say("Not checked"), missed),
-        (page.say("Ignored"), ignored),
-        (page.say("Same cause as another finding"), twins),
-    ):
-        lines += [*([""] if lines else []), title] if entries else []
-        for severity, name, text in entries:
-            lines += page.lines(f"{severity}[{name}]: {text}", "  ", "      ")
-    return lines
+    others = [(f, f.ignored) for f in report.findings if f.ignored is not None]
+    ignored = [(f.severity, f.id, page.message(f), reason) for f, reason in others]
+    folded = [(f, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
+    twins = [(f.severity, f.id, page.message(f), other) for f, other in folded]
+    titled: dict[str, Sequence[Sequence[str]]]
+    titled = {"Not checked": missed, "Ignored": ignored, "Same cause as another finding": twins}
+    head = (page.say("severity"), page.say("rule"), "", "")
+    return [
+        Section(
+            page.say(title), [Table(head[: len(rows[0])], rows, [f"{row[0]}[{row[1]}]: {row[-1]}" for row in rows])]
+        )
+        for title, rows in titled.items()
+        if rows
+    ]
 
 
 def counts_line(report: Report, page: Page) -> str:
     """The findings by severity, and how many rules were and could not be checked."""
-    return (" " if page.lang == "en" else "").join(_counts(report, page))
+    return _gap(page).join(_counts(report, page))
+
+
+def _gap(page: Page) -> str:
+    return " " if page.lang == "en" else ""
 
 
 def _counts(report: Report, page: Page) -> list[str]:
-    by_severity = Counter(finding.severity for finding in report.shown())
-    errors, warnings, notes = (by_severity[level] for level in ("error", "warning", "note"))
-    parts = [page.say("{n} error(s)", errors)] if errors else []
-    parts += [page.say("{n} warning(s)", warnings)] if warnings else []
-    parts += [page.say("{n} note(s)", notes)] if notes else []
+    counts = Counter(finding.severity for finding in report.shown())
+    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [
+        page.say("No findings")
+    ]
     ignored = sum(finding.ignored is not None for finding in report.findings)
-    parts = parts or [page.say("No findings")]
     parts += [page.say("{n} ignored", ignored)] if ignored else []
     known = sum(finding.baseline == "unchanged" for finding in report.shown())
     parts += [page.say("{n} in the baseline", known)] if known else []

@@ -7,9 +7,9 @@ from typing import Any
 
 from envdoctor import __version__
 from envdoctor.answers.answer import Answer
-from envdoctor.judge.finding import Text
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
+from envdoctor.report.json_report import json_data
 
 SCHEMA_NAME = "envdoctor.error"
 #: Within a major version fields are only added.
@@ -30,30 +30,19 @@ def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
         "tool": {"name": "envdoctor", "version": __version__},
         "known": answer.known,
         "error": _known({"name": answer.reading.error, "message": answer.reading.message}),
-        **({"asked": _data(failure._replace(message=""))} if failure is not None else {}),
-        "homes": [_data(home) | {"releases": home.releases} for home in answer.homes],
-        "moved": [_data(moved) for moved in answer.moved],
-        **({"asker": _data(answer.asker)} if answer.asker is not None else {}),
-        "ways": [_data(way) for way in answer.ways],
-        "suspects": [_data(suspect) for suspect in answer.suspects],
-        "rules": [_data(rule) for rule in answer.rules],
+        **({"asked": _known(failure._replace(message=""))} if failure is not None else {}),
+        "homes": [_known(home) | {"releases": home.releases} for home in answer.homes],
+        "moved": [_known(moved) for moved in answer.moved],
+        **({"asker": _known(answer.asker)} if answer.asker is not None else {}),
+        "ways": [_known(way) for way in answer.ways],
+        "suspects": [_known(suspect) for suspect in answer.suspects],
+        "rules": [_known(rule) for rule in answer.rules],
         "notes": [{"code": code, "about": about} for code, about in answer.notes],
         **({"target": cleaned(target)._asdict()} if target is not None else {}),
     }
 
 
-def _data(value: Any) -> dict[str, Any]:
-    """A class by its fields; of a text both languages."""
-    data: dict[str, Any] = {}
-    for name, item in value._asdict().items():
-        if isinstance(item, Text):
-            data |= {name: item.en, f"{name}_zh": item.zh}
-        else:
-            data[name] = list(item) if isinstance(item, tuple) else item
-    return _known(data)
-
-
-def _known(data: dict[str, Any]) -> dict[str, Any]:
+def _known(value: Any) -> dict[str, Any]:
     """Without what is not known or not so; ``there`` and ``applies`` are answers, and stay when they are false."""
     answers = ("there", "applies")
-    return {name: item for name, item in data.items() if item or (name in answers and item is False)}
+    return {name: item for name, item in json_data(value).items() if item or (name in answers and item is False)}

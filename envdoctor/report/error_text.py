@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.target import Target
+from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
-from envdoctor.report.header import target_lines
-from envdoctor.report.layout import command_lines, shortened
-from envdoctor.report.page import LABEL, Page
+from envdoctor.report.header import target_fields
+from envdoctor.report.page import Page, shortened
+from envdoctor.report.terminal_report import text_of
 
 _LONGEST_MESSAGE, _MISSING = 300, 4
 _NOTES = {
@@ -23,6 +24,16 @@ _NOTES = {
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
     "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or one of your own",
 }
+#: Where a name is, by what a package does with it, else by which of its releases have it.
+_HOMES = {
+    "package": "{thing} comes with {package}{releases}",
+    "passes": "{package} {releases} calls {thing}",
+    "asks": "{package} {releases} asks for {thing}",
+    "some": "{package} {releases} has {thing}",
+    "every": "every release of {package} has {thing}",
+    "none": "no release of {package} has {thing}",
+    "doubted": "no release of {package} is known to have {thing}",
+}
 
 
 def render(answer: Answer, page: Page, target: Target | None = None, facts: FactSet | None = None) -> str:
@@ -30,41 +41,39 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     answer = cleaned(answer)
     reading = answer.reading
     said = page.say("{name}: {value}", name=reading.error, value=reading.message) if reading.error else reading.message
-    lines = page.lines(shortened(said, _LONGEST_MESSAGE), "", "  ")
+    head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
     if not answer.known:
-        return "\n".join([*lines, *page.lines(_not_known(answer, page), "  ", "  ")])
-    for suspect in answer.suspects:
-        lines += ["", *_suspect(suspect, page)]
-    parts = [line for group in _parts(answer, page) for line in group]
-    lines += ["", *parts] if answer.suspects and parts else parts
+        return text_of([Section("", [head, Paragraph(_not_known(answer, page))])], page).rstrip("\n")
+    suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
+    fields = list(_fields(answer, page))
+    groups: list[Sequence[Block]] = [[head], *suspects, fields] if suspects else [[head, *fields]]
     if target is not None and facts is not None:
-        lines += ["", *target_lines(target, cleaned(facts), page)]
+        groups.append(target_fields(target, cleaned(facts), page))
     elif any(home.releases is not None for home in answer.homes):
-        lines += ["", *page.lines(page.say("For your versions: --python PATH, or --facts FILE"), "", "  ")]
-    return "\n".join(lines)
+        groups.append([Paragraph(page.say("For your versions: --python PATH, or --facts FILE"), "")])
+    return text_of([Section("", blocks) for blocks in groups], page).rstrip("\n")
 
 
-def _suspect(suspect: Suspect, page: Page) -> Iterator[str]:
+def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
     title = suspect.title.in_language(page.lang)
-    yield from page.lines(
-        page.say(
-            "{name}: {value}", name=f"rule[{suspect.id}]" if suspect.rule else page.say("known error"), value=title
-        ),
-        "",
-        "  ",
-    )
+    name = f"rule[{suspect.id}]" if suspect.rule else page.say("known error")
+    yield Paragraph(page.say("{name}: {value}", name=name, value=title), "")
     said = page.say("{name}: {value}", name=page.say("line {n}", suspect.line), value=shortened(suspect.said, 200))
-    yield from page.labelled("  " + page.say("seen"), said)
-    yield from page.labelled("  " + page.say("why"), suspect.why.in_language(page.lang))
+    yield _field(page.say("seen"), said)
+    yield _field(page.say("why"), suspect.why.in_language(page.lang))
     if suspect.applies:
-        yield from page.labelled("  " + page.say("applies"), page.say("yes, by the facts that are known"))
+        yield _field(page.say("applies"), page.say("yes, by the facts that are known"))
     elif suspect.missing:
         names = page.separated([page.name(key) for key in suspect.missing[:_MISSING]])
-        yield from page.labelled("  " + page.say("applies"), page.say("not known without: {names}", names=names))
+        yield _field(page.say("applies"), page.say("not known without: {names}", names=names))
     if suspect.fix is not None:
-        yield from page.labelled("  " + page.say("do"), suspect.fix.in_language(page.lang))
+        yield _field(page.say("do"), suspect.fix.in_language(page.lang))
     if suspect.source:
-        yield from page.labelled("  " + page.say("proof"), suspect.source)
+        yield _field(page.say("proof"), suspect.source)
+
+
+def _field(label: str, *contents: Content) -> Field:
+    return Field(f"  {label}", contents)
 
 
 def _not_known(answer: Answer, page: Page) -> str:
@@ -76,31 +85,31 @@ def _not_known(answer: Answer, page: Page) -> str:
     return page.say("Not known: nothing about this is known of released packages")
 
 
-def _parts(answer: Answer, page: Page) -> Iterator[list[str]]:
+def _fields(answer: Answer, page: Page) -> Iterator[Field]:
     for code, what in answer.notes:
-        yield page.labelled("  " + page.say("cause"), page.say(_NOTES[code], what=what))
+        yield _field(page.say("cause"), page.say(_NOTES[code], what=what))
     if answer.asker is not None:
-        yield page.labelled("  " + page.say("asked by"), _asker(answer.asker, page))
+        yield _field(page.say("asked by"), _asker(answer.asker, page))
     for home in answer.homes:
-        yield page.labelled("  " + page.say("releases"), _home(home, page))
+        yield _field(page.say("releases"), _home(home, page))
     for moved in answer.moved:
-        yield page.labelled("  " + page.say("instead"), _moved(moved, page))
+        yield _field(page.say("instead"), _moved(moved, page))
     if answer.asker is not None and answer.asker.fits:
-        yield page.labelled("  " + page.say("fits"), _fits(answer.asker, page))
+        yield _field(page.say("fits"), _fits(answer.asker, page))
     for number, way in enumerate(way for way in answer.ways if not way.withheld):
         yield _way(way, page, page.say("do") if number == 0 else "   " + page.say("or"))
     for way in answer.ways:
         if way.withheld:
             reason = page.sentence(way.withheld)
             text = page.say("not offered: {fix}: {reason}", fix=page.separated(list(way.pins)), reason=reason)
-            yield page.labelled("", text)
+            yield Field("", [text])
     for rule in answer.rules:
         title = rule.title.in_language(page.lang)
         text = page.say("{name}: {value}", name=rule.id, value=title)
-        yield page.labelled("  " + page.say("rule"), text)
+        yield _field(page.say("rule"), text)
     for moved in answer.moved:
         if moved.source:
-            yield page.labelled("  " + page.say("proof"), moved.source)
+            yield _field(page.say("proof"), moved.source)
 
 
 def _asker(asker: Asker, page: Page) -> str:
@@ -113,21 +122,9 @@ def _asker(asker: Asker, page: Page) -> str:
 
 
 def _home(home: Home, page: Page) -> str:
-    if home.kind == "package":
-        wanted = f"{home.package}{home.releases or ''}"
-        text = page.say("{thing} comes with {package}", thing=home.thing, package=wanted)
-    elif home.kind == "passes":
-        text = page.say("{package} {releases} calls {thing}", **_words(home))
-    elif home.kind == "asks":
-        text = page.say("{package} {releases} asks for {thing}", **_words(home))
-    elif home.releases is None and home.doubt:
-        text = page.say("no release of {package} is known to have {thing}", **_words(home))
-    elif home.releases is None:
-        text = page.say("no release of {package} has {thing}", **_words(home))
-    elif home.releases == "":
-        text = page.say("every release of {package} has {thing}", **_words(home))
-    else:
-        text = page.say("{package} {releases} has {thing}", **_words(home))
+    known = "some" if home.releases else "every" if home.releases == "" else "doubted" if home.doubt else "none"
+    words = {"package": home.package, "releases": home.releases or "", "thing": home.thing}
+    text = page.say(_HOMES[home.kind if home.kind in _HOMES else known], **words)
     if home.doubt and home.releases:
         text += page.say(", others perhaps too")
     if home.first:
@@ -139,10 +136,6 @@ def _home(home: Home, page: Page) -> str:
         elif home.there is False:
             text += page.say("; {package} does not", package=here)
     return text
-
-
-def _words(home: Home) -> dict[str, str]:
-    return {"package": home.package, "releases": home.releases or "", "thing": home.thing}
 
 
 def _moved(moved: Moved, page: Page) -> str:
@@ -157,17 +150,10 @@ def _fits(asker: Asker, page: Page) -> str:
     return page.bracket(named, page.say("beside {package}", package=asker.beside)) if asker.beside else named
 
 
-def _way(way: Way, page: Page, label: str) -> list[str]:
+def _way(way: Way, page: Page, label: str) -> Field:
     if way.kind == "rename":
-        return page.labelled(
-            "  " + label, page.say("rename {what}, and the folder __pycache__ beside it", what=way.what)
-        )
+        return _field(label, page.say("rename {what}, and the folder __pycache__ beside it", what=way.what))
     if way.kind == "accept":
-        text = page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what)
-        return page.labelled("  " + label, text)
-    lines = way.commands or (page.say("install {pins}", pins=page.separated(list(way.pins))),)
-    first = page.labelled("  " + label, "")[0].ljust(LABEL)
-    found: list[str] = []
-    for command in lines:
-        found += command_lines(command, page.width, first if not found else " " * LABEL, " " * LABEL)
-    return found
+        return _field(label, page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what))
+    install = page.say("install {pins}", pins=page.separated(list(way.pins)))
+    return _field(label, Commands(way.commands or [install]))

@@ -10,8 +10,7 @@ from envdoctor.judge.messages import text_of
 from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.rules import Rule
 from envdoctor.report.cleaned import cleaned
-from envdoctor.report.layout import pad
-from envdoctor.report.page import Page
+from envdoctor.report.page import Page, pad
 
 _WIDTH = 80
 _LABEL = 12

@@ -10,9 +10,9 @@ from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
-from envdoctor.report.header import target_lines
-from envdoctor.report.layout import display_width, pad
-from envdoctor.report.page import Page
+from envdoctor.report.header import target_fields
+from envdoctor.report.lines import block_lines
+from envdoctor.report.page import Page, display_width, pad
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
 _KEY_WIDTH = 30
@@ -31,7 +31,8 @@ def render(facts: FactSet, page: Page, target: Target | None = None, *, public: 
     facts = CleanFacts(public_facts(facts, page.registry) if public else facts)
     lines: list[str] = []
     if target is not None and not public:
-        lines += [*target_lines(cleaned(target), facts, page._replace(verbosity=1)), ""]
+        page_of_all = page._replace(verbosity=1)
+        lines += [*block_lines(target_fields(cleaned(target), facts, page_of_all), page_of_all), ""]
     lines += fact_lines(facts, page)
     return "\n".join(line.rstrip(" ") for line in lines) + "\n"
 

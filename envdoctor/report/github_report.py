@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.report.closing import counts_line
-from envdoctor.report.finding_text import finding_text
-from envdoctor.report.layout import shortened
-from envdoctor.report.page import Page
+from envdoctor.report.findings import finding_text
+from envdoctor.report.page import Page, shortened
 from envdoctor.report.places import project_place
 from envdoctor.report.report import Report
 

@@ -1,4 +1,4 @@
-"""The first lines of the terminal report: what was judged - environment, packages, GPUs, model and recipe."""
+"""What was judged: environment, packages, GPUs, model and recipe."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Range, Unknown, spell
 from envdoctor.observe.sources import SOURCES
 from envdoctor.observe.target import Target
-from envdoctor.report.layout import display_width, pad, shortened
-from envdoctor.report.page import LABEL, Page
+from envdoctor.report.blocks import Field, Items, Section
+from envdoctor.report.page import LABEL, Page, display_width, shortened
 from envdoctor.report.report import Report, TargetOutcome
 
 #: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
@@ -20,44 +20,24 @@ _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
 
 
-def header_lines(report: Report, page: Page) -> list[str]:
-    """The header without a blank line behind it."""
+def header(report: Report, page: Page) -> Section:
+    """Return what was judged, without those of which nothing is to be said."""
     facts = report.facts
-    lines = environment_lines(report, page)
-    machine = _machine(facts, page)
-    if machine:
-        lines += page.items(machine, separator="   ")
-    for number, one in enumerate(report.targets):
-        lines += page.labelled("" if number else page.say("Targets"), _outcome(one, page))
+    blocks = environment(report, page).blocks
+    machine, named = _machine(facts, page), page.say("GPU and driver")
+    outcomes = [_outcome(one, page) for one in report.targets]
+    fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
+    fields += [Field(page.say("Targets"), outcomes)] if outcomes else []
     labels = (page.say("Model"), page.say("Code"), page.say("Recipe"))
     for label, text in zip(labels, (_model(facts, page), _code(facts, page), _recipe(facts, page)), strict=True):
-        if text:
-            lines += page.labelled(label, text)
-    return lines
+        fields += [Field(label, [text])] if text else []
+    return Section("", [*blocks, *fields])
 
 
-def at_a_glance(report: Report, page: Page) -> list[tuple[str, list[str]]]:
-    """What was judged as labels with their items, without those of which nothing is to be said."""
-    facts, target = report.facts, report.target
-    label = SOURCES.get(target.kind, SOURCES["default"]).label[page.lang]
-    chosen = ""
-    if target.because and not target.because.startswith("--"):
-        chosen = page.say("chosen: {reason}", reason=page.sentence(target.because))
-    rows = [
-        (label, [target.path, python_words(facts, page), *system_words(facts), chosen]),
-        (page.say("Packages"), _packages(report, page)),
-        (page.say("GPU and driver"), _machine(facts, page)),
-        (page.say("Targets"), [_outcome(one, page) for one in report.targets]),
-        (page.say("Model"), [_model(facts, page)]),
-        (page.say("Code"), [_code(facts, page)]),
-        (page.say("Recipe"), [_recipe(facts, page)]),
-    ]
-    return [(name, items) for name, texts in rows if (items := [text for text in texts if text])]
-
-
-def environment_lines(report: Report, page: Page) -> list[str]:
-    """The environment and its packages."""
-    return target_lines(report.target, report.facts, page) + page.items(_packages(report, page), separator="   ")
+def environment(report: Report, page: Page) -> Section:
+    """Return the environment and its packages."""
+    packages = Field(page.say("Packages"), [Items(_packages(report, page), "   ")], bare=True)
+    return Section("", [*target_fields(report.target, report.facts, page), packages])
 
 
 def gpu_groups(facts: FactSet) -> list[str]:
@@ -109,25 +89,25 @@ def torch_words(facts: FactSet, page: Page) -> str:
 def _outcome(target: TargetOutcome, page: Page) -> str:
     if target.exit_code == 3:
         return page.say("{name}: could not be judged", name=target.name)
-    errors, warnings = target.errors, target.warnings
-    counts = [page.say("{n} error(s)", errors)] if errors else []
-    counts += [page.say("{n} warning(s)", warnings)] if warnings else []
+    counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
+    counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
     found = page.separated(counts)
     return page.say("{name}: {value}", name=target.name, value=found or page.say("nothing found"))
 
 
-def target_lines(target: Target, facts: FactSet, page: Page) -> list[str]:
-    """What was judged, with Python and system, and why this one unless an option named it."""
+def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:
+    """Return what was judged, with Python and system, and why this one unless an option named it."""
     label = SOURCES.get(target.kind, SOURCES["default"]).label[page.lang]
     words = list(filter(None, [python_words(facts, page)])) + system_words(facts)
     line = page.bracket(target.path, page.separated(words))
     if page.width is None or max(display_width(label) + 1, LABEL) + display_width(line) <= page.width or not words:
-        lines = [pad(label, LABEL) + line]
+        fields = [Field(label, [line])]
     else:
-        lines = [pad(label, LABEL) + target.path, *page.items(words)]
+        fields = [Field(label, [target.path]), Field("", [Items(words)], bare=True)]
     if target.because and (page.verbosity > 0 or not target.because.startswith("--")):
-        lines += page.lines(page.say("chosen: {reason}", reason=page.sentence(target.because)))
-    return lines
+        chosen = page.say("chosen: {reason}", reason=page.sentence(target.because))
+        fields.append(Field("", [chosen], bare=True))
+    return fields
 
 
 def _packages(report: Report, page: Page) -> list[str]:

@@ -12,8 +12,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Unknown, spell
 from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
-from envdoctor.report.layout import pad, shortened
-from envdoctor.report.page import Page
+from envdoctor.report.page import Page, pad, shortened
 
 _OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
 _OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")

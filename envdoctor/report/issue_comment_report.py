@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Origin, Records, Unknown, spell
-from envdoctor.judge.finding import Finding
+from envdoctor.report.blocks import Card
 from envdoctor.report.closing import help_steps, is_given
-from envdoctor.report.finding_text import of_one_cause, offered
+from envdoctor.report.findings import finding_card, of_one_cause
 from envdoctor.report.header import gpu_groups
-from envdoctor.report.markdown_report import plain
+from envdoctor.report.markdown_report import field_lines, plain
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
 #: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
-_LONGEST, _ROWS, _FIXES, _PROOFS = 60_000, 40, 2, 3
+_LONGEST, _ROWS, _FIXES = 60_000, 40, 2
 #: Nobody is asked again for what the issue shows, though some rules want more of it.
 _SHOWN = {"model": "model.name", "recipe": "recipe_file"}
 #: What is said of a recipe as such, beside its settings.
@@ -33,7 +33,7 @@ def render(report: Report, lang: str = "en") -> str:
     ]
     shown = report.shown()
     for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
-        lines += [*_finding(findings, page), ""]
+        lines += [*_finding(finding_card(findings, page), page), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
     lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
     if not shown:
@@ -73,29 +73,15 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         yield f"| {page.say('{n} more fact(s)', len(rows) - _ROWS)} | | |"
 
 
-def _finding(findings: list[Finding], page: Page) -> Iterator[str]:
-    finding = findings[0]
-    for one in dict.fromkeys(page.message(one) for one in findings):
-        yield f"**{finding.severity}**: {plain(one)} ({_code(finding.id)})"
-    why = finding.why.in_language(page.lang)
-    if why:
-        yield f"\n{plain(why)}"
+def _finding(card: Card, page: Page) -> Iterator[str]:
+    """A finding without what was found, which the table says."""
+    for case in card.cases:
+        yield f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})"
     yield ""
-    for assumption in finding.assumed:
-        words = page.say("{name} {value}", name=page.name(assumption.key), value=assumption.value)
-        because = assumption.because.in_language(page.lang)
-        yield "- " + plain(page.say("assumed {fact}: {reason}", fact=words, reason=because))
-    for caveat in finding.caveats:
-        yield "- " + plain(page.sentence(str(caveat)))
-    for number, (fix, commands) in enumerate(offered(findings)[:_FIXES]):
-        label = page.say("do") if number == 0 else page.say("or")
-        yield f"- {label}: {plain(fix.summary.in_language(page.lang))}"
-        if commands:
-            shown = [f"  {line}" for command in commands[:_ROWS] for line in command.split("\n")]
-            yield "\n".join(["  ```", *shown, "  ```"])
-    links = [f"[{source.kind}]({source.url})" for source in finding.evidence if source.url.startswith("https://")]
-    if links:
-        yield f"- {page.say('proof')}: {page.separated(links[:_PROOFS])} ({finding.confidence})"
+    fixes = [field for field in card.fields if field.label in ("fix", "   or")]
+    for field in card.fields:
+        if field.label in ("why", "note", "proof") or field in fixes[:_FIXES]:
+            yield from field_lines(field, page)
 
 
 def _missing(report: Report, page: Page) -> Iterator[str]:

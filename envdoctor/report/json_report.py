@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envdoctor import __version__
@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Plan, Text
 from envdoctor.report.closing import beyond_of
-from envdoctor.report.fact_data import fact_data
+from envdoctor.report.facts_json import fact_data
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.revision_section import RevisionSection
@@ -39,7 +39,7 @@ def document(report: Report) -> dict[str, object]:
         "command": report.command,
         "matrix": {"version": report.matrix_version, "source": report.matrix_source},
         "target": report.target._asdict(),
-        **({"targets": _data(report.targets)} if report.targets else {}),
+        **({"targets": json_data(report.targets)} if report.targets else {}),
         "status": report.status,
         "exit_code": report.exit_code,
         "summary": {
@@ -51,10 +51,10 @@ def document(report: Report) -> dict[str, object]:
             "not_checked": len(report.not_checked),
         },
         "findings": [_finding(finding) for finding in report.findings],
-        "rules": [_without(_data(rule), "evidence") for rule in report.rules()],
+        "rules": _rules(report.findings),
         "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
-        "notices": _data(report.notices),
+        "notices": json_data(report.notices),
         "unjudged": list(report.unjudged),
         "beyond": [_beyond(item) for item in beyond_of(report)],
         "facts": {
@@ -69,9 +69,9 @@ def document(report: Report) -> dict[str, object]:
         **_known(plan=report.plan and _plan(report, report.plan)),
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
-            probe=report.probe and _data(report.probe),
-            data=report.data and _data(report.data),
-            memory=report.memory and _data(report.memory),
+            probe=report.probe and json_data(report.probe),
+            data=report.data and json_data(report.data),
+            memory=report.memory and json_data(report.memory),
             probe_commands=report.probe_commands or None,
         ),
     }
@@ -91,16 +91,26 @@ def _finding(finding: Finding) -> dict[str, Any]:
         if not taken.default
     ]
     return {
-        **_without(_data(finding), "title", "title_zh", "origin"),
+        **_without(json_data(finding), "title", "title_zh", "origin"),
         "locations": [
             {"path": place.path, "line": place.line, **_known(cell=place.cell)} for place in finding.locations
         ],
         "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
-        "fixes": [_data(fix) for fix in finding.fixes if fix.withheld is None],
-        "withheld_fixes": [_data(fix) for fix in finding.fixes if fix.withheld is not None],
+        "fixes": [json_data(fix) for fix in finding.fixes if fix.withheld is None],
+        "withheld_fixes": [json_data(fix) for fix in finding.fixes if fix.withheld is not None],
         **_known(rule_file=finding.origin or None),
     }
+
+
+def _rules(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """The rules of the findings, in the order of these; ``help_uri`` is the first source on the web."""
+    rules: dict[str, dict[str, Any]] = {}
+    for finding in findings:
+        uri = next((source.url for source in finding.evidence if source.url.startswith("https://")), None)
+        about = {"id": finding.id, "title": finding.title, "severity": finding.severity, "effect": finding.effect}
+        rules.setdefault(finding.id, json_data(about) | _known(help_uri=uri))
+    return list(rules.values())
 
 
 def _beyond(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,33 +122,33 @@ def _plan(report: Report, plan: Plan) -> dict[str, Any]:
     named = {
         name: [{"id": ids[one], "fingerprint": one} for one in getattr(plan, name)] for name in ("clears", "leaves")
     }
-    return {**_data(plan), **named}
+    return {**json_data(plan), **named}
 
 
 def _not_checked(entry: NotChecked) -> dict[str, Any]:
     missing = [{"key": key, "reason": reason} for key, reason in entry.missing.items()]
-    return {**_without(_data(entry), *(() if entry.severity else ("severity",))), "missing": missing}
+    return {**_without(json_data(entry), *(() if entry.severity else ("severity",))), "missing": missing}
 
 
 def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
-    from envdoctor.report.revision_text import verdict
+    from envdoctor.report.revision_section import verdict
     from envdoctor.revision.comparer import AREAS
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
-    line = verdict(report, section, Page(report.registry))
+    line = verdict(section, report.shown(), Page(report.registry))
     amounts = {
         side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
         for side, held in section.amounts.items()
     }
-    return {"verdict": line, "areas": areas, **_without(_data(section), "weights_equal"), "amounts": amounts}
+    return {"verdict": line, "areas": areas, **_without(json_data(section), "weights_equal"), "amounts": amounts}
 
 
-def _data(value: Any) -> Any:
-    """The value as JSON data: a class by its fields, without those that are None; of a text both languages."""
+def json_data(value: Any) -> Any:
+    """Return the value as JSON data: a class by its fields, without those that are None; of a text both languages."""
     if hasattr(value, "_asdict"):
         value = _known(**value._asdict())
     elif isinstance(value, (list, tuple)):
-        return [_data(item) for item in value]
+        return [json_data(item) for item in value]
     elif isinstance(value, float) and value - value != 0:
         return str(value)  # JSON has no NaN
     if not isinstance(value, Mapping):
@@ -148,7 +158,7 @@ def _data(value: Any) -> Any:
         if isinstance(item, Text):
             data.update(_known(**{name: item.en, f"{name}_zh": item.zh or None}))
         else:
-            data[name] = _data(item)
+            data[name] = json_data(item)
     return data
 
 

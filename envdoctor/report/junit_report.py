@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from envdoctor.judge.finding import Finding
-from envdoctor.report.closing import first_words
-from envdoctor.report.finding_text import finding_text
+from envdoctor.report.closing import beyond, unjudged
+from envdoctor.report.findings import finding_text
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -48,7 +48,7 @@ def _case(suite: Element, classname: str, name: str) -> Element:
 
 
 def _run(case: Element, report: Report, page: Page) -> None:
-    said = [f"{label}: {text}" for label, text in first_words(report, page)]
+    said = [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
     said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
     text = "\n".join(said)
     if report.status != "complete":

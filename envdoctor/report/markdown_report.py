@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from envdoctor.judge.finding import Finding
-from envdoctor.report.closing import advices, counts_line, first_words
-from envdoctor.report.finding_text import finding_notes, fix_words, found_words, of_one_cause, offered
-from envdoctor.report.header import header_lines
+from envdoctor.judge.finding import Evidence
+from envdoctor.report.blocks import Card, Commands, Content, Field, Items, Part, Sources
+from envdoctor.report.closing import advices, beyond, counts_line, unjudged
+from envdoctor.report.findings import cards, plan_sections
+from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
-from envdoctor.report.plan_text import adds_to_fixes, plan_lines
 from envdoctor.report.report import Report
-from envdoctor.report.terminal_report import section_lines
+from envdoctor.report.terminal_report import about, sections
 
 #: Bytes of the whole text.
 _LARGEST = 900 * 1024
@@ -28,19 +28,19 @@ def render(report: Report, lang: str = "en") -> str:
     """The whole report; findings that do not fit any more are counted."""
     page = Page(report.registry, lang)
     blocks = [f"## envdoctor {report.command}", f"**{plain(counts_line(report, page))}**"]
-    blocks += [f"> {plain(label)}: {plain(text)}" for label, text in first_words(report, page)]
-    blocks.append(_fenced(header_lines(report, page)))
+    blocks += [f"> {plain(label)}: {plain(text)}" for label, text in (*unjudged(report, page), *beyond(report, page))]
+    blocks += write(about(report, page), page)
+    found = cards(report, page)
     size = 0
-    causes = of_one_cause(report.shown())
-    for number, findings in enumerate(causes):
-        block = _cause(findings, page)
+    for number, card in enumerate(found):
+        block = _card(card, page)
         size += len(block.encode())
         if size > _LARGEST // 2:
-            blocks.append(plain(page.say("{n} more finding(s)", sum(map(len, causes[number:])))))
+            rest = sum(other.times for other in found[number:])
+            blocks.append(plain(page.say("{n} more finding(s)", rest)))
             break
         blocks.append(block)
-    plan = plan_lines(report, report.plan, page) if report.plan is not None and adds_to_fixes(report) else []
-    blocks += [_fenced(lines) for lines in (plan, *section_lines(report, page)) if lines]
+    blocks += write([*plan_sections(report, page), *sections(report, page)], page)
     blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:100]]
     helps = [f"- {plain(text)}" for text in advices(report, page)]
     if helps:
@@ -49,29 +49,46 @@ def render(report: Report, lang: str = "en") -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _cause(findings: Sequence[Finding], page: Page) -> str:
-    """Findings of one cause: what they say, what was found, why, what to do, the proof."""
-    finding = findings[0]
-    lines = [f"### {_SIGNS[finding.severity]} {finding.severity}: `{_code(finding.id)}`", ""]
-    for one in findings[:_MOST]:
-        places = ", ".join(f"`{_code(str(place))}`" for place in one.locations)
-        found = plain(page.separated(found_words(one, page.message(one), page)))
-        lines.append(f"- **{plain(page.message(one))}**" + (f" ({places})" if places else ""))
-        lines += [f"  <br>{found}"] if found else []
-    if len(findings) > _MOST:
-        lines.append(f"- {plain(page.say('{n} more', n=len(findings) - _MOST))}")
-    lines += ["", plain(finding.why.in_language(page.lang))]
-    lines += [f"- {plain(note)}" for note in finding_notes(finding, page)]
-    for fix, commands in offered(findings):
-        lines += ["", f"**{plain(fix_words(fix, page))}**"]
-        lines += ["", _fenced(commands[:_MOST], "sh")] if commands else []
-    links = [f"{source.kind}: <{source.url}>" for source in finding.evidence if _is_address(source.url)]
-    lines += ["", f"{finding.confidence}; " + ", ".join(links)] if links else []
-    return "\n".join(lines)
+def write(parts: Sequence[Part], page: Page) -> list[str]:
+    """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
+    return [_card(part, page) if isinstance(part, Card) else fenced(part_lines(part, page)) for part in parts]
 
 
-def _is_address(url: str) -> bool:
-    return re.fullmatch(r"https://[^\s<>]+", url) is not None
+def _card(card: Card, page: Page) -> str:
+    lines = [f"### {_SIGNS[card.severity]} {card.severity}: `{_code(card.name)}`", ""]
+    for case in card.cases[:_MOST]:
+        places = ", ".join(f"`{_code(place)}`" for place in case.places)
+        lines.append(f"- **{plain(case.message)}**" + (f" ({places})" if places else ""))
+        lines += [f"  <br>{plain(page.separated(list(found)))}" for found in case.found]
+    if len(card.cases) > _MOST:
+        lines.append(f"- {plain(page.say('{n} more', n=len(card.cases) - _MOST))}")
+    return "\n".join([*lines, *(line for field in card.fields for line in field_lines(field, page))])
+
+
+def field_lines(field: Field, page: Page) -> list[str]:
+    """Return one field of a finding: its first content in the line of the label."""
+    first, *others = (_content(content, page) for content in field.contents)
+    return [f"- {plain(page.say(field.label.strip()))}: {first}", *filter(None, others)]
+
+
+def _content(content: Content, page: Page) -> str:
+    match content:
+        case Items():
+            return plain(page.separated(list(content.texts)))
+        case Commands():
+            return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
+        case Sources():
+            links = [_link(source) for source in content.evidence if source.url.startswith("https://")]
+            return f"{page.separated(links)} ({content.confidence})" if links else content.confidence
+        case str():
+            return plain(content)
+    return ""
+
+
+def _link(source: Evidence) -> str:
+    """A link, unless the address is none that Markdown takes whole."""
+    whole = re.fullmatch(r"https://[^\s<>()]+", source.url)
+    return f"[{plain(source.kind)}]({source.url})" if whole else plain(source.url)
 
 
 def plain(text: str) -> str:
@@ -84,7 +101,7 @@ def _code(text: str) -> str:
     return text.replace("`", "'").replace("|", "\\|")
 
 
-def _fenced(lines: Sequence[str], language: str = "") -> str:
+def fenced(lines: Sequence[str], language: str = "") -> str:
     """Lines as they are, behind a fence that none of them can close."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -1,25 +1,35 @@
-"""A page of text: its language and width, and how facts are called there: ``pkg.torch`` is "torch"."""
+"""A page of text: its language, how facts are called there (``pkg.torch`` is "torch"), and how its lines are wrapped:
+at blanks or between Chinese characters, by display width, with hanging indents."""
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import NOT_GIVEN
 from envdoctor.judge.finding import Finding
-from envdoctor.report.layout import pad, shortened, wrap, wrap_items
 from envdoctor.text.language import say, sentence
 
 #: Columns of the labels at the left margin.
 LABEL = 13
 _LONGEST_VALUE = 200
+#: Characters that do not begin a line, and those that do not end one (the usual rules of Chinese typesetting).
+_NOT_FIRST = "，。、；：？！）」』】》”’…％,.;:?!)]}"
+#: A word of a shell command, with what it quotes.
+_WORD = r"""(?:[^ '"\\]|\\.?|'[^']*'?|"(?:\\.|[^"\\])*"?)+"""
+_NOT_LAST = "（「『【《“‘([{"
 
 
 class Page(NamedTuple):
-    """``lang`` is en or zh; ``width`` the columns to wrap at, None for pipes; ``verbosity`` as for the terminal."""
+    """``lang`` is en or zh; ``width`` the columns to wrap at, None for pipes; ``verbosity`` as for the terminal.
+
+    ``whole_commands``: they stay on one line, because the shells of Windows do not continue one with a backslash."""
 
     registry: Registry
     lang: str = "en"
     width: int | None = None
     verbosity: int = 0
+    whole_commands: bool = False
 
     def say(self, template: str, n: int | None = None, /, **values: object) -> str:
         """A phrase of the interface; see :func:`envdoctor.text.language.say`."""
@@ -41,15 +51,9 @@ class Page(NamedTuple):
         """The text, wrapped to the page."""
         return wrap(text, self.width, first, rest)
 
-    def labelled(self, label: str, text: str) -> list[str]:
-        """The text behind a label at the left margin."""
-        return wrap(text, self.width, pad(label, LABEL), " " * LABEL)
-
-    def listed(self, label: str, texts: list[str]) -> list[str]:
-        """Texts below each other, the label before the first."""
-        return [line for place, text in enumerate(texts) for line in self.labelled("" if place else label, text)]
-
-    def items(self, items: list[str], first: str = "  ", rest: str = "  ", separator: str | None = None) -> list[str]:
+    def items(
+        self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
+    ) -> list[str]:
         """Items that are separated, wrapped to the page."""
         return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
 
@@ -118,3 +122,148 @@ def _size(gib: str) -> str:
     except ValueError:
         return f"{gib} GiB"
     return f"{mib:.0f} MiB" if 0 < mib < 1024 else f"{gib} GiB"
+
+
+# --- layout by display width ------------------------------------------------------------------------------------------
+
+
+def display_width(text: str) -> int:
+    """Columns the text takes in a terminal: 2 for wide East Asian characters, 0 for combining marks."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    width = 0
+    for char in text:
+        if east_asian_width(char) in "WF":
+            width += 2
+        elif category(char) not in ("Mn", "Me"):
+            width += 1
+    return width
+
+
+def pad(text: str, width: int) -> str:
+    """The text with blanks up to ``width`` columns."""
+    return text + " " * (width - display_width(text))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut to ``longest`` characters, the cut marked with ``...``."""
+    return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
+
+
+def wrap(text: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most ``width`` columns; the first begins with ``first``, the others with ``rest``.
+
+    Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
+    too long. ``width`` None does not wrap.
+    """
+    if width is None or display_width(first) + display_width(text) <= width:
+        return [first + text]
+    return _fill(_atoms(text), width, first, rest)
+
+
+def wrap_items(
+    items: Iterable[str], width: int | None, first: str = "", rest: str = "", separator: str = ", "
+) -> list[str]:
+    """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
+
+    Of the separator, what is not blank stays at the end of the broken line.
+    """
+    items = list(items)
+    if width is None or display_width(first) + display_width(separator.join(items)) <= width:
+        return [first + separator.join(items)]
+    room = width - display_width(rest)
+    glue = separator.rstrip(" ")
+    atoms: list[tuple[str, str]] = []
+    for number, item in enumerate(items):
+        text = item + glue if number < len(items) - 1 else item
+        before = separator[len(glue) :] if number else ""
+        if display_width(text) <= room:
+            atoms.append((before, text))
+        else:
+            pieces = _atoms(text)
+            atoms.append((before, pieces[0][1]))
+            atoms.extend(pieces[1:])
+    return _fill(atoms, width, first, rest)
+
+
+def command_lines(command: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
+    """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
+
+    An option stays with its value. ``width`` None keeps one line.
+    """
+    if width is None or display_width(first) + display_width(command) <= width:
+        return [first + command]
+    lines: list[str] = []
+    line, empty = first, True
+    for group in _arguments(command):
+        gap = "" if empty else " "
+        if not empty and display_width(line) + len(gap) + display_width(group) + 2 > width:
+            lines.append(line + " \\")
+            line, gap = rest + "  ", ""
+        line += gap + group
+        empty = False
+    return [*lines, line]
+
+
+def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str) -> list[str]:
+    lines: list[str] = []
+    line, used, empty = first, display_width(first), True
+    for gap, atom in atoms:
+        size = display_width(atom)
+        if not empty and used + len(gap) + size > width:
+            lines.append(line.rstrip(" "))
+            line, used, empty = rest, display_width(rest), True
+        if empty:
+            gap = ""
+        line += gap + atom
+        used += len(gap) + size
+        empty = False
+    return [*lines, line]
+
+
+def _atoms(text: str) -> list[tuple[str, str]]:
+    """Pieces that stay whole, each with the blank before it."""
+    words = _words(text)
+    if text.isascii():
+        return [(" ", word) for word in words]
+    from unicodedata import east_asian_width
+
+    atoms: list[tuple[str, str]] = []
+    for word in words:
+        gap, start, before_wide = " ", 0, False
+        for place, char in enumerate(word):
+            wide = east_asian_width(char) in "WF"
+            breakable = (wide or before_wide) and char not in _NOT_FIRST and word[place - 1] not in _NOT_LAST
+            if place and breakable:
+                atoms.append((gap, word[start:place]))
+                gap, start = "", place
+            before_wide = wide
+        if word[start:]:
+            atoms.append((gap, word[start:]))
+    return atoms
+
+
+def _words(text: str) -> list[str]:
+    """The words, an option together with its value (``--model DIR``)."""
+    words: list[str] = []
+    for word in filter(None, text.split(" ")):
+        last = words[-1] if words else ""
+        if last.startswith("--") and last[-1].isalnum() and " " not in last and "=" not in last and word[0] != "-":
+            words[-1] = f"{last} {word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _arguments(command: str) -> list[str]:
+    groups: list[str] = []
+    for word in re.findall(_WORD, command):
+        last = groups[-1] if groups else ""
+        takes_value = last.startswith("-") and "=" not in last and " " not in last
+        if takes_value and not word.startswith("-"):
+            groups[-1] = f"{last} {word}"
+        else:
+            groups.append(word)
+    return groups

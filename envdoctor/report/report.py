@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.judge.finding import Evidence, Finding, NotChecked, Plan, Text
+from envdoctor.judge.finding import Finding, NotChecked, Plan
 from envdoctor.observe.target import Target
 from envdoctor.report.cleaned import cleaned
 from envdoctor.text.message import Message
@@ -31,17 +31,6 @@ class TargetOutcome(NamedTuple):
     errors: int
     warnings: int
     exit_code: int
-
-
-class RuleInfo(NamedTuple):
-    """What formats with a list of rules say of a rule with findings. ``help_uri`` is its first source on the web."""
-
-    id: str
-    title: Text
-    severity: str
-    effect: str
-    help_uri: str | None
-    evidence: tuple[Evidence, ...]
 
 
 class _Parts(NamedTuple):
@@ -101,13 +90,3 @@ class Report(_Parts):
     def shown(self) -> tuple[Finding, ...]:
         """Findings to show: neither ignored nor superseded."""
         return tuple(f for f in self.findings if f.ignored is None and f.superseded_by is None)
-
-    def rules(self) -> tuple[RuleInfo, ...]:
-        """The rules of all findings, in the order of these."""
-        first = {finding.id: finding for finding in reversed(self.findings)}
-        return tuple(_info(first[name]) for name in dict.fromkeys(finding.id for finding in self.findings))
-
-
-def _info(finding: Finding) -> RuleInfo:
-    uri = next((source.url for source in finding.evidence if source.url.startswith("https://")), None)
-    return RuleInfo(finding.id, finding.title, finding.severity, finding.effect, uri, finding.evidence)

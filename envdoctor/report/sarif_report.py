@@ -14,9 +14,8 @@ from urllib.parse import quote
 
 from envdoctor import __version__
 from envdoctor.judge.finding import Finding
-from envdoctor.report.finding_text import finding_text
-from envdoctor.report.layout import shortened
-from envdoctor.report.page import Page
+from envdoctor.report.findings import finding_text
+from envdoctor.report.page import Page, shortened
 from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from envdoctor.report.closing import beyond_lines, closing_lines, notice_lines, unjudged_lines, verbose_lines
-from envdoctor.report.header import environment_lines, header_lines
+from collections.abc import Sequence
+
+from envdoctor.report.blocks import Lines, Part, Section
+from envdoctor.report.closing import banners, beyond, closing, not_shown, notices, unjudged
+from envdoctor.report.header import environment, header
+from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -22,74 +26,67 @@ def render(
     ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
     the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
     id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``. ``detail`` says how much of a
-    comparison of revisions is told (:data:`~envdoctor.report.revision_text.DETAILS`).
+    comparison of revisions is told (:data:`~envdoctor.report.revision_section.DETAILS`).
     """
     if verbosity <= -2:
         return ""
-    page = Page(report.registry, lang, width, verbosity)
-    blocks: list[list[str]] = [unjudged_lines(report, page, color)]
-    if verbosity >= 0 and report.revision is None:
-        blocks.append(header_lines(report, page))
-    elif verbosity >= 0:
-        from envdoctor.report.revision_text import revision_header
-
-        blocks.append(revision_header(report, page))
-        if report.target.kind != "none":
-            blocks.append(environment_lines(report, page))
-    if verbosity >= 0:
-        blocks.append(beyond_lines(report, page, color))
+    page = Page(report.registry, lang, width, verbosity, report.facts.value("os.platform") == "windows")
+    usual = verbosity >= 0
+    parts: list[Part] = [banners(unjudged(report, page), page)] if usual or report.status != "complete" else []
+    parts += [*about(report, page), banners(beyond(report, page), page)] if usual else []
     if report.findings:
-        blocks += _findings(report, page, color)
-    if verbosity >= 0:
-        blocks += section_lines(report, page, "all" if verbosity > 0 else detail)
-    if verbosity > 0:
-        blocks.append(_facts(report, page))
-        blocks.append(verbose_lines(report, page))
-    blocks.append(notice_lines(report, page, color))
-    if verbosity >= 0:
-        blocks.append(closing_lines(report, page))
-    text = "\n\n".join("\n".join(line.rstrip(" ") for line in block) for block in blocks if block)
+        from envdoctor.report.findings import cards, plan_sections
+
+        parts += [*cards(report, page), *(plan_sections(report, page) if usual else [])]
+    parts += sections(report, page, "all" if verbosity > 0 else detail) if usual else []
+    parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
+    parts.append(Section("", notices(report, page)))
+    parts += [Section("", closing(report, page))] if usual else []
+    return text_of(parts, page, color)
+
+
+def text_of(parts: Sequence[Part], page: Page, color: bool = False) -> str:
+    """Return the parts with a blank line between them and a final newline, or nothing."""
+    texts = ["\n".join(line.rstrip(" ") for line in part_lines(part, page, color)) for part in parts]
+    text = "\n\n".join(filter(None, texts))
     return text + "\n" if text else ""
 
 
-def section_lines(report: Report, page: Page, detail: str = "usual") -> list[list[str]]:
-    """What a comparison, the experiments, the training data and a prediction add to the findings, a block each."""
-    blocks = []
+def about(report: Report, page: Page) -> list[Section]:
+    """Return what was judged."""
+    if report.revision is None:
+        return [header(report, page)]
+    from envdoctor.report.revision_section import revisions
+
+    return [
+        revisions(report.revision, report.shown(), page),
+        *([environment(report, page)] if report.target.kind != "none" else []),
+    ]
+
+
+def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]:
+    """Return what a comparison, the experiments, the training data and a prediction add to the findings."""
+    parts = []
     if report.revision is not None:
-        from envdoctor.report.revision_text import revision_summary
+        from envdoctor.report.revision_section import differences
 
-        blocks.append(revision_summary(report, page, detail))
+        parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
-        from envdoctor.report.probe_text import probe_lines
+        from envdoctor.report.probe_section import experiments
 
-        blocks.append(probe_lines(report.probe, page))
+        parts.append(experiments(report.probe, page))
     if report.data is not None:
-        from envdoctor.report.data_text import data_lines
+        from envdoctor.report.memory_section import lengths
 
-        blocks.append(data_lines(report.data, page))
+        parts.append(lengths(report.data, page))
     if report.memory is not None:
-        from envdoctor.report.memory_text import memory_lines
+        from envdoctor.report.memory_section import memory
 
-        blocks.append(memory_lines(report.memory, page, brief=report.command == "check"))
-    return blocks
-
-
-def _findings(report: Report, page: Page, color: bool) -> list[list[str]]:
-    """The findings of one cause together, and the plan for all of them."""
-    from envdoctor.report.finding_text import finding_lines, of_one_cause
-    from envdoctor.report.plan_text import adds_to_fixes, plan_lines
-
-    windows = report.facts.value("os.platform") == "windows"
-    blocks: list[list[str]] = []
-    for findings in of_one_cause(report.shown()):
-        command = report.probe_commands.get(findings[0].probe or "")
-        blocks.append(finding_lines(findings, page, color=color, probe_command=command, windows=windows))
-    if report.plan is not None and page.verbosity >= 0 and adds_to_fixes(report):
-        blocks.append(plan_lines(report, report.plan, page, windows=windows))
-    return blocks
+        parts.append(memory(report.memory, page, brief=report.command == "check"))
+    return parts
 
 
-def _facts(report: Report, page: Page) -> list[str]:
+def _facts(report: Report, page: Page) -> Section:
     """Facts with their origin, without the packages that nobody asked about."""
     from envdoctor.report.facts_text import fact_lines
 
@@ -101,7 +98,7 @@ def _facts(report: Report, page: Page) -> list[str]:
         return not key.startswith("pkg.") or key in concerned
 
     # as many items of a list as without -v, which asks for the rules here
-    lines = [page.say("Facts"), *fact_lines(report.facts, page._replace(verbosity=0), wanted=wanted, unknown=False)]
+    lines = fact_lines(report.facts, page._replace(verbosity=0), wanted=wanted, unknown=False)
     if others:
         lines.append(page.say("{n} more package(s): envdoctor facts", others))
-    return lines
+    return Section(page.say("Facts"), [Lines(lines)])

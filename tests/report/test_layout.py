@@ -34,7 +34,6 @@ def command(report: Report, argv: list[str], width: int | None) -> list[str]:
 def test_chinese_characters_take_two_columns() -> None:
     assert display_width("模型 glm4") == 9
     assert display_width("e\u0301") == 1
-    assert page(None).labelled("模型", "x") == ["模型         x"]
 
 
 def test_lines_hang_under_the_first() -> None:

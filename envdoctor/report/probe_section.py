@@ -1,13 +1,13 @@
-"""The experiments as text: what ran where, a line for each with its counts, and the evidence of what is not right."""
+"""The experiments: what ran where, a row for each with its counts, and the evidence of what is not right."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from math import log10
+from typing import TYPE_CHECKING
 
-from envdoctor.report.layout import pad, shortened
-from envdoctor.report.page import LABEL, Page
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
+from envdoctor.report.page import Page, shortened
 from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ _COUNTED = ("pass", "warn", "fail", "skip", "error", "garbage")
 #: Groups that are told before "and N more".
 _MOST_GROUPS = 12
 _MOST_VALUES = 8
+#: Where the bars of measured errors end: a thousand times what rounding must cost.
+_FULL = 3.0
 
 
 def catalogue_text(probes: Iterable[Probe]) -> str:
@@ -27,32 +29,33 @@ def catalogue_text(probes: Iterable[Probe]) -> str:
     return "\n".join(f"{name:<{width}}{clean(title)} ({', '.join(suites)})" for name, title, suites in entries)
 
 
-def probe_lines(section: ProbeSection, page: Page) -> list[str]:
-    """The section of the report, without a blank line around it."""
-    lines = page.items(where_words(section, page), pad(page.say("Experiments"), LABEL), " " * LABEL)
+def experiments(section: ProbeSection, page: Page) -> Section:
+    """What ran where, a row an experiment, the evidence of what is not right beside unavoidable rounding."""
+    label = page.say("Experiments")
+    blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
-        return lines
-    rows = row_words(section["probes"], page)
-    lines += [f"  {pad(what, 28)} {pad(counted, 28)} {seconds}" for what, counted, seconds in rows]
-    groups = section["groups"]
-    listed = groups if page.verbosity > 0 else groups[:_MOST_GROUPS]
-    for group in listed:
-        lines += group_lines(group, page)
-    if len(listed) < len(groups):
-        lines.append("  " + page.say("{n} more", n=len(groups) - len(listed)))
-    for entry in section["skipped"] if page.verbosity > 0 else ():
-        lines += page.lines(f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}")
+        return Section(label, blocks, bare=True)
+    blocks.append(Table((label, "", ""), _rows(section["probes"], page)))
+    groups = [_group(group, page) for group in section["groups"]]
+    blocks += groups[:_MOST_GROUPS]
+    if len(groups) > _MOST_GROUPS:
+        more = page.say("{n} more", n=len(groups) - _MOST_GROUPS)
+        blocks.append(Folded(more, groups[_MOST_GROUPS:], more))
+    said = [
+        f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}"
+        for entry in (section["skipped"] if page.verbosity > 0 else ())
+    ]
     if section["in_use"] is False:
-        lines += page.lines(page.say("training would use another device: what ran here does not fail the run"))
+        said.append(page.say("training would use another device: what ran here does not fail the run"))
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
-        lines += page.lines(page.say("whether training would use this device is not known: {reason}", reason=reason))
+        said.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
     if section["reproducer"] is not None:
-        lines += page.lines(page.say("a script that shows the worst failure alone: --reproducer FILE"))
-    return lines
+        said.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
+    return Section(label, [*blocks, *map(Paragraph, said)], bare=True)
 
 
-def where_words(section: ProbeSection, page: Page) -> list[str]:
+def _where(section: ProbeSection, page: Page) -> list[str]:
     """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
     build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
     words = [str(device.get("name") or section["device"] or "")]
@@ -67,35 +70,22 @@ def where_words(section: ProbeSection, page: Page) -> list[str]:
     return [shortened(word, 100) for word in words if word]
 
 
-class _Row(NamedTuple):
-    """What a line counts: one experiment, or with -v one child of it."""
-
-    what: str
-    counts: Counter[str]
-    endings: list[str]
-    seconds: float
-
-
-def _rows(children: Sequence[ProbeChild], verbosity: int) -> list[_Row]:
-    rows: dict[object, _Row] = {}
-    for number, child in enumerate(children):
-        words = (child["name"], child["dtype"], child["backend"]) if verbosity > 0 else (child["name"],)
-        key = number if verbosity > 0 else child["name"]
-        row = rows.get(key) or _Row(" ".join(word for word in words if word), Counter(), [], 0.0)
-        row.counts.update(child["counts"])
-        endings = row.endings + ([child["ending"]] if child["ending"] != "ok" else [])
-        rows[key] = row._replace(seconds=row.seconds + child["seconds"], endings=endings)
-    return list(rows.values())
-
-
-def row_words(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
+def _rows(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
     """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
-    words = []
-    for row in _rows(children, page.verbosity):
-        counts = [_times(row.counts[verdict], verdict, page) for verdict in _COUNTED if row.counts[verdict]]
-        said = page.separated(counts + [page.value("probe.verdict", ending) for ending in row.endings])
-        words.append((row.what, said or page.say("noted"), _seconds(row.seconds, page)))
-    return words
+    alone = page.verbosity > 0
+    named: dict[object, list[ProbeChild]] = {}
+    for number, child in enumerate(children):
+        named.setdefault(number if alone else child["name"], []).append(child)
+    rows = []
+    for alike in named.values():
+        words = [alike[0]["name"], *([alike[0]["dtype"], alike[0]["backend"]] if alone else [])]
+        counts = {verdict: sum(child["counts"].get(verdict, 0) for child in alike) for verdict in _COUNTED}
+        said = [_times(number, verdict, page) for verdict, number in counts.items() if number]
+        said += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
+        seconds = sum(child["seconds"] for child in alike)
+        name = " ".join(word for word in words if word)
+        rows.append((name, page.separated(said) or page.say("noted"), _seconds(seconds, page)))
+    return rows
 
 
 def _times(number: int, verdict: str, page: Page) -> str:
@@ -106,7 +96,7 @@ def _seconds(seconds: float, page: Page) -> str:
     return page.say("{t} s", t=f"{seconds:.1f}")
 
 
-def group_lines(group: ProbeGroup, page: Page) -> list[str]:
+def _group(group: ProbeGroup, page: Page) -> Group:
     """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
     words = (group["name"], group["device"], group["dtype"], group["backend"], group["model"])
     times = f" x {group['wrong']}" if group["wrong"] > 1 else ""
@@ -114,12 +104,15 @@ def group_lines(group: ProbeGroup, page: Page) -> list[str]:
     verdict, outcome = (page.value(f"probe.{column}", group[column]) for column in ("verdict", "signature"))
     what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
-    lines = page.lines(page.say("{name}: {value}", name=f"{what}{times}{of}", value=where))
-    if group["ranks"]:
-        lines += page.lines(page.say("only on {ranks}", ranks=group["ranks"]), " " * 4)
+    title = page.say("{name}: {value}", name=f"{what}{times}{of}", value=where)
+    contents: list[Content] = [page.say("only on {ranks}", ranks=group["ranks"])] if group["ranks"] else []
     evidence = [", ".join(group["tensors"])]
-    if group["ratio"] is not None:
-        evidence.append(f"{page.name('probe.ratio')} {group['ratio']:.3g}")
+    ratio = group["ratio"]
+    if ratio is not None:
+        evidence.append(f"{page.name('probe.ratio')} {ratio:.3g}")
+        if 0 < ratio < float("inf"):
+            segments = [(min(max(log10(ratio), 0.0), _FULL), group["verdict"])]
+            contents.append(Bars([Bar("", segments, evidence[-1])], _FULL))
     for name, values in (("mask", group["masks"]), ("stress", group["stresses"]), ("S", group["lengths"])):
         evidence += [f"{name} {_some(values)}"] if values else []
     evidence += [f"S {group['tile']}"] if group["tile"] else []
@@ -127,12 +120,12 @@ def group_lines(group: ProbeGroup, page: Page) -> list[str]:
         evidence.append(page.say("lse {least} to {most}", least=f"{group['lse'][0]:g}", most=f"{group['lse'][1]:g}"))
     evidence.append(_some(group["nodes"]))
     if any(evidence):
-        lines += page.items([part for part in evidence if part], " " * 4, " " * 4, page.say("; "))
+        contents.append(Items([part for part in evidence if part], page.say("; ")))
     if group["why"]:
-        lines += page.lines(shortened(page.sentence(group["why"]), 400), " " * 4)
+        contents.append(shortened(page.sentence(group["why"]), 400))
     if group["example"]:
-        lines += page.lines(page.say("such as {case}", case=shortened(group["example"], 300)), " " * 4)
-    return lines
+        contents.append(page.say("such as {case}", case=shortened(group["example"], 300)))
+    return Group(title, contents)
 
 
 def _some(values: Sequence[str]) -> str:

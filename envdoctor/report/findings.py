@@ -1,0 +1,225 @@
+"""Findings as cards: what is wrong, where to edit, what was found, why, the fix to copy, and the proof; and the plan.
+
+Findings of one cause are one card: what they have in common is said once, below what each of them says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
+
+from envdoctor.facts.values import Origin
+from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
+from envdoctor.report.blocks import Card, Case, Commands, Field, Items, Paragraph, Section, Sources
+from envdoctor.report.lines import part_lines
+from envdoctor.report.page import Page
+from envdoctor.report.report import Report
+
+_LONG = 20  # characters that nobody wants to read twice
+
+
+def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one rule with the same reason, fixes and proof, in the order in which each cause comes first."""
+    causes: dict[object, list[Finding]] = {}
+    for finding in findings:
+        how_sure = (finding.severity, finding.confidence, finding.gate, finding.assumed, finding.caveats)
+        fixes = tuple((fix.summary, fix.withheld is None) for fix in finding.fixes)
+        causes.setdefault((finding.id, how_sure, finding.why, fixes), []).append(finding)
+    return list(causes.values())
+
+
+def _offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
+    """The fixes of one cause that are not withheld, each with the commands for all its findings."""
+    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
+    alike = [[finding.fixes[number] for finding in findings] for number in places]
+    return [(fixes[0], list(dict.fromkeys(command for fix in fixes for command in fix.commands))) for fixes in alike]
+
+
+def cards(report: Report, page: Page) -> list[Card]:
+    """The findings that are shown, those of one cause together."""
+    causes = of_one_cause(report.shown())
+    return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
+
+
+def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> Card:
+    """The card of one cause. ``probe_command`` runs the experiment that settles it."""
+    finding = findings[0]
+    cases, common = _cases(findings, page)
+    why = finding.why.in_language(page.lang)
+    fields = [Field("found", [Items(common)])] if common else []
+    fields += [Field("why", [why])] if why else []
+    fields += [Field("note", [note]) for note in _notes(finding, page)]
+    fields += _fixes(findings, page)
+    fields += [Field("proof", [Sources(finding.confidence, finding.evidence)])] if finding.evidence else []
+    fields += [Field("try", [Commands([probe_command])])] if probe_command else []
+    if page.verbosity > 0:
+        about = ", ".join((finding.status, finding.confidence, finding.effect))
+        fields.append(Field("rule", [page.bracket(about, finding.origin)]))
+    marks = [finding.effect, finding.confidence, *([page.say("at the gate")] if finding.gate else [])]
+    return Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
+
+
+def finding_text(finding: Finding, page: Page) -> str:
+    """Everything about one finding in lines of plain text; the first one is the message."""
+    return "\n".join(line.removeprefix("  ") for line in part_lines(finding_card([finding], page), page)[1:])
+
+
+def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[Case], list[str]]:
+    """Each message once, with the places to edit and what was found there; and what was found in all cases."""
+    messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
+    for finding in findings:
+        message = page.message(finding)
+        messages.setdefault(message, {}).setdefault(tuple(_found(finding, message, page)), []).append(finding)
+    every = [words for found in messages.values() for words in found]
+    common = [word for word in every[0] if all(word in words for words in every)]
+    cases = []
+    for message, found in messages.items():
+        places = dict.fromkeys(str(place) for members in found.values() for one in members for place in one.locations)
+        own = [
+            _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
+            for words, members in found.items()
+        ]
+        cases.append(Case(message, list(places), list(filter(None, own))))
+    if len(every) > 1:
+        return cases, common
+    return [case._replace(found=()) for case in cases], [
+        word for case in cases for found in case.found for word in found
+    ]
+
+
+def _found(finding: Finding, message: str, page: Page) -> list[str]:
+    """The facts that made the rule apply, in words; not those that tell apart the records of one message."""
+    record = _record(finding, page)
+    known = [fact for fact in finding.facts if fact.value != "unknown"]
+    if page.verbosity <= 0:
+        identity = {f"{record}.{column}" for column in finding.item}
+        # A value that the English message has is said in every language, as a rule by its own text there.
+        said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
+        known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
+    return [_fact(fact, page) for fact in known]
+
+
+def _fact(fact: FoundFact, page: Page) -> str:
+    shown = fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else ""
+    return page.bracket(page.fact(fact.key, fact.value), page.sentence(shown))
+
+
+def _record(finding: Finding, page: Page) -> str:
+    """The list whose item the finding is about; empty for a finding about none."""
+    lists = (page.registry.records_of(key) for key in finding.subjects) if finding.item else ()
+    return next((spec.key for spec in lists if spec is not None), "")
+
+
+def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
+    """Whether a fact needs no words: it is only the answer that the rule is about, or its value was said already."""
+    spec = page.registry.find(fact.key)
+    own = fact.key.partition(".")[0] == record
+    if (spec is not None and spec.answer) or (own and fact.value == "absent"):
+        return True
+    return (own or len(fact.value) > _LONG) and _names(said, fact.value) and not _tells_where(fact.origin)
+
+
+def _names(text: str, value: str) -> bool:
+    """Whether a text has the value, as a word of its own: 5 is no part of 2.5.0."""
+    return value in text and re.search(rf"(?<![\w.+]){re.escape(value)}(?![\w+])", text, re.ASCII) is not None
+
+
+def _tells_where(origin: str) -> bool:
+    """Whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or that it was
+    taken of what is released."""
+    return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
+
+
+def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
+    """The records (the GPU, the file) that message and facts do not name: "for RTX 5090 (index 0, 1, 2)"."""
+    record = _record(findings[0], page)
+    spec = page.registry.find(record)
+    names: list[str] = []
+    for column in findings[0].item:
+        text = ", ".join(dict.fromkeys(finding.item.get(column, "") for finding in findings))
+        known = spec.columns.get(column) if spec is not None else None
+        if (known is not None and known.answer) or (_names(message, text) and not text.isdigit()):
+            continue
+        first = spec is not None and spec.identity[:1] == (column,)
+        names.append(text if first else page.fact(f"{record}.{column}", text))
+    text = page.bracket(names[0], "; ".join(names[1:])) if names else ""
+    return [page.say("for {item}", item=text)] if text else []
+
+
+def _notes(finding: Finding, page: Page) -> list[str]:
+    """What is to be said of how sure it is, and of whether it can fail the run."""
+    notes = []
+    for taken in finding.assumed:
+        fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
+        notes.append(page.say("assumed {fact}: {reason}", fact=fact, reason=reason))
+    notes += map(page.sentence, finding.caveats)
+    if finding.settled_by and not finding.gate and finding.status == "active":
+        command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
+        notes.append(page.say("say what is so, and it is certain: {command}", command=command))
+    if finding.baseline == "unchanged" and not finding.gate:
+        notes.append(page.say("in the baseline: it does not fail the run"))
+    if finding.status == "preview":
+        notes.append(page.say("a preview rule: it never fails the run"))
+    return notes
+
+
+def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
+    """The ways out; where none is offered the reason of the first, with ``-v`` of each that is withheld."""
+    fields = [Field("fix", [_fix_words(fix, page), Commands(commands)]) for fix, commands in _offered(findings)]
+    fields[1:] = [field._replace(label="   or") for field in fields[1:]]
+    withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
+    for fix in withheld if page.verbosity > 0 else ():
+        words, reason = _fix_words(fix, page), page.sentence(fix.withheld or "")
+        fields.append(Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
+    if withheld and not fields:
+        reason = page.sentence(withheld[0].withheld or "")
+        fields.append(Field("fix", [page.say("none offered here: {reason}", reason=reason)]))
+    return fields
+
+
+def _fix_words(fix: OfferedFix, page: Page) -> str:
+    """The fix in words, with the changes that its own words do not name."""
+    text = fix.summary.in_language(page.lang)
+    words = re.findall(r"[A-Za-z0-9_.+-]+", text)
+    # what to write into the recipe; else "batch size: 1", for what the fix's own words do not name
+    settings = {key: value for key, value in fix.set.items() if key not in fix.keys and value not in words}
+    changes = [*fix.constraints, *fix.keys.values(), *_setting_words(settings, page)]
+    changes += [f"{name}={value}" for name, value in fix.env.items()]
+    more = page.separated([change for change in changes if change not in text])
+    return text or more if fix.commands else page.bracket(text, more)
+
+
+def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
+    """``batch size: 1``"""
+    return [page.say("{name}: {value}", name=page.name(key), value=page.value(key, settings[key])) for key in settings]
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def plan_sections(report: Report, page: Page) -> list[Section]:
+    """One set of changes for all errors, told once: what is changed, what it ends, and the commands.
+
+    Empty where it says no more than the fixes of the findings do: one error with a fix of its own needs none.
+    """
+    plan = report.plan
+    if plan is None:
+        return []
+    cleared, left = ([one for one in report.findings if one.fingerprint in of] for of in (plan.clears, plan.leaves))
+    alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
+    if plan.note is None and len(cleared) <= 1 and alone:
+        return []
+    ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
+    said = []
+    if plan.note is not None:
+        said = [page.sentence(plan.note)]
+    elif left:
+        said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
+    settings, last = ([Paragraph(text) for text in texts] for texts in (_setting_words(plan.set, page), said))
+    title = page.say("{name}: {value}", name=ends, value=_ids(cleared, page))
+    return [Section(title, [*settings, Commands(plan.commands), *last])]
+
+
+def _ids(findings: list[Finding], page: Page) -> str:
+    return page.separated(list(dict.fromkeys(finding.id for finding in findings)))

@@ -1,0 +1,156 @@
+"""Blocks as lines of text for a terminal, and for everything that shows text as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from envdoctor.judge.finding import SEVERITIES
+from envdoctor.report.blocks import (
+    Banner,
+    Bars,
+    Block,
+    Card,
+    Commands,
+    Content,
+    Field,
+    Folded,
+    Group,
+    Items,
+    Lines,
+    Paragraph,
+    Part,
+    Sources,
+    Table,
+)
+from envdoctor.report.color import paint
+from envdoctor.report.page import LABEL, Page, command_lines, display_width, pad, wrap, wrap_items
+
+#: Columns of the labels of a finding, with its margin; of the bar that is the whole of its scale; of a table's column.
+_CARD, _BAR, _COLUMN = 9, 50, 28
+#: Messages and commands of one cause before "and N more", unless all are asked for.
+_MOST = 20
+#: What a segment of a bar is drawn with, by its kind.
+_SIGNS = {"more": "+", "free": "=", "taken": ""}
+
+
+def part_lines(part: Part, page: Page, color: bool = False) -> list[str]:
+    """Return the lines of a section or of findings of one cause, without a blank line around them."""
+    if isinstance(part, Card):
+        return _card(part, page, color)
+    title = [] if part.bare or not part.title else wrap(part.title, page.width, "", "  ")
+    return title + block_lines(part.blocks, page, color)
+
+
+def block_lines(blocks: Iterable[Block], page: Page, color: bool = False) -> list[str]:
+    """Return the lines of blocks below each other."""
+    return [line for block in blocks for line in _block(block, page, color)]
+
+
+def _card(card: Card, page: Page, color: bool) -> list[str]:
+    times = f" x {card.times}" if card.times > 1 else ""
+    level, name = paint(card.severity, card.severity, color), paint(card.name, "bold", color)
+    lines = [f"{level}[{name}]{times}"]
+    listed = card.cases if page.verbosity > 0 else card.cases[:_MOST]
+    for case in listed:
+        lines += wrap(case.message, page.width, "  ", "  ")
+        lines += [f"  --> {place}" for place in case.places]
+        lines += [line for found in case.found for line in page.items(found, " " * 4, " " * 4)]
+    if len(listed) < len(card.cases):
+        lines += page.lines(page.say("{n} more: -v lists them", n=len(card.cases) - len(listed)), "  ")
+    for field in card.fields:
+        lines += _contents(field.contents, "  " + pad(field.label, _CARD - 2), " " * _CARD, page)
+    return lines
+
+
+def _block(block: Block, page: Page, color: bool) -> list[str]:
+    match block:
+        case Field():
+            if block.bare:
+                return [line for content in block.contents for line in _bare(content, page)]
+            return _contents(block.contents, pad(block.label, LABEL), " " * LABEL, page)
+        case Group():
+            return [*wrap(block.title, page.width, "  ", "    "), *_contents(block.contents, " " * 4, " " * 4, page)]
+        case Table(lines=None):
+            return ["  " + " ".join([*(pad(cell, _COLUMN) for cell in row[:-1]), row[-1]]) for row in block.rows]
+        case Table():
+            return [line for text in block.lines or () for line in wrap(text, page.width, "  ", " " * 6)]
+        case Paragraph():
+            return wrap(block.text, page.width, block.margin, block.margin + "  ")
+        case Lines():
+            return list(block.lines)
+        case Banner():
+            # painted after wrapping: colour codes take no columns
+            first, *others = wrap(block.text, page.width, "", "  ")
+            style = block.level if block.level in SEVERITIES else "bold"
+            return [paint(block.label, style, color and bool(block.label)) + first[len(block.label) :], *others]
+        case Items():
+            return page.items(block.texts, "", "", block.glue)
+        case Commands():
+            return _content(block, "  ", "  ", page)
+        case Folded() if page.verbosity > 0:
+            return block_lines(block.blocks, page, color)
+        case Folded():
+            return [f"  {block.hint}"] if block.hint else []
+
+
+def _bare(content: Content, page: Page) -> list[str]:
+    return _content(content, "  ", "    " if isinstance(content, str) else "  ", page)
+
+
+def _contents(contents: Sequence[Content], first: str, rest: str, page: Page) -> list[str]:
+    """Return the lines of contents below each other, of which the first begins with the label."""
+    lines: list[str] = []
+    for content in contents:
+        lines += _content(content, rest if lines else first, rest, page)
+    return lines
+
+
+def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
+    match content:
+        case Items():
+            texts = content.texts if page.verbosity > 0 else content.texts[: content.most]
+            return page.items(texts, first, rest, content.glue) if texts else []
+        case Commands():
+            listed = content.lines if page.verbosity > 0 else content.lines[:_MOST]
+            width = None if page.whole_commands else page.width
+            starts = [first, *[rest] * len(listed)]
+            written = zip(starts, listed, strict=False)
+            return [line for start, command in written for line in command_lines(command, width, start, rest)]
+        case Sources():
+            return _sources(content, first, rest, page)
+        case Bars():
+            return _bars(content, first, rest, page)
+    return wrap(content, page.width, first, rest)
+
+
+def _bars(block: Bars, first: str, rest: str, page: Page) -> list[str]:
+    """Return bars whose lengths are rounded as a whole, so that they can be compared; or their texts."""
+    if not block.drawn:
+        return _contents([bar.text for bar in block.bars if bar.text], first, rest, page)
+    lines: list[str] = []
+    column = max(display_width(bar.text) for bar in block.bars) + 1
+    for bar in block.bars:
+        size, signs = 0.0, ""
+        for part, kind in bar.segments:
+            size += part
+            signs += _SIGNS.get(kind, "#") * (round(size * _BAR / block.whole) - len(signs))
+        lines.append(f"{rest if lines else first}{pad(bar.text, column)}|{signs}|")
+    return lines
+
+
+def _sources(sources: Sources, first: str, rest: str, page: Page) -> list[str]:
+    """Return the first source with the confidence; with ``-v`` all of them, with what each shows."""
+    lines: list[str] = []
+    everything = page.verbosity > 0
+    for number, source in enumerate(sources.evidence if everything else sources.evidence[:1]):
+        words = [sources.confidence] if number == 0 else []
+        if everything and source.kind != sources.confidence:
+            words.append(source.kind)
+        checked = page.say("checked {date}", date=source.checked) if source.checked else ""
+        shows = source.shows if everything else ""
+        address = source.url.removeprefix("https://").removeprefix("www.")
+        items = [", ".join(words or [source.kind]) + ":", address if shows else page.bracket(address, checked)]
+        lines += wrap_items(items, page.width, rest if lines else first, rest, " ")
+        if shows:
+            lines += wrap(page.bracket(shows, checked), page.width, rest + "  ", rest + "  ")
+    return lines

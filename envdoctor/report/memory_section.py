@@ -1,0 +1,185 @@
+"""Will it fit: the predicted memory beside what is free, what holds it and what would lower it; lengths of the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Items, Section
+from envdoctor.report.page import Page
+
+if TYPE_CHECKING:
+    from envdoctor.lengths.section import DataSection, Padding
+    from envdoctor.memory.section import MemorySaving, MemorySection
+
+#: Parts of the peak that a terminal lists, and the colours that parts have.
+_MOST_TERMS, _COLOURS = 3, 6
+_TERMS = {
+    "weights": "weights",
+    "adapters": "adapters",
+    "reference model": "reference model",
+    "gradients": "gradients",
+    "optimizer states": "optimizer states",
+    "temporary values of the optimizer": "temporary values of the optimizer",
+    "batch": "batch",
+    "embeddings and masks": "embeddings and masks",
+    "attention": "attention",
+    "MLP": "MLP",
+    "hidden states": "hidden states",
+    "logits and loss": "logits and loss",
+    "gradients of activations": "gradients of activations",
+    "communication buffers": "communication buffers",
+    "gathered layers": "gathered layers",
+    "KV cache": "KV cache",
+    "activations of a step": "activations of a step",
+    "CUDA context": "CUDA context",
+}
+_PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "clip": "gradient clipping",
+    "step": "optimizer step",
+    "decode": "generation",
+    "start": "start of the engine",
+    "KV cache": "KV cache",
+}
+
+
+_FORMATS = {
+    "conversations": "conversations",
+    "instructions": "instructions",
+    "preferences": "preferences",
+    "text": "text",
+    "other": "columns of other names, their texts together",
+}
+
+
+def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
+    """What is needed beside what is free, what holds it, and what each change would make of it.
+
+    ``brief``: of what fits the details are folded.
+    """
+    low, high = section["process_gib"]
+    words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
+    if section["serving"] is None:
+        amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", **words)
+    else:
+        amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
+    label, verdict = page.say("Memory"), section["verdict"]
+    free = [_free(section, page)] if verdict is not None else []
+    blocks: list[Block] = [Field(label, [amount, *free])]
+    details = _details(section, page)
+    blocks += [Folded(page.say("Peak"), details)] if brief and verdict in ("fits", None) else details
+    taken = [page.sentence(text) for text in section["assumed"]]
+    taken += [
+        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
+    ]
+    blocks += [Field(page.say("Assumed"), taken)] if taken else []
+    return Section(label, blocks, bare=True)
+
+
+def _details(section: MemorySection, page: Page) -> list[Field]:
+    """The bars, where the peak is and what holds it, and what would lower it."""
+    terms = section["terms"]
+    names = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in terms]
+    segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
+    parts = Bars([Bar("", segments, page.separated(names))], sum(term["gib"] for term in terms))
+    fields = [Field("", [_needed(section, page)])] if section["verdict"] is not None else []
+    fields.append(Field(page.say("Peak"), [_peak(section, page)]))
+    fields.append(Field(page.say("Largest"), [parts, Items(names, most=_MOST_TERMS, keys=True)]))
+    if section["serving"] is not None:
+        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
+        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
+        fields.append(Field(page.say("KV cache"), [text]))
+    changes = [Bar(_change(change, page), [(change["gib"], change["verdict"])]) for change in section["changes"]]
+    most = max([_whole(section), *(change["gib"] for change in section["changes"])])
+    return [*fields, Field(page.say("Changes"), [Bars(changes, most)])] if changes else fields
+
+
+def _needed(section: MemorySection, page: Page) -> Bars:
+    """Two bars of one scale: what is needed, the least and the most, and what is free."""
+    low, high = section["process_gib"]
+    free = section["free_gib"] or 0.0
+    needed = Bar(page.say("needed"), [(low, str(section["verdict"])), (high - low, "more")])
+    taken = (section["total_gib"] or 0.0) - free
+    return Bars([needed, Bar(page.say("free"), [(free, "free"), (taken, "taken")])], _whole(section), drawn=True)
+
+
+def _whole(section: MemorySection) -> float:
+    return max(section["process_gib"][1], section["total_gib"] or 0.0)
+
+
+def _free(section: MemorySection, page: Page) -> str:
+    """What is free on which GPU, and whether it is enough."""
+    return page.say(
+        "{free} of {total} GiB are free on {gpu}: {verdict}",
+        free=_gib(section["free_gib"] or 0.0),
+        total=_gib(section["total_gib"] or 0.0),
+        gpu=section["gpu"],
+        verdict=page.value("memory.verdict", str(section["verdict"])),
+    )
+
+
+def _peak(section: MemorySection, page: Page) -> str:
+    """In which phase and operation the peak is, and of what batch."""
+    what = page.say(
+        "{layers} layers, batch {batch} x {tokens} tokens",
+        layers=section["layers"],
+        batch=section["batch"],
+        tokens=f"{section['tokens']:,}",
+    )
+    return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
+
+
+def _change(change: MemorySaving, page: Page) -> str:
+    """The settings of a change, the size with it, and whether it fits."""
+    settings = [
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
+    ]
+    verdict = page.value("memory.verdict", change["verdict"])
+    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
+
+
+def _gib(size: float) -> str:
+    """A size in GiB, with one digit from 1 on and two below."""
+    return f"{size:.1f}" if size >= 1 else f"{size:.2f}"
+
+
+# --- the lengths of the training data --------------------------------------------------------------------------------
+
+
+def lengths(section: DataSection, page: Page) -> Section:
+    """How long samples are, how many are cut off, what of a batch is padding."""
+    formats = page.separated([page.say(_FORMATS[name]) for name in section["formats"]])
+    rows = page.say("{rows} rows of {path}", rows=f"{section['rows']:,}", path=section["path"])
+    texts: list[Content] = [page.bracket(rows, formats)]
+    if section["longest"] is not None:
+        names = {name: f"{section[name]:,}" for name in ("p50", "p90", "p99", "longest")}
+        texts.append(page.say("tokens: half have up to {p50}, 90% {p90}, 99% {p99}, the longest {longest}", **names))
+        if section["longest_at_most"] > section["longest"]:
+            most = f"{section['longest_at_most']:,}"
+            texts.append(page.say("a row that was not counted may have up to {most}", most=most))
+    else:
+        most = f"{section['longest_at_most']:,}"
+        texts.append(page.say("the longest text has {most} bytes, and no more tokens than that", most=most))
+    if section["cut"]:
+        share = f"{section['cut'] / section['rows']:.2%}"
+        limit = f"{section['cutoff']:,}"
+        texts.append(page.say("{n} row(s) ({share}) are cut off at {limit}", section["cut"], share=share, limit=limit))
+    if section["padding"] is not None:
+        texts.append(_padding(section["padding"], section["longest_batch"] or 0, page))
+    if section["longest"] is not None and section["template"]:
+        texts.append(page.say("with the chat template of {folder}", folder=section["tokenizer"]))
+    elif section["longest"] is not None:
+        texts.append(page.say("without a chat template: {folder} has none", folder=section["tokenizer"]))
+    texts += [page.sentence(note) for note in section["notes"]]
+    return Section(page.say("Data"), [Field(page.say("Data"), texts)], bare=True)
+
+
+def _padding(padding: Padding, tokens: int, page: Page) -> str:
+    shares = {name: f"{padding[name]:.0%}" for name in ("random", "grouped", "packed")}
+    return page.say(
+        "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed",
+        batch=padding["batch"],
+        tokens=f"{tokens:,}",
+        **shares,
+    )
