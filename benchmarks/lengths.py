@@ -23,8 +23,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from envdoctor.lengths import measure, tokenizer_in
-from envdoctor.lengths.measuring import Measured
-from envdoctor.lengths.summary import summary
+from envdoctor.lengths.summary import Measured, summary
 from envdoctor.sandbox import Place
 
 TEMPLATE = (

@@ -29,9 +29,8 @@ import tomllib
 from memory_formulas import FORMULAS
 
 from envdoctor.memory import ClosedForm, Trace, Tracer
-from envdoctor.memory.closed_form import Peak, kept_bytes, trained_parameters
-from envdoctor.memory.model import MARGIN
-from envdoctor.memory.verdict import GIB, need_of
+from envdoctor.memory.closed_form import GIB, Peak, kept_bytes, need_of, trained_parameters
+from envdoctor.memory.prediction import MARGIN
 from envdoctor.sandbox import Place
 
 JOB = {

@@ -19,7 +19,7 @@ from envdoctor.derive import with_facts
 from envdoctor.facts import Fact, FactSet
 from envdoctor.facts.registry import parse_value
 from envdoctor.install import with_fixes, with_plan
-from envdoctor.install.remedy import Remedy, apply
+from envdoctor.install.commands import Remedy, apply
 from envdoctor.judge import Judgement, Policy, judge
 from envdoctor.knowledge import Matrix, load_matrix
 

@@ -1,7 +1,5 @@
 """An answer to an error message, as data: renderers say it, programs read it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from envdoctor.judge.finding import Text

@@ -1,8 +1,6 @@
 """Which releases of which package have a module, a name, a keyword or a member: by what the ledger read, by what
 changed between releases where it did not read all, and by the table moved-names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
@@ -45,7 +43,7 @@ class Found(NamedTuple):
     @classmethod
     def read(
         cls, situation: Situation, package: str, having: Releases, told: tuple[str, str], moves: Sequence[Move] = ()
-    ) -> Found:
+    ) -> "Found":
         """Return what the ledger read, ``told`` as kind and thing, with the releases that rows of the table name: they
         know what decorators take."""
         installed = situation.version(package)

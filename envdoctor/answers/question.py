@@ -1,8 +1,6 @@
 """One question to the ledger, and what all answers have in common: who asks, and what is offered to be installed, each
 release judged on the facts of the environment before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
@@ -14,14 +12,12 @@ from envdoctor.answers.homes import Found, usable_releases
 from envdoctor.answers.situation import Situation
 from envdoctor.facts.values import Unknown
 from envdoctor.install.candidates import Candidates
-from envdoctor.install.commands import install_commands, place_of
-from envdoctor.install.remedy import Before, before, try_remedy
+from envdoctor.install.commands import Before, before, install_commands, place_of, try_remedy
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.ledger_taking import allows
 from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
 from envdoctor.text.message import Message
-from envdoctor.tracebacks.failure import Failure
-from envdoctor.tracebacks.reading import Reading
+from envdoctor.tracebacks.reading import Failure, Reading
 from envdoctor.versions.releases import Releases
 
 _MOST_HOMES = 2

@@ -1,7 +1,5 @@
 """What an answer is looked up in: the matrix, and the facts of an environment, of which little may be known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

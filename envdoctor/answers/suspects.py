@@ -1,7 +1,5 @@
 """Rules and known errors whose symptoms stand in a log: what may explain it, the most likely one first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -9,9 +7,8 @@ from envdoctor.answers.answer import Suspect
 from envdoctor.answers.situation import Situation
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.messages import text_of, title_of
-from envdoctor.knowledge.rules import Rule
+from envdoctor.knowledge.rules import SEVERITIES, Rule
 from envdoctor.knowledge.symptoms import Log, Seen, seen_in
-from envdoctor.knowledge.vocabulary import SEVERITIES
 
 _MOST = 5
 _NONE = Seen(-1, 0)

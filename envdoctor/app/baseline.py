@@ -1,7 +1,5 @@
 """A baseline: the findings that a project has today and means to live with, so that only new ones fail its runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``envdoctor check``: does what is installed agree with what is known to work, for this model and recipe?"""
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -22,8 +20,7 @@ from envdoctor.models.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.text.files import Budget, Files, Spent
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 from envdoctor.text.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ def check(
     exit_zero: bool = False,
     probe: bool = False,
     progress: Callable[[str], None] | None = None,
-    others: Callable[[Gathered], Others] | None = None,
+    others: "Callable[[Gathered], Others] | None" = None,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
@@ -147,7 +144,7 @@ def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
     return [Notice("note", text)] if text else []
 
 
-def _compared(gathered: Gathered, others: Others, matrix: Matrix) -> list[Notice]:
+def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:
     """Add what differs between the machines to the facts; what is to be said of those that did not come."""
     from envdoctor.observe.documents.drift import drift_between
 
@@ -229,7 +226,7 @@ def _settle(
     judgement: Judgement,
     matrix: Matrix,
     progress: Callable[[str], None] | None,
-) -> tuple[FactSet, ProbeSection | None, list[Notice]]:
+) -> "tuple[FactSet, ProbeSection | None, list[Notice]]":
     """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import Request, catalogue, run_probes

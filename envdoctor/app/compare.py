@@ -1,7 +1,5 @@
 """``envdoctor compare``: do the machines of a job agree with each other?"""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.report import Report
 from envdoctor.text.message import Message, said_by
 

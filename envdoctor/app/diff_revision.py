@@ -1,7 +1,5 @@
 """``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +10,7 @@ from envdoctor.app.no_pin import without_pin
 from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import report_of
 from envdoctor.app.rule_names import ignore_notices, under_present_names
-from envdoctor.facts.change import given_only
-from envdoctor.facts.factset import FactSet
+from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit
@@ -27,7 +24,7 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.knowledge.rules import about_revisions
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots

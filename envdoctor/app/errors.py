@@ -1,7 +1,5 @@
 """The two ways in which a command can fail before it has anything to report."""
 
-from __future__ import annotations
-
 from envdoctor.text.message import MessageError
 
 

@@ -10,13 +10,12 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
-from envdoctor.facts.change import change
-from envdoctor.facts.factset import FactSet
+from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.request import Request
+from envdoctor.observe.request import Request, Target
 from envdoctor.observe.sources import (
     DOCUMENTS,
     SOURCES,
@@ -27,7 +26,6 @@ from envdoctor.observe.sources import (
     observe_environment,
     platform_name,
 )
-from envdoctor.observe.target import Target
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
 from envdoctor.text.message import Message, said_by
@@ -299,7 +297,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """GPUs that were typed, by the names that the tables know. Raises :class:`UsageProblem` for a name of which nothing
     is known, unless the compute capability was given too."""
-    from envdoctor.knowledge.gpu_names import gpu_named, known_gpus, other_accelerator
+    from envdoctor.knowledge.gpu_code import gpu_named, known_gpus, other_accelerator
     from envdoctor.text.nearest import did_you_mean
 
     items: list[Mapping[str, Value]] = []

@@ -1,7 +1,5 @@
 """``envdoctor.guard()``: the check as the first line of a training script, never stopped by a fault of envdoctor."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -18,7 +16,7 @@ _FAIL_ON = ("error", "warning", "note")
 class Stopped(SystemExit):
     """Findings at the gate: the script ends with exit code 1, as ``envdoctor check`` does. ``report`` has them."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: "Report") -> None:
         super().__init__(1)
         self.report = report
 
@@ -30,7 +28,7 @@ def guard(
     code: str | Sequence[str] = (),
     settings: Mapping[str, object] | None = None,
     fail_on: str | None = "error",
-) -> Report | None:
+) -> "Report | None":
     """Judge the interpreter that runs this script, for a model and a recipe, before anything expensive is done.
 
     ``model``, ``recipe`` and ``code`` are as for ``envdoctor check``; what is not given is taken from the project's
@@ -83,7 +81,7 @@ def _checked(
     code: str | Sequence[str],
     settings: Mapping[str, object],
     fail_on: str | None,
-) -> Report:
+) -> "Report":
     from envdoctor.app.check import check
     from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration
     from envdoctor.app.facts import Sources, working_directory
@@ -110,7 +108,7 @@ def _checked(
     return check(sources, policy=policy, matrix=load_matrix(known.matrix), exit_zero=fail_on is None)
 
 
-def _text(report: Report) -> str:
+def _text(report: "Report") -> str:
     """The findings in full when the script stops, else a line each, and what the run knows of its own state."""
     from envdoctor.report.concise_report import render as concise
     from envdoctor.report.terminal_report import render as in_full

@@ -1,7 +1,5 @@
 """A TrainerCallback: :func:`envdoctor.guard` before the first step, and the facts beside the run's other files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -67,7 +65,7 @@ def _of_arguments(args: Any) -> dict[str, object]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _write(report: Report, folder: str) -> None:
+def _write(report: "Report", folder: str) -> None:
     """A run is not stopped by a folder that cannot be written."""
     from envdoctor.report.facts_json import document
 

@@ -1,7 +1,5 @@
 """``envdoctor ignore ID --reason``: write down that a finding is accepted in this project."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``envdoctor matrix``: whether the rules pass their own tests, and whether rules and tables are well written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path

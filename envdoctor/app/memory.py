@@ -1,7 +1,5 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +7,6 @@ from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.app.lengths import lengths_of
 from envdoctor.app.reporting import judged, report_of
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
@@ -17,21 +14,68 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.lengths.section import DataSection
-from envdoctor.memory.model import model_of
-from envdoctor.memory.prediction import predict
-from envdoctor.memory.problem import MemoryProblem
-from envdoctor.memory.recipe import engine_of, settings_of
-from envdoctor.memory.section import MemorySection
+from envdoctor.lengths.summary import DataError, fed_length, measure, summary, tokenizer_in
+from envdoctor.memory.prediction import model_of, predict
+from envdoctor.memory.recipe import batch_of, engine_of, settings_of
+from envdoctor.memory.section import MemoryProblem, MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.shipped import Shipped
 from envdoctor.memory.stored import Counted, stored_parameters
 from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.model.reading.source import resolve
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
 from envdoctor.text.message import Message, said_by
+
+# ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
+
+
+def lengths_of(
+    data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
+) -> tuple[DataSection, list[Fact]]:
+    """The section of the report, and what it changes of the facts: ``recipe.max_length``. ``tokenizer`` names a folder
+    or a repository, None the model's.
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
+    shown = tokenizer or str(facts.value("model.name"))
+    found = tokenizer_in(folder, shown)
+    try:
+        measured = measure(os.path.join(sources.folder(), data), data, found, place)
+    except DataError as error:
+        raise JobError(said_by(error)) from None
+    cutoff = facts.number("recipe.max_length")
+    section = summary(
+        measured,
+        path=data,
+        tokenizer=shown,
+        template=found.template is not None,
+        cutoff=int(cutoff) if cutoff is not None and cutoff >= 1 else None,
+        batch=batch_of(facts, training=True),
+    )
+    length = fed_length(section, facts.value("recipe.packing") is True)
+    return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
+
+
+def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Matrix) -> str:
+    if tokenizer is None:
+        folder = facts.text("model.path")
+        if folder is None:
+            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
+        return os.path.join(sources.folder(), folder)
+    aliases = matrix.part("families", "organisations")
+    try:
+        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
+    except ObservationError as error:
+        raise UsageProblem(said_by(error)) from None
+    if found.folder is None:
+        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
+    return found.folder
+
 
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")

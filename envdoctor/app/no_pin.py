@@ -1,7 +1,5 @@
 """The facts about a pin where there is none; apart from ``pins.py``, which brings the readers of model files along."""
 
-from __future__ import annotations
-
 from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.text.message import Message
 

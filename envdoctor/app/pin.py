@@ -1,7 +1,5 @@
 """``envdoctor pin``: write down which files of a model this project trains with."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether a model's files are those that envdoctor-pins.json pins, as facts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 

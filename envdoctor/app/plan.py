@@ -4,8 +4,6 @@ The resolver knows what packages require of each other, the rules what breaks al
 resolved is judged as ``check --lock`` judges it, what ends its errors becomes a bound, and it is resolved again.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +16,9 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
-from envdoctor.install.builds import Build, builds_of, no_build
+from envdoctor.install.candidates import Build, builds_of, no_build
+from envdoctor.install.commands import Remedy, before, try_remedy
 from envdoctor.install.needs import needs_of, others_asked
-from envdoctor.install.remedy import Remedy, before, try_remedy
 from envdoctor.install.resolver import NoResolver, Wanted, resolve
 from envdoctor.judge.finding import Finding
 from envdoctor.knowledge.matrix import Matrix, load_matrix

@@ -1,7 +1,5 @@
 """``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +18,7 @@ from envdoctor.facts.values import Absent, Records, Unknown, plain
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
@@ -56,7 +54,7 @@ class Request:
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
     payload: Path = PAYLOAD
-    here: Launched | None = None
+    here: "Launched | None" = None
     wait: float = 300.0
 
 

@@ -1,7 +1,5 @@
 """The experiments of every rank of a job on rank 0: what differs between them, and who did not come."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

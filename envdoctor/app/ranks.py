@@ -1,7 +1,5 @@
 """The facts of every process of a job that a launcher started, gathered on rank 0 by children of the judged Python."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What every judging command ends with: the rules of its own, and the judgement as a report."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +9,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy, exit_code
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 
 

@@ -1,7 +1,5 @@
 """``check`` for several machines in one run: each target is judged by itself, and the answers become one report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
+from envdoctor.observe.request import Target
 from envdoctor.observe.sources import DOCUMENTS
-from envdoctor.observe.target import Target
 from envdoctor.text.message import Message, as_message
 
 _MOST_UNREAD = 5

@@ -1,7 +1,5 @@
 """Writing a file whole or not at all, whatever happens on the way."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

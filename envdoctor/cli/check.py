@@ -1,7 +1,5 @@
 """``envdoctor check``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envdoctor.cli.options import (
@@ -52,7 +50,7 @@ def run(**options: Any) -> int:
     """
     from envdoctor.app.check import check
     from envdoctor.app.targets import check_targets
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line
 
     judging = Run(options)
     sources, others = judging.sources(), None

@@ -1,7 +1,5 @@
 """``envdoctor compare A.json B.json ...``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

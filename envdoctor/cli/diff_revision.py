@@ -1,7 +1,5 @@
 """``envdoctor diff-revision``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
@@ -40,7 +38,7 @@ def command(**options: Any) -> int:
     envdoctor diff-revision ./january ./today
     """
     from envdoctor.app.diff_revision import Request, diff_revision
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line
 
     run = Run(options)
     request = Request(

@@ -1,7 +1,5 @@
 """How a run ends before there is a report: one sentence on standard error, and an exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

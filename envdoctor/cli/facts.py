@@ -1,7 +1,5 @@
 """``envdoctor facts``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

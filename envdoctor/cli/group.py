@@ -3,8 +3,6 @@
 Sub-commands are found by their files.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """``envdoctor ignore ID --reason TEXT``."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The ``envdoctor`` command: every failure is one sentence. A ``check`` that is written right is read without click."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """``envdoctor matrix list|new|lint|test|facts|update``."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import date

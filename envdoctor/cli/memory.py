@@ -1,7 +1,5 @@
 """``envdoctor memory``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
@@ -42,7 +40,7 @@ def command(**options: Any) -> int:
     envdoctor memory --recipe train.yaml --data train.jsonl --gpu A100-80GB
     """
     from envdoctor.app.memory import memory
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line
 
     run = Run(options)
     given = {"gpu.name": options["gpu_name"], "gpu.memory_gib": options["gpu_memory"]}

@@ -1,13 +1,34 @@
 """Writing reports: to standard output, and to files that appear only when they are complete."""
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.text.files import because_of
+
+_WIDTH = 78
+
+
+@contextmanager
+def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A function that shows what is being done, and wipes it at the end."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from envdoctor.text.clean import clean
+
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r{clean(text)[:_WIDTH]:<{_WIDTH}}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r" + " " * _WIDTH + "\r")
+        sys.stderr.flush()
 
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:

@@ -1,7 +1,5 @@
 """``envdoctor pin REPO``."""
 
-from __future__ import annotations
-
 import click
 
 from envdoctor.cli.options import hub_options
@@ -20,7 +18,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
     from envdoctor.app.facts import Sources
     from envdoctor.app.pin import pin
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line
     from envdoctor.text.clean import clean
 
     with progress_line(False) as progress:

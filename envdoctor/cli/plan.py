@@ -1,7 +1,5 @@
 """``envdoctor plan``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,7 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     """
     from envdoctor.app.plan import plan
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line
     from envdoctor.report.page import Page
     from envdoctor.text.clean import clean
 

@@ -1,7 +1,5 @@
 """``envdoctor probe``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -65,8 +63,7 @@ def command(**options: Any) -> int:
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import Request, catalogue, probe
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.cli.output import write_stdout
-    from envdoctor.cli.progress import progress_line
+    from envdoctor.cli.output import progress_line, write_stdout
     from envdoctor.report.probe_section import catalogue_text
 
     if options["list_"]:

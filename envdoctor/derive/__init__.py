@@ -6,8 +6,6 @@ any package. It is called with a :class:`~envdoctor.facts.view.View` of the fact
 nothing to say. It never judges.
 """
 
-from __future__ import annotations
-
 from envdoctor.derive.running import Derived, derivations, derive, with_facts
 
 __all__ = ["Derived", "derivations", "derive", "with_facts"]

@@ -1,23 +1,20 @@
 """What is there and the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model
 types and attention implementations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.facts.view import View
-from envdoctor.knowledge.gpu_names import gpu_named
+from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.ledger import Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.observe.needed import required
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
-from envdoctor.versions.pep440 import order
+from envdoctor.versions.pep440 import dotted, order
 
 _Item = tuple[str, str, str | None]
 _CPYTHON = re.compile(r"cp3(\d+)-")

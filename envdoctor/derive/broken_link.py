@@ -4,8 +4,6 @@ ledger.
 Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_

@@ -1,7 +1,5 @@
 """What the user's code and recipe use and the installed releases do not have, by the ledger of released packages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
 from operator import and_
@@ -26,8 +24,8 @@ from envdoctor.knowledge.lookup import (
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.source.signatures import spelled
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
 from envdoctor.versions.releases import Releases, lies_in
+from envdoctor.versions.requirement import normalise
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 

@@ -1,7 +1,5 @@
 """Whether extensions can be built here for the installed torch, and which of DeepSpeed's ops would be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -10,7 +8,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}(?=\+|\.post|\Z)")
 #: Names of DeepSpeed's own optimizers in its configuration, and the ops behind them. Other names (adamw_torch) are

@@ -1,7 +1,5 @@
 """Requirements that installed packages have and the environment does not meet: one record a package to be changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any

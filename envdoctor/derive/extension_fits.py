@@ -1,7 +1,5 @@
 """Whether the compiled extensions fit this system, this Python and this torch: facts that a rule cannot compare."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -9,8 +7,8 @@ from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted, same_start
 from envdoctor.versions.local_tag import BuiltFor, is_own_build, said_by_tag
+from envdoctor.versions.pep440 import dotted, same_start
 
 
 @derives(

@@ -1,17 +1,15 @@
 """The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
-from envdoctor.knowledge.gpu_names import gpu_named, is_one_of
+from envdoctor.knowledge.gpu_code import gpu_named, is_one_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 #: Later than every CUDA version of the tables.
 _NEWEST = "99"

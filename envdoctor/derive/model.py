@@ -1,7 +1,5 @@
 """The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

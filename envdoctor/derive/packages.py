@@ -1,7 +1,5 @@
 """Python and the installed packages: which Python they are for, which releases have no wheel, were withdrawn, …"""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -13,8 +11,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted, rank
-from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, rank, satisfies
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 
 _TARGET = " ".join(TARGET_KEYS)

@@ -6,12 +6,11 @@ from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from envdoctor.facts.change import change
-from envdoctor.facts.factset import FactSet
+from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.values import Fact, Range, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.observe.cached import CachedFacts
+from envdoctor.observe.gather import CachedFacts
 from envdoctor.text.files import Files, digest
 from envdoctor.versions.pep440 import satisfies
 

@@ -1,7 +1,5 @@
 """The build of torch, its GPU architectures and CUDA libraries, and the packages that must be of the same build."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,10 +11,9 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, said_by
-from envdoctor.versions.dotted import dotted
 from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 # The tags of the wheel index: cu118 is CUDA 11.8, cu1210 would be 12.10 (one digit of major is never used).

@@ -5,8 +5,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "change": "given_only",
-        "factset": "FactSet Kept",
+        "factset": "FactSet Kept given_only",
         "installed": "Installed InstalledSet marker_values",
         "privacy": "public_facts",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",

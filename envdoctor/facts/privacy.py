@@ -1,7 +1,5 @@
 """Facts that may leave this machine: without paths, host names, user names, UUIDs and addresses."""
 
-from __future__ import annotations
-
 import re
 
 from envdoctor.facts.factset import FactSet

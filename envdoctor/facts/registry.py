@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Origin, Range, Records, Unknown, Unlisted, Value
 from envdoctor.text.message import NOTHING, Message, MessageError, said_by
-from envdoctor.versions.dotted import dotted
-from envdoctor.versions.names import normalise, valid_name
-from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, dotted, is_version, satisfies
+from envdoctor.versions.requirement import normalise, valid_name
 
 TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
 _PRIVACY = ("public", "path", "host")

@@ -1,7 +1,5 @@
 """Facts, and columns of records, by the kind of value that a reader can use."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
@@ -42,7 +40,7 @@ class Readable(ABC):
         value = self.value(key)
         return value.items if isinstance(value, Records) else ()
 
-    def each(self, key: str) -> Iterator[View]:
+    def each(self, key: str) -> "Iterator[View]":
         """View each of a list of things; none where the list is not known."""
         return map(View.of, self.items(key))
 
@@ -71,6 +69,6 @@ class View(Readable):
         return self._read(key)
 
     @classmethod
-    def of(cls, item: Mapping[str, Value]) -> View:
+    def of(cls, item: Mapping[str, Value]) -> "View":
         """View the columns of a record; one that it lacks is unknown."""
         return cls(lambda column: item.get(column, NOT_KNOWN))

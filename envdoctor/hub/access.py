@@ -3,8 +3,6 @@
 Headers of weight files are kept on disk, by the sha256 of the whole file: a file with that name never changes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,15 +4,13 @@ Its files are checked item by item. What a person reads when a repository, a rev
 happened, and what to do.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.headers import RemoteFile, read_headers
+from envdoctor.hub.local import RemoteFile, read_headers
 from envdoctor.hub.object_ids import agrees, oid_of_digest
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
 from envdoctor.hub.transport import Transport, is_web_page

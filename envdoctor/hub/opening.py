@@ -14,8 +14,7 @@ from envdoctor.hub.online import HubSnapshot
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message, listed, said_by
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:

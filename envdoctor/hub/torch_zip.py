@@ -8,8 +8,7 @@ import zipfile
 import zlib
 from struct import error as StructError
 
-from envdoctor.hub.pickle_reading import Checkpoint, Clock, read_pickle
-from envdoctor.hub.pickle_scan import LARGEST_PICKLE
+from envdoctor.hub.pickle_reading import LARGEST_PICKLE, Checkpoint, Clock, read_pickle
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.text.message import Message, MessageError
 

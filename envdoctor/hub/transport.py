@@ -4,8 +4,6 @@ That library talks through requests (up to 0.36), httpx (1.x) or httpx2 (2.x): t
 without importing any of them. The token is for the endpoint that the user chose, and for no other host.
 """
 
-from __future__ import annotations
-
 import builtins
 import json
 import random

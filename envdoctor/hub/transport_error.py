@@ -1,7 +1,5 @@
 """Why a request failed, in words for a person and in fields for the caller; whether it is worth another attempt."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.view import View
 from envdoctor.install.candidates import Candidates, is_about_a_record
-from envdoctor.install.commands import Place, for_place, place_of
-from envdoctor.install.remedy import Before, Remedy, before, is_lost, try_remedy, written
+from envdoctor.install.commands import Before, Place, Remedy, before, for_place, is_lost, place_of, try_remedy, written
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
-from envdoctor.install.commands import place_of
-from envdoctor.install.remedy import NOTHING, After, Before, Remedy, before, try_remedy
+from envdoctor.install.commands import NOTHING, After, Before, Remedy, before, place_of, try_remedy
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of

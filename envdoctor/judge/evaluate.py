@@ -10,8 +10,7 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, R
 from envdoctor.knowledge.conditions import Condition, glob_fits
 from envdoctor.knowledge.rules import Rule
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import compare, dotted
-from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, holds, is_version, satisfies
+from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, compare, dotted, holds, is_version, satisfies
 
 Read = Callable[[str], Fact]
 

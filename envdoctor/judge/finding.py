@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Origin
-from envdoctor.knowledge.vocabulary import CONFIDENCES, EFFECTS, SEVERITIES
+from envdoctor.knowledge.rules import CONFIDENCES, EFFECTS, SEVERITIES
 from envdoctor.text.message import Message
 
 __all__ = [

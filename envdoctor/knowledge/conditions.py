@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 #: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")

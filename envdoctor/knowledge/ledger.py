@@ -4,8 +4,6 @@ A file is searched, never parsed whole: a question costs the reading of one file
 mean stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` holds them to it.
 """
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import Order, order
-from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+from envdoctor.versions.requirement import NotARequirement, Requirement, normalise, read_requirement
 
 if TYPE_CHECKING:
     from envdoctor.versions.releases import Releases
@@ -54,7 +51,7 @@ class Ledger:
         self._known: dict[str, Released | None] = {}
         self._changes: dict[str, Released | None] = {}
 
-    def package(self, name: str) -> Released | None:
+    def package(self, name: str) -> "Released | None":
         """The releases of a distribution; None for one that the ledger does not know."""
         name = normalise(name)
         if name not in self._known:
@@ -75,7 +72,7 @@ class Ledger:
         except (OSError, ValueError):
             return {}
 
-    def changes(self, name: str) -> Released | None:
+    def changes(self, name: str) -> "Released | None":
         """What changed between the releases of a distribution, of which other modules and names than those that changed
         are not listed (``[members]``: of classes). None where that is not in the ledger."""
         name = normalise(name)
@@ -292,7 +289,7 @@ class Released:
             return Unknown(Message("the ledger has no parameters of {}", place))
         return self.items("parameters", place, version)
 
-    def having(self, section: str, *subjects: str, item: str | None = None) -> Releases:
+    def having(self, section: str, *subjects: str, item: str | None = None) -> "Releases":
         """Return the releases that list any of the subjects, or have the item of one."""
         from envdoctor.versions.releases import Releases
 

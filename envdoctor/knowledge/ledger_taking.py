@@ -1,7 +1,5 @@
 """What one install command asks for, the releases of the ledger as an installer sees them, and why it refuses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -126,7 +124,7 @@ class Releases:
         self._allowed: dict[tuple[str, str], list[str]] = {}
         self._known: dict[tuple[str, str], bool] = {}
 
-    def certainly(self) -> Releases:
+    def certainly(self) -> "Releases":
         """Return the same releases, of which only what is certain counts."""
         return Releases(self._ledger, self.situation, written=self._written, certain=True)
 

@@ -13,10 +13,9 @@ from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.source.signatures import can_be_called
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import satisfies
 from envdoctor.versions.releases import Releases, lies_in
-from envdoctor.versions.requirement import Requirement, read_requirement
+from envdoctor.versions.requirement import Requirement, normalise, read_requirement
 
 if TYPE_CHECKING:
     from envdoctor.knowledge.matrix import Matrix

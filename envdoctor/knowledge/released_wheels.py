@@ -10,8 +10,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.ledger import Release, Released
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, said_by
-from envdoctor.versions.dotted import same_start
-from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, same_start, satisfies
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 

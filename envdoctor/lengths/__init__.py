@@ -5,9 +5,8 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "measuring": "DataError measure tokenizer_in",
+        "read_data": "RowProblem",
         "section": "DataSection Padding",
-        "shapes": "RowProblem",
-        "summary": "fed_length",
+        "summary": "DataError fed_length measure tokenizer_in",
     },
 )

@@ -6,11 +6,9 @@ __all__, __getattr__ = door(
     __name__,
     {
         "closed_form": "ClosedForm",
-        "model": "model_of",
-        "prediction": "predict",
-        "problem": "MemoryProblem",
+        "prediction": "model_of predict",
         "recipe": "batch_of engine_of settings_of",
-        "section": "MemorySaving MemorySection",
+        "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "Shipped",
         "stored": "Counted stored_parameters",

@@ -1,21 +1,243 @@
 """The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.memory.advice import Saving, smaller, traced_changes
-from envdoctor.memory.closed_form import LENGTHS, ClosedForm, Peak, kept_bytes, trained_parameters
-from envdoctor.memory.model import Model
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.closed_form import (
+    GIB,
+    LENGTHS,
+    OF_THE_MODEL,
+    ClosedForm,
+    Need,
+    Peak,
+    Terms,
+    gpu_of,
+    kept_bytes,
+    need_of,
+    trained_parameters,
+)
 from envdoctor.memory.recipe import plan_of, settings_of
-from envdoctor.memory.section import MemorySaving, MemorySection
-from envdoctor.memory.sharding import sharing
+from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source, Trace
-from envdoctor.memory.verdict import GIB, Need, gpu_of, need_of
 from envdoctor.text.message import Message, as_message
+
+# The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers.
+
+#: Lengths are offered in steps of this many tokens.
+_STEP = 128
+_SMALL_ADAPTER = {
+    **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
+    **{"modules_to_save": None, "use_dora": None},
+}
+
+
+class Saving(NamedTuple):
+    """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
+
+    set: Mapping[str, object]
+    job: Mapping[str, Any]
+
+
+def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
+    """Changes that keep batch and length, from those that cost nothing to those that train something else."""
+    single = []
+    if job["attention"] == "eager":
+        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
+    if job["training"] and not job["checkpointing"]:
+        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+    yield from single
+    if len(single) == 2:
+        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+    if not job["training"]:
+        return
+    if job["lora"] is None:
+        if job["optimizer"] in ("AdamW", "adamw_fused"):
+            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
+        reference = {"reference": "adapter-off"} if job["reference"] == "copy" else {}
+        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+    elif job["quantized"] is None:
+        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+
+
+def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
+    """The largest batch (the setting ``name``), and the largest length, below those given, whose peak ``fits``."""
+    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
+    if found:
+        yield Saving({name: found}, {"batch": found})
+    steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
+    if steps:
+        yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
+    low, high = 0, max(most, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+# What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
+#
+# The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
+# torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
+
+#: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
+_BUCKET = 5e8
+_LIVE = 1e9
+
+
+def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
+    """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
+    are trained. Raises :class:`MemoryProblem` where the number of processes is not known."""
+    world = given.get("world_size")
+    if world is None and (given.get("zero_stage") or given.get("fsdp")):
+        raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
+    width = float(model["weight_bytes"]) / float(model["parameters"])
+    run = _Run(given, int(world or 1), float(model["parameters"]), float(model["layer_parameters"]), width, trained)
+    if given.get("zero_stage") is not None:
+        return run.zero
+    return run.fsdp if given.get("fsdp") else run.replicated
+
+
+class _Run(NamedTuple):
+    """``layer`` are the parameters of the largest layer, ``width`` the bytes of a parameter."""
+
+    given: Mapping[str, Any]
+    processes: int
+    parameters: float
+    layer: float
+    width: float
+    trained: float
+
+    def replicated(self, terms: Terms) -> Terms:
+        """The reducer's buckets hold every gradient a second time."""
+        buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
+        return {**terms, **buckets}
+
+    def zero(self, terms: Terms) -> Terms:
+        """Stage 1 divides the optimizer's states, 2 the gradients too, 3 the weights too."""
+        stage, new = int(self.given["zero_stage"]), dict(terms)
+        new.pop("temporary values of the optimizer", None)
+        # Adam's two states and the float32 copy that DeepSpeed updates.
+        states = 12 * self.trained / (self.processes if stage else 1)
+        new["optimizer states"] = 0.0 if self.given.get("offload_optimizer") else states
+        if stage >= 2 and "gradients" in new:
+            new["gradients"] /= self.processes
+        if stage < 3:
+            sizes = [self.given.get(name) or _BUCKET for name in ("allgather_bucket", "reduce_bucket")]
+            several = 4.5 if self.given.get("overlap_comm") else 1.0
+            new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
+            return new
+        live = min(self.given.get("live_parameters") or _LIVE, self.parameters) * self.width
+        whole = new.get("weights", 0.0)
+        kept = 0.0 if self.given.get("offload_param") else whole / self.processes
+        new["weights"] = kept + min(4 * self.layer + live, whole)
+        if "reference model" in new:  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new["reference model"] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
+        new["communication buffers"] = 2 * (self.given.get("reduce_bucket") or _BUCKET)
+        return new
+
+    def fsdp(self, terms: Terms) -> Terms:
+        """Everything is divided, and two layers are whole at a time: the one that computes and the next. A reference
+        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
+        new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
+        if self.given.get("offload_param"):
+            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
+        return {**new, "gathered layers": 2 * self.layer * self.width}
+
+
+# The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers.
+
+#: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
+#: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
+MARGIN = 0.3
+
+
+class Model(NamedTuple):
+    """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types. ``heeds``:
+    whether its code heeds gradient checkpointing, None where the code is not there to be read."""
+
+    config: Mapping[str, Any]
+    named: str
+    margin: float = 0.0
+    nearest: Mapping[str, Any] | None = None
+    heeds: bool | None = True
+
+    @property
+    def level(self) -> str:
+        """``trace`` of the installed code, or of the ``nearest`` type."""
+        return "nearest" if self.nearest else "trace"
+
+    def assumed(self, job: Mapping[str, Any]) -> list[Message]:
+        """What is to be said of the answer for this job."""
+        if self.nearest is None:
+            return []
+        said = [
+            Message(
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more",
+                self.nearest["type"],
+                f"{self.margin:.0%}",
+            )
+        ]
+        if job["checkpointing"] and self.heeds is False:
+            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return said
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
+        if self.heeds is False:
+            job = {**job, "checkpointing": False}
+        lora = job["lora"]
+        if lora is None or self.nearest is None:
+            return dict(job)
+        targets = lora["target_modules"] or self.nearest["targets"]
+        renamed = {"target_modules": targets if targets == "all-linear" else self._called(targets)}
+        if lora["modules_to_save"]:
+            renamed["modules_to_save"] = self._called(lora["modules_to_save"])
+        return {**job, "lora": {**lora, **renamed}}
+
+    def _called(self, modules: Sequence[str]) -> list[Message]:
+        known = self.nearest["modules"] if self.nearest else {}
+        return [name for module in modules for name in known.get(module, [module])]
+
+
+def model_of(
+    config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], methods: Sequence[str] = (), framework: str = ""
+) -> Model:
+    """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
+    ``framework`` is the one that trains it.
+
+    Raises :class:`MemoryProblem` where the nearest type computes something else.
+    """
+    named = str(config.get("model_type"))
+    row = next((row for row in rows if row["key"] == named), None)
+    if row is None:
+        return Model(config, named)
+    unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
+    unlike += [name for name in row["names"].values() if name not in config]
+    if unlike:
+        raise MemoryProblem(
+            "code of the model's repository is never run, and {}, the nearest type of transformers, does "
+            "not fit its config.json: {}",
+            row["type"],
+            ", ".join(dict.fromkeys(unlike)),
+        )
+    native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
+    return Model(native, named, MARGIN, row, _heeds(row, methods, framework))
+
+
+def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str) -> bool | None:
+    if framework in row["but_in"]:
+        return True
+    ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
+    return not ignored if ignored or there else None
+
 
 #: The least length that is traced beside the one that is asked.
 _SHORTEST = 16

@@ -1,14 +1,12 @@
 """The facts of a recipe as the job of a trace, with what was taken for what was not given."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.section import MemoryProblem
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 

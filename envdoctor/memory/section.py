@@ -1,8 +1,12 @@
 """What the prediction says besides the finding: the section ``memory`` of a report, as it stands in its JSON."""
 
-from __future__ import annotations
-
 from typing import TypedDict
+
+from envdoctor.text.message import MessageError
+
+
+class MemoryProblem(MessageError):
+    """No number can be given; the message is one sentence for the user: what is missing, or what is not followed."""
 
 
 class MemoryTerm(TypedDict):

@@ -5,22 +5,17 @@ with the most tokens - what is not torch's. CUDA graphs, what torch's allocator 
 processes take theirs beside that share.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
-from envdoctor.memory.closed_form import ClosedForm, kept_bytes
-from envdoctor.memory.model import Model
-from envdoctor.memory.prediction import level_of, rounded, said_of, traced
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
+from envdoctor.memory.prediction import Model, level_of, rounded, said_of, traced
 from envdoctor.memory.recipe import engine_of, plan_of, settings_of
-from envdoctor.memory.section import MemorySaving, MemorySection
+from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source
-from envdoctor.memory.verdict import GIB, Gpu, gpu_of, need_of
 from envdoctor.text.message import Message
 
 #: vLLM's defaults: max_num_batched_tokens and max_num_seqs of its V1 engine.

@@ -4,14 +4,12 @@
 adapters, gradients and the optimizer's states are counted here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import Terms
-from envdoctor.memory.problem import MemoryProblem
+from envdoctor.memory.section import MemoryProblem
 from envdoctor.memory.tracing import Trace
 from envdoctor.text.message import said_by
 

@@ -1,7 +1,5 @@
 """How many parameters the files of a model hold, by their safetensors headers alone."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Traces from a bounded child of the target's interpreter, or from envdoctor's own cache."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which code of a repository transformers loads: the ``auto_map`` of its configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 #: Configurations whose auto_map transformers follows.

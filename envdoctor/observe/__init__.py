@@ -22,8 +22,7 @@ __all__, __getattr__ = door(
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",
         "recipe.recipe": "Recipe read_recipe",
-        "request": "Request",
+        "request": "Request Target",
         "sources": "Ask DOCUMENTS Environment SOURCES cut_short notes_of observe_environment platform_name",
-        "target": "Target",
     },
 )

@@ -1,7 +1,5 @@
 """The one error of observations that a caller can handle."""
 
-from __future__ import annotations
-
 from envdoctor.text.message import MessageError
 
 

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from envdoctor.observe.model.reading.source import ModelSource
 
 
+class Target(NamedTuple):
+    """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none; ``because`` says why this
+    one ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
+
+    kind: str
+    path: str
+    because: Message
+
+
 def _no_rows(table: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
     return ()
 

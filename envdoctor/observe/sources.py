@@ -13,8 +13,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.request import Request
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Request, Target
 from envdoctor.text.files import Spent
 from envdoctor.text.message import Message
 

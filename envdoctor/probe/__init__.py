@@ -7,7 +7,7 @@ __all__, __getattr__ = door(
     {
         "catalogue": "CatalogueError FIRST Job PAYLOAD Probe SUITES choose find_probes has_probe",
         "courtesy": "ask ask_local",
-        "grouping": "Case cases_of groups_of",
+        "reproducer": "Case cases_of groups_of",
         "recording": "RecordingError read_recording write_head write_outcome",
         "results": "Results results_of",
         "running": "Outcome outcome_of run_jobs",

@@ -1,7 +1,5 @@
 """The experiments there are: found by their files in ``payload/probes``, read as text, never imported here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

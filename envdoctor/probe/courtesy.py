@@ -1,7 +1,5 @@
 """Whose GPU is it: which device the probes may use, by what the driver says before anything touches it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ line a child with its job, observations and ending, in the order in which they e
 a word, is written: a recording is made to be handed on.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

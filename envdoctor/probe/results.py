@@ -1,7 +1,5 @@
 """What a session found, as facts for the rules and as the report's own section."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -10,8 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.grouping import Case, Group, cases_of, groups_of, text_of
-from envdoctor.probe.reproducer import reproducer
+from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, reproducer, text_of
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session

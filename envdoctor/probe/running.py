@@ -1,7 +1,5 @@
 """Running probes: jobs share a process where they may, and of those that end badly the one to blame is named."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 ``results`` makes it and says what its keys mean; ``app.probe_ranks`` adds what other ranks of a job found.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 #: The whole section, a child that ran, and cases of one experiment that came out alike.

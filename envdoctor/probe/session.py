@@ -1,7 +1,5 @@
 """One run of the experiments in one environment: the context first, then what was asked for, on the device it found."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

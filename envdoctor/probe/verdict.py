@@ -21,8 +21,6 @@ step never softens an earlier one. An observation that lacks what its judge need
 Numbers may come as the words "nan" and "inf", for those who write strict JSON; none can be negative.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

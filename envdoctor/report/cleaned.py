@@ -1,7 +1,5 @@
 """A report holds nothing but clean text: every string is cleaned once, when the report is made; facts when read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """What a report says of itself: what was not judged, notices, counts, what could not be checked and what would help."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Decide how to speak to this stream: colour, width, language, and what to do with characters it cannot show."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Container, Mapping

@@ -1,7 +1,5 @@
 """The report with one line a finding, as compilers write theirs, for logs and editors."""
 
-from __future__ import annotations
-
 from envdoctor.report.closing import counts_line
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report

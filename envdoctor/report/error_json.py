@@ -1,13 +1,11 @@
 """The answer to an error message as JSON: versioned, always English (``schemas/error.schema.json``)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 from envdoctor import __version__
 from envdoctor.answers.answer import Answer
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.json_report import json_data
 

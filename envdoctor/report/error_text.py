@@ -1,12 +1,10 @@
 """The answer to an error message as text for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from envdoctor.answers.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.facts.factset import FactSet
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields

@@ -1,7 +1,5 @@
 """One rule as text for ``envdoctor explain``: its claim, conditions, fixes, evidence, history and tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts as a file of the published format ``envdoctor.facts/1``, which ``--facts`` reads back on any machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

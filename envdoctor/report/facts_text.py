@@ -1,14 +1,12 @@
 """Facts as aligned text, grouped by prefix: key, value, origin; unknown ones with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Range, Records, Unknown, spell
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import target_fields
 from envdoctor.report.lines import block_lines

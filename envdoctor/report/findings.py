@@ -3,8 +3,6 @@
 Findings of one cause are one card: what they have in common is said once, below what each of them says.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote

@@ -1,7 +1,5 @@
 """The report formats by name: ``issue-comment`` is ``issue_comment_report.py``, so a new format is one new file."""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +18,7 @@ class Renderer(Protocol):
     ``lang`` is en or zh; a format for programs may have one language only.
     """
 
-    def __call__(self, report: Report, lang: str = "en") -> str: ...
+    def __call__(self, report: "Report", lang: str = "en") -> str: ...
 
 
 class UnknownFormatError(ValueError):

@@ -4,8 +4,6 @@ The runner keeps 10 of a type in a step and 4,096 characters of each (actions/ru
 escaped as its own toolkit does (actions/toolkit: command.ts).
 """
 
-from __future__ import annotations
-
 from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.report.closing import counts_line
 from envdoctor.report.findings import finding_text

@@ -1,7 +1,5 @@
 """The report as GitLab's Code Quality (https://docs.gitlab.com/ci/testing/code_quality/)."""
 
-from __future__ import annotations
-
 import json
 
 from envdoctor.report.page import Page

@@ -1,13 +1,11 @@
 """What was judged: environment, packages, GPUs, model and recipe."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Range, Unknown, spell
+from envdoctor.observe.request import Target
 from envdoctor.observe.sources import SOURCES
-from envdoctor.observe.target import Target
 from envdoctor.report.blocks import Field, Items, Section
 from envdoctor.report.page import LABEL, Page, display_width, shortened
 from envdoctor.report.report import Report, TargetOutcome

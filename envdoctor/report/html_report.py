@@ -4,8 +4,6 @@
 in the page itself.
 """
 
-from __future__ import annotations
-
 import os
 from base64 import b64encode
 from collections import Counter

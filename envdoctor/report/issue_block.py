@@ -1,7 +1,5 @@
 """The block to paste into a bug report: versions, torch build, GPUs, driver, system and model, nothing private."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A comment for an issue, as a maintainer would post it: facts, findings with their evidence, what was not given."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact

@@ -1,7 +1,5 @@
 """The report as JSON: versioned, always English, the same bytes for the same run (``schemas/report.schema.json``)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ what was ignored or could not be checked was skipped. The case ``run`` is the ru
 GitLab tells cases apart by their names alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 

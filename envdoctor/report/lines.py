@@ -1,7 +1,5 @@
 """Blocks as lines of text for a terminal, and for everything that shows text as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from envdoctor.judge.finding import SEVERITIES

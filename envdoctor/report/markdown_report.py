@@ -3,8 +3,6 @@
 GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCommandManager.cs).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Where a finding is shown in a project: files below the working folder, as services for code review name them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.judge.finding import Finding, NotChecked, Plan
-from envdoctor.observe.target import Target
+from envdoctor.observe.request import Target
 from envdoctor.report.cleaned import cleaned
 from envdoctor.text.message import Message
 

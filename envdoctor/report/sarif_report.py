@@ -5,8 +5,6 @@ A result without a physical location makes it refuse the whole file; a ``securit
 security alert.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

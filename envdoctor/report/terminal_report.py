@@ -1,7 +1,5 @@
 """The report for people: what was judged, the findings, and what could not be checked, as plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from envdoctor.report.blocks import Lines, Part, Section

@@ -4,8 +4,6 @@ for path, answer in zip(paths, ask("envdoctor.source.tree:answer", contents, Lim
     answer      # what the function returned, as JSON has it, or a Problem
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -107,7 +105,7 @@ def ask_once(
     content: bytes | None = None,
     *,
     packages: bool = False,
-    looks: Looks | None = None,
+    looks: "Looks | None" = None,
 ) -> Any:
     """Return the answer to one question. ``looks`` gets what the child looked at."""
     (answer,) = ask(function, [(asked, content)], limits, packages=packages)

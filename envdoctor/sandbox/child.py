@@ -3,8 +3,6 @@
 Of environment variables a program that is asked or parses gets few, and a child in the target the user's own.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -200,7 +198,11 @@ class _Child:
     """A running child: its three pipes and its end, each waited for by a thread (Windows waits for one at a time)."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], stdin: bytes, output_limit: int, on_line: Callable[[bytes], bool] | None
+        self,
+        process: "subprocess.Popen[bytes]",
+        stdin: bytes,
+        output_limit: int,
+        on_line: Callable[[bytes], bool] | None,
     ) -> None:
         self.process = process
         self.stdin = stdin

@@ -8,8 +8,6 @@ processor time, cannot write a byte to a file, and leaves no core. PROGRAM is st
 function of envdoctor (``module:NAME:FUNCTION``) answers what is asked on stdin, and imports from the ARGUMENTS.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """What belongs to a child beside itself: descendants with what they use, its group, and whatever carries its mark."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

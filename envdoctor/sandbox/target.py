@@ -19,8 +19,6 @@ answer. It runs in the user's own environment, with scratch files and one thread
 its time, at its memory, with this process, and with everything it started.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -101,7 +99,7 @@ def run_in_target(
     *,
     heard: Callable[[int, int], None] = lambda task, records: None,
     until: Callable[[], bool] = lambda: False,
-) -> list[Answer]:
+) -> "list[Answer]":
     """Run the tasks, all for one device, in one child; one answer a task. Never raises for what the child does.
 
     ``heard`` is told, in another thread, the place of the task that is at work and how many records it gave; ``until``

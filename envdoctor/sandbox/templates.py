@@ -1,8 +1,6 @@
 """jinja2's sandbox as transformers renders chat templates in it, for bounded children: it bounds neither time nor
 memory."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

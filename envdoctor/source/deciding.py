@@ -4,8 +4,6 @@ Of functions and methods whose code is not followed (builtins, the standard libr
 answer.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import operator
@@ -86,7 +84,7 @@ class TooLong(Exception):
 class More:
     """One more of a counter of who follows, as long as a ``with`` lasts. (A generator takes five times as long.)"""
 
-    def __init__(self, following: Deciding, counter: str) -> None:
+    def __init__(self, following: "Deciding", counter: str) -> None:
         self._following, self._counter = following, counter
 
     def __enter__(self) -> None:

@@ -1,7 +1,5 @@
 """What nodes of a syntax tree say; what a Python file defines and reads: functions, attributes, modules beside it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

@@ -4,8 +4,6 @@ A branch whose condition is not known is followed on both sides, and what would 
 is not followed (its insides are not ours to check, or it is compiled) only says which names it has.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Mapping

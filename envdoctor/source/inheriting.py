@@ -5,8 +5,6 @@ A lineage is a class with the classes that it derives from, in whatever package 
 without the bodies of their functions; of a method that matters the body is read by itself.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter
@@ -15,12 +13,12 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
-from envdoctor.source.guards import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Unreadable
 from envdoctor.source.names import Names
 from envdoctor.source.offers import statements
 from envdoctor.source.signatures import added_by, bases_of, can_be_called, own_parameters, way_of
+from envdoctor.source.uses import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.values import Stop
 
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

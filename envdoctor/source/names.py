@@ -1,8 +1,6 @@
 """Which modules an environment has, and which names they have, as far as their files tell; where these are defined, and
 what they can be called with there."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Mapping

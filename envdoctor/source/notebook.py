@@ -1,7 +1,5 @@
 """A script or notebook as one syntax tree: code cells in order, without IPython's magics; which cell a line is from."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """What a module offers to others: the names bound in it, those it hands on, those it makes when they are asked for."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping

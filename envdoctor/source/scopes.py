@@ -1,7 +1,5 @@
 """Which import a name stands for, by Python's scopes; for a name that anything else binds, none."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ class Scope:
 
     __slots__ = ("_elsewhere", "bound", "kind", "parent")
 
-    def __init__(self, kind: str, parent: Scope | None) -> None:
+    def __init__(self, kind: str, parent: "Scope | None") -> None:
         self.kind, self.parent = kind, parent
         self.bound: dict[str, list[Target | None]] = {}
         self._elsewhere: dict[str, Scope] = {}
@@ -47,14 +45,14 @@ class Scope:
         if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
             meanings.append(target)
 
-    def declare(self, names: Collection[str], holder: Scope | None) -> None:
+    def declare(self, names: Collection[str], holder: "Scope | None") -> None:
         """Names that are bound further out: in ``holder``, or in the file."""
         outermost = self
         while outermost.parent is not None:
             outermost = outermost.parent
         self._elsewhere.update(dict.fromkeys(names, holder or outermost))
 
-    def holder(self) -> Scope:
+    def holder(self) -> "Scope":
         """The scope in which ``:=`` binds."""
         return self if self.kind != "comprehension" or self.parent is None else self.parent.holder()
 

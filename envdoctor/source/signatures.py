@@ -5,8 +5,6 @@ Parameters are texts: names that can be given by keyword, ``*`` for any number o
 keyword, and ``&module:Class`` for what that base class takes. Where something may hide the signature there is None.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 

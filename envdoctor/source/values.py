@@ -1,8 +1,6 @@
 """What is known while an import is followed, without running anything: values, how they compare, the names that have
 them, and the environment that they are known of."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,7 +117,7 @@ class Frame:
 
     __slots__ = ("around", "module", "names", "returned")
 
-    def __init__(self, module: str, names: dict[str, Any], around: Frame | None = None) -> None:
+    def __init__(self, module: str, names: dict[str, Any], around: "Frame | None" = None) -> None:
         self.module, self.names, self.around = module, names, around
         self.returned: list[Any] = []
 

@@ -3,8 +3,6 @@
 Every failure of the disk is a missing entry.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import time

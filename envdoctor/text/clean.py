@@ -3,8 +3,6 @@
 Credentials become ``***``, whatever stands around them.
 """
 
-from __future__ import annotations
-
 import re
 
 from envdoctor.text.message import Message, mapped

@@ -1,7 +1,5 @@
 """Reading a document that the user named, whatever the name leads to: with a limit of bytes and one of seconds."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """The one reader of files from outside: bounded, regular files only, never waiting, below a root when there is one."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

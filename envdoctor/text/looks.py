@@ -1,7 +1,5 @@
 """Whether what was looked at on the disk is still as it was."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from time import time_ns

@@ -1,7 +1,5 @@
 """A sentence for people as an id and values, not as a text: only the page knows its language."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -16,13 +14,13 @@ class Message(str):
     id: str
     values: tuple[object, ...]
 
-    def __new__(cls, id: str, *values: object) -> Message:
+    def __new__(cls, id: str, *values: object) -> "Message":
         values = tuple(said_by(value) if isinstance(value, Exception) else value for value in values)
         message = super().__new__(cls, id.format(*values) if values else id)
         message.id, message.values = id, values
         return message
 
-    def __str__(self) -> Message:
+    def __str__(self) -> "Message":
         return self
 
     def __getnewargs__(self) -> Any:
@@ -87,3 +85,10 @@ def unpacked(found: Any, deepest: int = 20) -> Any:
     if not deepest or "{" in id.replace("{}", "") or "}" in id.replace("{}", ""):
         raise ValueError("a message has no other placeholders than {}, and few messages in it")
     return Message(id, *values)
+
+
+def listed(items: Iterable[str], most: int = 4) -> Message:
+    """``a, b, c, d and 3 more``."""
+    known = list(items)
+    text = joined(known[:most], ", ")
+    return text if len(known) <= most else Message("{} and {} more", text, len(known) - most)

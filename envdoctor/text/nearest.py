@@ -1,7 +1,5 @@
 """What a person who mistyped a word may have meant: one way to say so everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from envdoctor.text.message import Message

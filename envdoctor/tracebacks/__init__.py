@@ -5,8 +5,6 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "failure": "Failure failure_of",
-        "pasted": "numbered visible",
-        "reading": "Reading imported_in module_of read_error",
+        "reading": "Failure Reading failure_of imported_in module_of numbered read_error visible",
     },
 )

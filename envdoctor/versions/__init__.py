@@ -5,14 +5,12 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "dotted": "compare rank same_start",
         "joining": "join_specifiers",
         "marker": "NotAMarker holds",
-        "names": "normalise valid_name",
-        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release is_named_by is_version order "
-        "release_of same_release satisfies",
+        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order rank "
+        "release_of same_release same_start satisfies",
         "releases": "EVERY Range Releases contains intersect parse_ranges plain_release spell_ranges",
-        "requirement": "NotARequirement Requirement read_requirement",
+        "requirement": "NotARequirement Requirement normalise read_requirement valid_name",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",
     },
 )

@@ -1,7 +1,5 @@
 """Several specifier sets as one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from envdoctor.versions.pep440 import clauses_of, release_of, satisfies

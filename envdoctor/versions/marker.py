@@ -1,13 +1,11 @@
 """Environment markers of requirements (PEP 508), evaluated for the judged interpreter and not for this one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 
 from envdoctor.text.message import MessageError
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
+from envdoctor.versions.requirement import normalise
 
 _TOKEN = re.compile(
     r"\s*(?:([()])|\"([^\"]*)\"|'([^']*)'|(not\s{1,20}in\b|in\b|===|~=|==|!=|<=|>=|<|>)|([A-Za-z_][\w.]{0,60}))"

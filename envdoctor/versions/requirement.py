@@ -4,7 +4,26 @@ import re
 from typing import NamedTuple
 
 from envdoctor.text.message import MessageError
-from envdoctor.versions.names import normalise, valid_name
+
+#: Names by PEP 508. The limit is ours: the longest name on PyPI has fewer than 100 characters.
+_WHOLE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,212}[A-Za-z0-9])?\Z")
+_PLAIN = re.compile(r"[a-z0-9]{1,100}(?:-[a-z0-9]{1,50}){0,2}\Z")
+_SEPARATORS = re.compile(r"[-_.]+")
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    if "_" in name or "." in name or "--" in name:  # files with a million names are read too
+        name = _SEPARATORS.sub("-", name)
+    return name.lower()
+
+
+def valid_name(name: str) -> str | None:
+    """The normalised name, or None when it is no valid name of a distribution."""
+    if _PLAIN.match(name):
+        return name
+    return normalise(name) if _WHOLE_NAME.match(name) else None
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 4096

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 _PYTHON = r"(cp|py)3(\d{0,3})\Z"
 _TIED = r"cp3\d{1,3}-cp3\d{1,3}t?-"

@@ -1,21 +1,185 @@
 """The TrainerCallback: what the Trainer tells, and the model's own calls, handed to those who look at them."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from envdoctor.watch.growth import GrowthSeen, Memory
-from envdoctor.watch.signatures import event_of_log
+import torch
+
+from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
+from envdoctor.watch.rerun import is_sharded
+from envdoctor.watch.steps import Teller
+
+
+def event_of_log(entry: Mapping[str, object]) -> str | None:
+    """The event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.
+
+    With ``logging_nan_inf_filter``, the Trainer's default, a loss that is not finite is logged as 0.0: what remains of
+    it is the gradient norm. Evaluation is filtered since transformers 5.23.0 (while one of its losses is finite), not
+    in older releases. Seen alike with transformers 4.48.0 and 5.17.0: weights poisoned with NaN log (0.0, nan),
+    a batch whose labels are all ignored logs (0.0, 0.0).
+    """
+    loss, norm, evaluated = (_number(entry.get(key)) for key in ("loss", "grad_norm", "eval_loss"))
+    if evaluated is not None and not math.isfinite(evaluated):
+        return "nan-eval-loss"
+    if norm is not None and math.isnan(norm):
+        return "zero-loss-nan-norm" if loss == 0.0 else "nan-gradient"
+    if norm is not None and math.isinf(norm):
+        return "infinite-norm"
+    if loss is not None and not math.isfinite(loss):
+        return "nan-loss"
+    if loss == 0.0 and norm == 0.0:
+        return "zero-loss-zero-norm"
+    return None
+
+
+def _number(value: object) -> float | None:
+    """A logged value as a number; some releases log one-element tensors, others texts."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+
+
+# The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them.
+
+#: Batches whose losses wait on the device to be read together, and the bytes that they may hold.
+_WAITING = 16
+_BYTES = 64 << 20
+
+
+class Evaluation:
+    """One evaluation after the other. On the CPU losses are read at once, on a device some batches together.
+
+    ``shape`` is the last batch's (samples, tokens)."""
+
+    def __init__(self, teller: Teller, *, rerun: bool) -> None:
+        self.shape: tuple[int, int] | None = None
+        self._teller = teller
+        self._rerun = rerun
+        self._begun: Mapping[str, Any] | None = None
+        self._waiting: deque[tuple[int, Mapping[str, Any], Any]] = deque(maxlen=_WAITING)
+        self._count = 0
+
+    def before(self, batch: Mapping[str, Any]) -> None:
+        """The model is called with a batch."""
+        self._begun = batch
+
+    def after(self, output: Any) -> None:
+        """It answered; a call without a loss (generation) is no batch of an evaluation."""
+        loss, batch, self._begun = loss_of(output), self._begun, None
+        if loss is None or batch is None:
+            return
+        self.shape = shape_of(batch)
+        self._waiting.append((self._count, batch, loss.detach()))
+        self._count += 1
+
+    def look(self, args: Any, step: int, model: Any, *, end: bool) -> None:
+        """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
+        and the next batch is the first of another evaluation."""
+        waiting = list(self._waiting)
+        due = end or (waiting and waiting[-1][2].device.type == "cpu") or len(waiting) >= _WAITING
+        if not due and sum(bytes_of(batch) for _, batch, _ in waiting) < _BYTES:
+            return
+        self._waiting.clear()
+        self._count = 0 if end else self._count
+        losses = torch.stack([loss.float() for _, _, loss in waiting]).tolist() if waiting else []
+        bad = [entry for entry, loss in zip(waiting, losses, strict=True) if not math.isfinite(loss)]
+        if not bad or "nan-eval-loss" in self._teller.seen:
+            return
+        number, batch, _ = bad[0]
+        facts = {"watch.event": "nan-eval-loss", "watch.step": step, "watch.batch": number, **describe(batch)}
+        found: dict[str, Any] = {}
+        if self._rerun and facts.get("watch.label_tokens") != 0:
+            # In the evaluation's own mode and without gradients.
+            with self._teller.examining() as examine:
+                found = examine(model, batch, again=not is_sharded(model), backward=False)
+        details = {"problem": found.pop("problem", None)}
+        self._teller.record(args, {**facts, **found}, details)
+
+
+# Memory that grows from visit to visit of one batch shape: a leak; growth with a longer batch is only padding.
+
+#: Visits of one shape that must each hold more than the last: the first ones still fill caches and optimizer state.
+VISITS = 4
+#: Bytes between the first and the last of them below which nothing is said (allocator blocks are 2 MiB).
+LEAST = 16 << 20
+#: The same for what the allocator holds and tensors do not: it rises for a while as shapes come, and rightly so.
+RESERVED_VISITS = 8
+RESERVED_LEAST = 1 << 30
+#: Shapes that are kept; older ones are forgotten first.
+SHAPES = 512
+
+
+class GrowthSeen(NamedTuple):
+    """``grown`` bytes more at the last of ``visits`` batches of ``shape`` (samples, tokens)."""
+
+    shape: tuple[int, int]
+    grown: int
+    visits: int
+
+
+class Growth:
+    """Bytes at the end of steps, by the shape of their batch; see the constants above for what is growth."""
+
+    def __init__(self, visits: int = VISITS, least: int = LEAST) -> None:
+        self._most = visits
+        self._least = least
+        self._visits: dict[tuple[int, int], list[int]] = {}
+
+    def add(self, shape: tuple[int, int], held: int) -> GrowthSeen | None:
+        """Note one step; what was seen when the last visits of the shape grew each time.
+
+        The first visit of a shape is left out: it may fill caches of its own.
+        """
+        seen = self._visits.pop(shape, None)
+        self._visits[shape] = visits = [] if seen is None else [*seen, held][-self._most :]
+        if len(self._visits) > SHAPES:
+            del self._visits[next(iter(self._visits))]
+        if len(visits) < self._most or any(later <= earlier for earlier, later in pairwise(visits)):
+            return None
+        grown = visits[-1] - visits[0]
+        return GrowthSeen(shape, grown, len(visits)) if grown >= self._least else None
+
+
+class Memory:
+    """What tensors hold, and what the allocator holds for them, over the steps and the batches of evaluations."""
+
+    def __init__(self) -> None:
+        self._allocated = Growth()
+        self._idle = Growth(RESERVED_VISITS, RESERVED_LEAST)
+        self._evaluation = Growth()
+        self._largest = 0
+
+    def step(self, shape: tuple[int, int], allocated: int, reserved: int) -> tuple[str, GrowthSeen] | None:
+        """After a step on a batch of this shape: the event (a word of the fact ``watch.event``) and what was seen."""
+        tokens = shape[0] * shape[1]
+        if tokens > self._largest:  # the largest batch so far may rightly take more from the driver
+            self._largest, self._idle = tokens, Growth(RESERVED_VISITS, RESERVED_LEAST)
+        seen, idle = self._allocated.add(shape, allocated), self._idle.add(shape, reserved - allocated)
+        if seen is not None:
+            return "memory-grows", seen
+        return ("reserved-memory-grows", idle) if idle is not None else None
+
+    def evaluated(self, shape: tuple[int, int], allocated: int) -> tuple[str, GrowthSeen] | None:
+        """After a batch of an evaluation: the same."""
+        seen = self._evaluation.add(shape, allocated)
+        return ("evaluation-memory-grows", seen) if seen is not None else None
+
+    def evaluation_ends(self) -> None:
+        """What the Trainer gathered is let go."""
+        self._evaluation = Growth()
+
 
 try:
     import torch
     from transformers import TrainerCallback
 
-    from envdoctor.watch.evaluation import Evaluation
     from envdoctor.watch.losses import loss_of
-    from envdoctor.watch.steps import Steps, scales
-    from envdoctor.watch.telling import Teller, logger
+    from envdoctor.watch.steps import Steps, Teller, logger, scales
 except ImportError as error:  # pragma: no cover - a training script has both
     raise ImportError(f"envdoctor.watch needs torch and transformers in this environment: {error}") from error
 
@@ -38,7 +202,7 @@ class Watch(TrainerCallback):
     dictionaries of ``watch.*`` facts.
 
     Every step costs a few operations on single numbers: the loss of the model's output and, after the Trainer has
-    clipped, one small gradient (see :class:`envdoctor.watch.flags.Gradients`). The flags stay on the device. They are
+    clipped, one small gradient (see :class:`envdoctor.watch.rerun.Gradients`). The flags stay on the device. They are
     read at once where the Trainer waits for the device anyway (``logging_nan_inf_filter``, its default) or there is
     none, so that the bad step can be examined and skipped before it reaches the weights; otherwise one step later, and
     the record says so. A step that a loss scaler skips (fp16) is the scaler's business, until there are
@@ -124,7 +288,7 @@ class Watch(TrainerCallback):
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Any = None, optimizer: Any = None, **kwargs: Any
     ) -> None:
-        """What the log hides: see :mod:`envdoctor.watch.signatures`."""
+        """What the log hides: see :mod:`envdoctor.watch.callback`."""
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
             value = entry.get(key)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envdoctor.lengths import RowProblem
-from envdoctor.lengths.shapes import plain_text, samples_of
+from envdoctor.lengths.read_data import plain_text, samples_of
 
 
 def turns(*pairs: str) -> list[dict[str, str]]:

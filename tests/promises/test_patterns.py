@@ -16,7 +16,7 @@ ELSEWHERE = {
     "envdoctor/knowledge/linting.py": "the lint of the tables' own patterns, which `supplied` brings",
     "envdoctor/observe/documents/locks/opening.py": "names of the table's modules, one or the other",
     "envdoctor/observe/documents/locks/dockerfile.py": "the table's own patterns, which `supplied` brings",
-    "envdoctor/observe/documents/reports/forms.py": "the table's own patterns, which `supplied` brings",
+    "envdoctor/observe/documents/reports/lines.py": "the table's own patterns, which `supplied` brings",
     "envdoctor/observe/recipe/reading/script_calls.py": "asked of names of 200 characters at most",
     "envdoctor/source/names.py": "with one repeat at most, asked of names of 500 characters at most",
 }

@@ -10,7 +10,7 @@ from header_true import Repository
 from rooms import comparer
 
 from envdoctor.revision import Compared
-from envdoctor.revision.template.parts.rendering import render
+from envdoctor.revision.template.chat_template import render
 
 chat_template = comparer("chat_template")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.source.trimming import definition, trimmed
+from envdoctor.source.library import definition, trimmed
 
 #: What an import can fail at, in the default of a parameter.
 EVALUATED = (ast.Attribute, ast.Call, ast.Subscript)

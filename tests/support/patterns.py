@@ -158,7 +158,7 @@ def supplied() -> list[Pattern]:
     """Return the patterns that are put together from the matrix."""
     from envdoctor.knowledge import load_matrix
     from envdoctor.observe.documents.locks.dockerfile import tag_pattern
-    from envdoctor.observe.documents.reports.forms import Forms
+    from envdoctor.observe.documents.reports.lines import Forms
 
     matrix = load_matrix()
     rows = [("values", row["values"], re.IGNORECASE, "fullmatch") for row in matrix.rows("report-forms", "label")]

@@ -5,8 +5,6 @@ built for (in a file of its own, its wheel's name, or its local version) explain
 by its symbols where they can be read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

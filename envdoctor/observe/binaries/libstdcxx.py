@@ -5,8 +5,6 @@ environment it is usually conda's own, by the path that is written into conda's 
 library from elsewhere was loaded first: there the answer is given only if it is the same for both.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import rank
+from envdoctor.versions.pep440 import rank
 
 KEYS = ("os.libstdcxx",)
 NEEDS = ("extension",)

@@ -1,7 +1,5 @@
 """The GPU architectures of the installed torch: what torch.cuda.get_arch_list() gives, from libtorch_python.so."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

@@ -6,8 +6,6 @@ torch itself looks through sys.path for the wheels when its first library does n
 torch/__init__.py of 2.4.1 to 2.9.1).
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -5,8 +5,6 @@ Bounded children parse them (``reading/read_uses.py``), and look up what they us
 incomplete.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Environments without an interpreter to ask: a bare folder of packages, and the root folder of an image."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

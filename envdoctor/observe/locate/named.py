@@ -1,7 +1,5 @@
 """What --python names: an interpreter, its command name, or the folder of an environment."""
 
-from __future__ import annotations
-
 import os
 
 from envdoctor.facts.values import Unknown

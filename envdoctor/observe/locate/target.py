@@ -1,18 +1,175 @@
 """Which environment is judged, and how it is laid out."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.locate.caller import Caller, Running, absolute, same_folder
-from envdoctor.observe.locate.default import Choice, default_environment
 from envdoctor.observe.locate.import_path import folders_of
-from envdoctor.observe.locate.installation import WINDOWS, implementation_of, named_for_another
+from envdoctor.observe.locate.installation import (
+    WINDOWS,
+    Installation,
+    at_prefix,
+    implementation_of,
+    interpreter_in,
+    named_for_another,
+    read_settings,
+)
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
-from envdoctor.text.message import Message
+from envdoctor.text.message import NOTHING, Message, joined
+
+# The environment that is judged when none is named: the one a job started here would use.
+
+#: Buckets of uv's cache that hold environments: uvx, uv run --with, scripts.
+_UV_BUCKET = ("archive-v", "environments-v", "builds-v")
+
+
+class Choice(NamedTuple):
+    """An installation, its interpreter if it has one, a clause that says why this one, and sentences for the user."""
+
+    installation: Installation
+    executable: str | None
+    because: Message
+    notes: tuple[Message, ...] = ()
+
+
+def default_environment(caller: Caller) -> Choice:
+    """The running interpreter's environment, unless a tool made that one for envdoctor alone.
+
+    Raises :class:`EnvironmentNotFound`.
+    """
+    own = caller.running.prefix
+    tool = _tool_of(own, caller.files, caller.environ)
+    if tool is None:
+        here = _of_running(caller)
+        executable = caller.running.executable or None
+        return Choice(here, executable, Message("the interpreter that runs envdoctor"), _other_active(here, caller))
+    notes: list[Message] = []
+    for installation, executable, because in _candidates(caller, notes):
+        return Choice(installation, executable, Message("{}; {}", because, _made_by(tool)), tuple(notes))
+    raise EnvironmentNotFound(
+        "{}, which is not the one to judge, and there is no other: VIRTUAL_ENV and CONDA_PREFIX name none, {} is "
+        "none, and no other python is on PATH. Point at the environment with --python PATH.{}",
+        _made_by(tool),
+        os.path.join(caller.cwd, ".venv"),
+        Message(" ({})", joined(notes)) if notes else NOTHING,
+    )
+
+
+def _made_by(tool: str) -> Message:
+    return Message("envdoctor itself runs in an environment that {} made for it", tool)
+
+
+def _of_running(caller: Caller) -> Installation:
+    """The installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
+    running = caller.running
+    found = at_prefix(running.prefix, caller.files, running.library)
+    if found is None:
+        raise EnvironmentNotFound(
+            "no library folder was found below {}, where the interpreter that runs envdoctor lives; point "
+            "at the environment with --python PATH",
+            running.prefix,
+        )
+    if found.kind != "venv":
+        return found
+    library = found.library if found.library == WINDOWS else running.library
+    return found._replace(base=running.base_prefix, library=library)
+
+
+def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
+    """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
+    variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
+    other = caller.environ.get(variable)
+    if not other or same_folder(other, here.prefix) or _at(other, caller) is None:
+        return ()
+    return (Message("{} names another environment than the judged one; --python {} judges that one", variable, other),)
+
+
+def _candidates(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
+    own, environ = caller.running.prefix, caller.environ
+    # uv writes this into the throw-away environment that `uv run --with` lays over the project's.
+    extended = (read_settings(own, caller.files) or {}).get("extends-environment")
+    places = [
+        ("", extended, Message("the environment that uv run extends")),
+        ("VIRTUAL_ENV", environ.get("VIRTUAL_ENV"), Message("the active virtual environment (VIRTUAL_ENV)")),
+        ("CONDA_PREFIX", environ.get("CONDA_PREFIX"), Message("the active conda environment (CONDA_PREFIX)")),
+        ("", os.path.join(caller.cwd, ".venv"), Message(".venv in the working directory")),
+    ]
+    for variable, folder, because in places:
+        if not folder or same_folder(folder, own) or _tool_of(folder, caller.files, environ) is not None:
+            continue
+        found = _at(folder, caller)
+        if found is not None:
+            yield found, interpreter_in(found.prefix), because
+        elif variable:
+            notes.append(Message("{} names {}, which is no environment", variable, folder))
+    yield from _on_path(caller, notes)
+
+
+def _at(folder: str, caller: Caller) -> Installation | None:
+    folder = os.path.join(caller.cwd, folder)
+    return at_prefix(folder, caller.files) if caller.files.is_folder(folder) else None
+
+
+def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
+    from envdoctor.observe.locate.named import told_by_files
+
+    for directory in caller.environ.get("PATH", "").split(os.pathsep):
+        for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
+            executable = os.path.join(directory, name)
+            if not os.path.isabs(directory) or not os.path.isfile(executable) or not os.access(executable, os.X_OK):
+                continue
+            if os.path.getsize(executable) == 0:  # Windows puts an empty file there, which opens its shop
+                continue
+            found = told_by_files(executable, caller.files)
+            if found is None:
+                notes.append(
+                    Message("only {} itself could say which Python it starts; --python {} asks it", executable, name)
+                )
+            elif not same_folder(found.prefix, caller.running.prefix):
+                yield found, executable, Message("{} on PATH", name)
+
+
+def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
+    """The tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
+
+    Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
+    """
+    if files.is_file(os.path.join(prefix, "uv-receipt.toml")):
+        return Message("uv tool")
+    if files.is_file(os.path.join(prefix, "pipx_metadata.json")):
+        return "pipx"
+    extension = os.path.dirname(prefix)  # huggingface_hub/cli/extensions.py: hf-NAME/manifest.json, hf-NAME/venv
+    if os.path.basename(extension).startswith("hf-") and files.is_file(os.path.join(extension, "manifest.json")):
+        return "hf"
+    real = files.resolved(prefix)
+    if any(part.startswith(_UV_BUCKET) for part in real.split(os.sep)) and (
+        any(_within(real, cache) for cache in _caches("uv", "UV_CACHE_DIR", environ))
+        # A cache chosen with --cache-dir, or the temporary one of --no-cache, is known by its shape alone.
+        or "uv" in (read_settings(real, files) or {})
+    ):
+        return "uv"
+    for tool, variable in (("pre-commit", "PRE_COMMIT_HOME"), ("prek", "PREK_HOME")):
+        if any(_within(real, cache) for cache in _caches(tool, variable, environ)):
+            return tool
+    return None
+
+
+def _caches(tool: str, variable: str, environ: Mapping[str, str]) -> list[str]:
+    """Where a tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
+    home = environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")
+    places = [environ.get(variable, ""), os.path.join(home, ".cache", tool)]
+    if environ.get("XDG_CACHE_HOME"):
+        places.append(os.path.join(environ["XDG_CACHE_HOME"], tool))
+    if environ.get("LOCALAPPDATA"):
+        places.append(os.path.join(environ["LOCALAPPDATA"], tool, "cache"))
+    return [os.path.realpath(place) for place in places if place]
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.normcase(path).startswith(os.path.normcase(folder).rstrip(os.sep) + os.sep)
 
 
 def choose(

@@ -1,7 +1,5 @@
 """The compilers that torch and triton would call on this machine, and their versions, read from names and folders."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """The CUDA toolkit that an extension would be built with: where torch looks for ``nvcc``, and its version."""
 
-from __future__ import annotations
-
 import os
 import re
 

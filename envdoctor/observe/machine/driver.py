@@ -3,8 +3,6 @@
 And which kinds of accelerators leave a sign on this machine: nvidia, ascend, rocm.
 """
 
-from __future__ import annotations
-
 import os
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown

@@ -1,8 +1,6 @@
 """The operating system: platform, architecture, C library, kernel, WSL, container; and what this process may use:
 main memory, shared memory, open files, locked memory."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Environment variables that change what torch, CUDA and the training stack do: an allow-list, credentials removed."""
 
-from __future__ import annotations
-
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
 from envdoctor.text.clean import without_credentials, without_url_credentials

@@ -1,7 +1,5 @@
 """``config.json``: type, architectures, dtype, quantisation and sizes of the model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """What the model's folder says besides its configuration: formats of weights by names of files, and the tokenizer's
 class and the side it pads on (``tokenizer_config.json``)."""
 
-from __future__ import annotations
-
 import re
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value

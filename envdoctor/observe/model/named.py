@@ -1,7 +1,5 @@
 """What ``--model`` itself says: repository, revision and folder."""
 
-from __future__ import annotations
-
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message

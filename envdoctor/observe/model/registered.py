@@ -4,8 +4,6 @@ A release, a development version and an installation from git alike register wha
 text; nothing of them is imported.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ files that transformers loads use of other distributions.
 They are read as the user's own code is (``observe/code/reading``); nothing of them is imported.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

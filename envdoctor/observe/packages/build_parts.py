@@ -1,7 +1,5 @@
 """What an environment has for compiling extensions: ninja, Python's headers, and DeepSpeed's ops when compiled."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -9,8 +9,6 @@ Modules of the standard library, and of what the stack needs (table taken-module
 script beside them imports a package of the stack, which takes a name that they do not have.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -33,9 +33,8 @@ from envdoctor.observe.packages.reading.version_files import (
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, Spent, because_of
 from envdoctor.text.message import NOTHING, Message, joined
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import base_release, same_release
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name
 
 KEPT = True
 KEYS = (

@@ -5,8 +5,6 @@ built elsewhere without such a promise (``linux_x86_64``), and of those that pro
 system's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -15,7 +13,7 @@ from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import rank
+from envdoctor.versions.pep440 import rank
 
 KEPT = True
 KEYS = ("libc_need",)

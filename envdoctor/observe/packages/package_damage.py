@@ -5,8 +5,6 @@ are compared with the lists of the installation (``reading/compared.py``); of a 
 whether its module is there, and what an import of it meets (``source/link.py``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,10 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.cuda_wheels import component_of
-from envdoctor.observe.backends import torch_backends
 from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.needed import needed, required
+from envdoctor.observe.needed import needed, required, torch_backends
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
 from envdoctor.observe.packages.reading.version_files import module_in
@@ -28,8 +25,8 @@ from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.requirement import normalise
 
 KEPT = True
 KEYS = ("package_damage",)

@@ -1,7 +1,5 @@
 """Files that two of NVIDIA's wheels for one component list as theirs: the one that was installed last has them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How the installed torch was built, and whether its libraries are all there: from files, without importing it."""
 
-from __future__ import annotations
-
 import os
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
@@ -9,7 +7,7 @@ from envdoctor.observe.packages.reading.version_files import read_version_file
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 KEPT = True
 KEYS = ("torch.cuda", "torch.hip", "torch.git", "torch.cxx11_abi", "torch.missing_files")

@@ -9,8 +9,7 @@ from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import read_document
-from envdoctor.observe.recipe.reading.part import Entry, Part, RecipeError
+from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, read_document
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.message import Message, said_by
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.reading.part import Entry, Part
+from envdoctor.observe.recipe.reading.document import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets")

@@ -5,8 +5,6 @@ A bounded child follows the imports through the syntax trees of the installed fi
 of the environment is imported.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +12,12 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.knowledge.entry_statements import Entry, entries
-from envdoctor.observe.backends import torch_backends
-from envdoctor.observe.needed import needed
+from envdoctor.observe.needed import needed, torch_backends
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.requirement import normalise
 
 KEPT = True
 KEYS = ("link", "link_read", "link_unread")

@@ -23,8 +23,7 @@ from envdoctor.knowledge.model_types import ModelTypes
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 _TABLE = "transformers-demands"

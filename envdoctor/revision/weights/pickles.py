@@ -10,14 +10,13 @@ Kinds of changes, in the area ``files``:
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from envdoctor.hub.pickle_scan import COMPUTED_NAME
+from envdoctor.hub.pickle_reading import COMPUTED_NAME
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.weights.parts.file_sets import SetKey, main_set, weight_sets
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")
 _MOST_GLOBALS = 20

@@ -32,9 +32,8 @@ from envdoctor.revision.weights.parts.file_sets import (
 )
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
 from envdoctor.revision.weights.parts.layouts import Amount, Layout, Spec, amounts_of, gigabytes, pattern_of
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
-from envdoctor.versions.dotted import rank
+from envdoctor.text.message import Message, listed
+from envdoctor.versions.pep440 import rank
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _INDEX = (".safetensors.index.json", ".bin.index.json")

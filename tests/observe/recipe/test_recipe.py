@@ -15,7 +15,7 @@ from envdoctor.knowledge import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.statements import HELPERS
+from envdoctor.observe.recipe.recipe import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")

@@ -3,8 +3,6 @@
 And where the system's loader finds shared libraries: its cache (ld.so(8)) and its own folders.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 
@@ -82,7 +80,7 @@ class ElfFile:
             self.close()
             raise
 
-    def __enter__(self) -> ElfFile:
+    def __enter__(self) -> "ElfFile":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,8 +3,6 @@
 Of torch's symbols: which names are theirs, their hash, and how a person would write them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +13,7 @@ from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
-from envdoctor.versions.dotted import rank
+from envdoctor.versions.pep440 import rank
 
 _STEMS = ("libc10", "libtorch")
 _LONGEST = 40

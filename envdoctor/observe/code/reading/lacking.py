@@ -6,8 +6,6 @@ be told, and otherwise what is missing: the dotted name of a module or of what s
 the base class calls the method that is overridden (``2 num_items_in_batch=``).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from functools import cache

@@ -5,8 +5,6 @@ place, the line and the cell of a notebook), ``unread`` cells, and, asked for, `
 ``siblings`` (``source/definitions.py``). ``own`` are the project's own modules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

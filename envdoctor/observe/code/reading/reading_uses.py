@@ -9,7 +9,7 @@ from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise
+from envdoctor.versions.requirement import normalise
 
 _CHILD = "envdoctor.observe.code.reading.read_uses:answer"
 _LACKING = "envdoctor.observe.code.reading.lacking:answer"

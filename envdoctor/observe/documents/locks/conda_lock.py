@@ -8,8 +8,8 @@ from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.text.message import Message
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.requirement import valid_name
 
 _OPEN = "{} says what is asked for, and conda adds what that requires"
 #: ``conda-forge::pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0``, ``pytorch 2.1.0 py3.10_0``, ``numpy>=1.26``

@@ -12,8 +12,8 @@ from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.text.message import Message
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.requirement import valid_name
 
 _OPEN = "{} says what is installed, and the image and the installers add more"
 _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18

@@ -10,11 +10,10 @@ from envdoctor.knowledge.ledger_taking import Asked
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.documents import content_of, text_of
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.requirement import valid_name
 
 #: More than any environment has: the largest lock that was seen names 1,100.
 _MOST_PACKAGES = 20_000

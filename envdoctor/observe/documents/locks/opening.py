@@ -28,8 +28,7 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.files import Budget, Files, Spent
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 

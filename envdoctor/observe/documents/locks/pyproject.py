@@ -8,7 +8,7 @@ from envdoctor.facts.values import Origin
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, extras_of, items, left_out, words
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.versions.names import normalise
+from envdoctor.versions.requirement import normalise
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")
 _MOST_GROUPS = 100

@@ -19,9 +19,8 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.text.message import Message, said_by
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name
 
 _MOST_FILES = 50
 _MOST_SAID = 5

@@ -10,8 +10,8 @@ from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, bound, items, place_in
 from envdoctor.text.message import Message
-from envdoctor.versions.names import valid_name
 from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.requirement import valid_name
 
 _PURL = r"pkg:(pypi|conda)/([^@?#\s]+)(?:@([^?#\s]+))?(?:\?([^#\s]*))?"
 _WRITTEN = r"pkg:(?:pypi|conda)/[^\"\\]{1,2000}"

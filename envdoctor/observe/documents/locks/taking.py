@@ -23,8 +23,7 @@ from envdoctor.knowledge.ledger_taking import (
 )
 from envdoctor.knowledge.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import read_requirement

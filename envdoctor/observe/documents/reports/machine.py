@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
-from envdoctor.knowledge.gpu_names import gpu_named
+from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, joined
 

@@ -10,7 +10,7 @@ from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_
 from envdoctor.observe.machine.system import is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 KEYS = ("driver.library", "driver.compat")
 

@@ -1,7 +1,5 @@
 """The NVIDIA driver and the GPUs through NVML, the driver's own library, called with ctypes and a time limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, mis
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message, said_by
-from envdoctor.versions.dotted import dotted
+from envdoctor.versions.pep440 import dotted
 
 _GIB = 1 << 30
 _MAX_DEVICES = 256
@@ -107,7 +105,7 @@ def _load(request: Request) -> Call | None:
         except OSError:
             continue
 
-        def call(function: str, *arguments: Any, library: ctypes.CDLL = library) -> None:
+        def call(function: str, *arguments: Any, library: "ctypes.CDLL" = library) -> None:
             entry = getattr(library, function, None)
             if entry is None:
                 raise _NvmlError(13)

@@ -3,8 +3,6 @@
 Which of the machine's GPUs a CUDA process would see say ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reading one file of a model's folder: regular files only, up to a size, without being held up."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -6,8 +6,6 @@ It is asked with ``root``, ``python`` (the environment's Python as numbers, or n
 answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
 """
 
-from __future__ import annotations
-
 import ast
 import errno
 import os

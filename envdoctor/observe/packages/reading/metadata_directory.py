@@ -8,8 +8,8 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Unknown
 from envdoctor.text.files import Files, because_of, read_regular
 from envdoctor.text.message import Message
-from envdoctor.versions.names import normalise, valid_name
 from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.requirement import normalise, valid_name
 
 _REQUIRES_LIMIT = 1 << 16
 #: ``name-version-py3.8.egg-info``; everything after the name may be missing.

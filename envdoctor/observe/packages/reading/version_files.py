@@ -1,8 +1,6 @@
 """The versions that packages carry in their own files, where METADATA drops the build's local tag, and the
 versions that their code gives itself, where these are others than the metadata's."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import NamedTuple

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from envdoctor.observe.recipe.reading.document import scalar
-from envdoctor.observe.recipe.reading.part import MOST_ENTRIES, Entry, Part, RecipeError
+from envdoctor.observe.recipe.reading.document import MOST_ENTRIES, Entry, Part, RecipeError, scalar
 
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
@@ -58,7 +57,7 @@ def parts_of_script(
     """The parts of a script or command line. ``kind_of`` knows the names that start a training program (``program``)
     and those that start one (``launcher``); ``other`` gives the text of another script that this one runs.
 
-    Raises :class:`~envdoctor.observe.recipe.reading.part.RecipeError`.
+    Raises :class:`~envdoctor.observe.recipe.reading.document.RecipeError`.
     """
     if len(text) > _LARGEST:
         raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)

@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from envdoctor.observe.recipe.reading.document import read_document
-from envdoctor.observe.recipe.reading.part import Entry, RecipeError
+from envdoctor.observe.recipe.reading.document import Entry, RecipeError, read_document
 from envdoctor.text.documents import content_of, text_of
 
 #: Bounds: files, and bytes of each.

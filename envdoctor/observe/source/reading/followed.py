@@ -6,8 +6,6 @@ reads and that could not be read here, each with the reason and which Python can
 (:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +16,8 @@ from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.values import UNKNOWN, Stop, World
 from envdoctor.text.files import Files, Looks
-from envdoctor.versions.names import normalise
 from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.requirement import normalise
 
 _RECURSION = 6000
 #: How often what stops imports is taken as mended, to find what would stop them then.

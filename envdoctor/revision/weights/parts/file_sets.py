@@ -9,8 +9,7 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.weights.parts.layouts import Layout, pattern_of
-from envdoctor.text.listed import listed
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, listed
 
 #: Formats whose tensors are not read; a difference between such files is known by their object ids alone.
 _OPAQUE = (".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".onnx_data", ".tflite", ".npz")
