@@ -10,7 +10,7 @@ from envdoctor.observe.request import Request
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
 
-KEYS = ("model.weight_formats", "model.padding_side", "model.tokenizer_class")
+KEYS = ("model.padding_side", "model.tokenizer_class", "model.weight_formats")
 
 _TOKENIZER = "tokenizer_config.json"
 #: training_args.bin, optimizer.bin and the like are no weights.
@@ -31,15 +31,18 @@ def observe(request: Request) -> list[Fact]:
         # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
         config = Unknown(said_by(error))
     if isinstance(config, Unknown):
-        return [formats, *(Fact(key, config, _TOKENIZER, "model") for key in KEYS[1:])]
+        return [*(Fact(key, config, _TOKENIZER, "model") for key in KEYS[:2]), formats]
     side: Value = ABSENT if config.get("padding_side") is None else config["padding_side"]
     if side is not ABSENT and side not in ("left", "right"):
         side = Unknown(Message("padding_side of {} is neither left nor right", _TOKENIZER))
     kind: Value = ABSENT if config.get("tokenizer_class") is None else config["tokenizer_class"]
     if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
         kind = Unknown(Message("tokenizer_class of {} is not a name", _TOKENIZER))
-    tokenizer = zip(KEYS[1:], (side, kind), strict=True)
-    return [formats, *(Fact(key, value, _TOKENIZER, "model") for key, value in tokenizer)]
+    return [
+        Fact("model.padding_side", side, _TOKENIZER, "model"),
+        Fact("model.tokenizer_class", kind, _TOKENIZER, "model"),
+        formats,
+    ]
 
 
 def _formats(folder: str, cached: bool) -> Value:
