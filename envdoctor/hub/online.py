@@ -206,7 +206,7 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
     if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
         oid = None
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 63:
+    if type(size) is not int or not 0 <= size < 1 << 63:
         return None
     return FileEntry(path, size, oid)
 

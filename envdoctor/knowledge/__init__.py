@@ -17,7 +17,7 @@ __all__, __getattr__ = door(
         "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers missing "
         "modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
-        "model_types": "FRAMEWORKS ModelTypes asked_release knows",
+        "model_types": "ModelTypes asked_release knows",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "ANY DATE FLAG Kind RuleError TABLE TEXT TEXT_OR_TEXTS faults one_of parse_rule rows",
         "rules": "CONFIDENCES EFFECTS Rule SEVERITIES about_revisions digest placeholders with_conditions",

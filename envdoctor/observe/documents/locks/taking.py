@@ -219,11 +219,10 @@ def _unread(
     ]
     asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
     strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
-    texts = (
-        ("what {} requires is not read: it is taken from a repository or a folder", own, 6),
-        ("what {} requires is not known, nor whether other lines fit it", strange, 5),
-    )
-    return tuple(Message(text, listed(dict.fromkeys(names), most)) for text, names, most in texts if names)
+    first, second = listed(dict.fromkeys(own), 6), listed(dict.fromkeys(strange), 5)
+    unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
+    unknown = Message("what {} requires is not known, nor whether other lines fit it", second)
+    return (*([unread] if own else []), *([unknown] if strange else []))
 
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
