@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from planted import jobs, seen
 
-from envdoctor.probe import Job, Outcome
+from envdoctor.probe import Outcome
 
 BACKENDS = ("default", "math", "flash")
+JOB = jobs("attention")[0]
 #: One seed of those that ``benchmarks/probe_calibration.py`` takes, and what no quick suite asks.
 WANTED = {
     dtype: (
         None,
         [
-            Job("attention", "cpu", "quick", dtype, backend, options={"grid": "quick", "seed": 10}, seconds=600.0)
+            replace(JOB, dtype=dtype, backend=backend, options={"grid": "quick", "seed": 10}, seconds=600.0)
             for backend in BACKENDS
         ],
     )
