@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.probe import Case, Job, cases_of, run_jobs
+from envdoctor.probe import Case, Job, cases_of, find_probes, run_jobs
 from envdoctor.sandbox import Place
 
 #: The first is the published set of inputs.
@@ -53,6 +53,7 @@ def table(python: str, options: argparse.Namespace) -> tuple[str, Counter[str]]:
                     options={"grid": options.grid, "seed": seed},
                     seconds=600.0,
                     alone=True,
+                    script=find_probes()["attention"].script,
                 )
                 for seed in range(options.first, options.first + options.seeds)
             ]
