@@ -96,11 +96,8 @@ def run(arguments: Sequence[str]) -> Any:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         retired = _RETIRED.get(getattr(error, "option_name", ""))
-        return failed(retired or error.format_message(), error.exit_code, usage="" if retired else _usage(error))
+        context = None if retired else getattr(error, "ctx", None)
+        usage = f"Try `{context.command_path} --help`." if context is not None else ""
+        return failed(retired or error.format_message(), error.exit_code, usage=usage)
     except click.Abort:
         raise KeyboardInterrupt from None
-
-
-def _usage(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return f"Try `{context.command_path} --help`." if context is not None else ""

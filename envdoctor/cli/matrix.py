@@ -37,11 +37,7 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     loaded = load_matrix(matrix)
     rows = [
         {
-            "id": rule.id,
-            "status": rule.status,
-            "severity": rule.severity,
-            "confidence": rule.confidence,
-            "effect": rule.effect,
+            **{name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")},
             "title": title_of(loaded.texts(rule)).en,
             "message": loaded.texts(rule)["message"]["en"],
             "origin": rule.origin,

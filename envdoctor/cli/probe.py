@@ -69,11 +69,9 @@ def command(**options: Any) -> int:
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
-    live = [
-        f"--{name}"
-        for name in ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force")
-        if _typed(name)
-    ]
+    source_of, typed = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
+    live_options = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force")
+    live = [f"--{name}" for name in live_options if source_of(name) is typed]
     if options["replay"] and live:
         raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
     if options["reproducer"] is not None and options["reproducer"].exists():
@@ -107,9 +105,3 @@ def command(**options: Any) -> int:
         elif options["quiet"] == 0:
             click.echo(f"{options['reproducer']} was not written: nothing failed that a script could show", err=True)
     return run.present(report)
-
-
-def _typed(name: str) -> bool:
-    """Whether the option was given on the command line."""
-    given = click.get_current_context().get_parameter_source(name)
-    return given is click.core.ParameterSource.COMMANDLINE

@@ -15,22 +15,18 @@ if TYPE_CHECKING:
     from envdoctor.judge.policy import Known, Policy
     from envdoctor.report.report import Report
 
-_SEVERITIES = ["error", "warning", "note"]
-_CONFIDENCES = ["reproduced", "upstream", "reported", "inferred"]
-
-
 #: The gate, and how the report is written.
 report_options = Options(
     Option(
         "--fail-on",
         "Lowest severity that fails the run.  [error]",
-        choices=tuple(_SEVERITIES),
+        choices=("error", "warning", "note"),
         variable="ENVDOCTOR_FAIL_ON",
     ),
     Option(
         "--fail-confidence",
         "Lowest confidence that fails the run.  [reported]",
-        choices=tuple(_CONFIDENCES),
+        choices=("reproduced", "upstream", "reported", "inferred"),
         variable="ENVDOCTOR_FAIL_CONFIDENCE",
     ),
     Option("--exit-zero", "Exit 0 although there are findings.", kind="flag"),

@@ -81,10 +81,7 @@ class Registry:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> "Registry":
         """Build from the parsed ``facts.toml``. Raises :class:`RegistryError`."""
-        specs: dict[str, FactSpec] = {}
-        for key, entry in data.get("fact", {}).items():
-            specs[key] = _spec(key, entry)
-        return cls(specs, data.get("help", {}))
+        return cls({key: _spec(key, entry) for key, entry in data.get("fact", {}).items()}, data.get("help", {}))
 
     def __iter__(self) -> Iterator[FactSpec]:
         return iter(self._specs.values())
@@ -94,17 +91,13 @@ class Registry:
         spec = self._specs.get(key)
         if spec is not None:
             return spec
-        head, dot, tail = key.partition(".")
-        if not dot:
-            return None
+        head, _, tail = key.partition(".")
         wild = self._wild.get(head + ".")
         if wild is not None and tail:
             # Of what is listed by name the list knows how private each is; whatever else is named so is left out.
             return wild._replace(privacy=wild.names.get(tail, "host")) if wild.names else wild
-        parent = self._specs.get(head)
-        if parent is not None and parent.type == "records":
-            return parent.columns.get(tail)
-        return None
+        parent = self.records_of(key)
+        return None if parent is None else parent.columns[tail]
 
     def records_of(self, key: str) -> FactSpec | None:
         """The record list that a column such as ``gpu.cc`` belongs to; None for a fact of its own (``gpu.count``)."""

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, spell
+from envdoctor.facts.values import NOT_KNOWN, Fact, Origin, Records, Unknown, spell
+from envdoctor.facts.view import View
 from envdoctor.judge.evaluate import Match, Outcome, Read, answer, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
     CONFIDENCES,
@@ -249,13 +250,8 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
 def _identity(rule: Rule, match: Match, registry: Registry) -> dict[str, str]:
     if rule.each is None or match.item is None:
         return {}
-    spec = registry.find(rule.each)
-    columns = spec.identity if spec else ()
-    return {
-        column: spell(match.item[column])
-        for column in columns
-        if column in match.item and not isinstance(match.item[column], (Unknown, Absent))
-    }
+    spec, record = registry.find(rule.each), View.of(match.item)
+    return {column: spell(record.value(column)) for column in (spec.identity if spec else ()) if record.known(column)}
 
 
 def _edited(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> tuple[str, ...]:

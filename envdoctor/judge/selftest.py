@@ -163,12 +163,7 @@ class _Derived:
                 facts = base["facts"]
                 tests += ({**base, "facts": _with(facts, key, _LEFT_OUT)} for key in facts)
         else:
-            tests = [
-                changed
-                for base in self._bases
-                for value in self._between(mutant.condition, mutant.now, base)
-                for changed in self._changed(base, mutant.condition, value)
-            ]
+            tests = [one for base in self._bases for one in self._told_apart(mutant.condition, mutant.now, base)]
         for test in tests:
             tried = self._try(test)
             if tried is not None and _answer(mutant.rule, tried[0], self._matrix) != tried[1]:
@@ -192,17 +187,14 @@ class _Derived:
             changed = test
             for condition in clause:
                 never = condition._replace(alternatives=[])
-                fulfilled = (
-                    one
-                    for value in self._between(condition, never, changed)
-                    for one in self._changed(changed, condition, value)
-                )
-                changed = next(fulfilled, changed)
+                changed = next(self._told_apart(condition, never, changed), changed)
             if changed is not test:
                 yield changed
 
-    def _between(self, condition: Condition, now: Condition | None, base: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield values, as a facts file gives them, that a condition and what became of it tell apart."""
+    def _told_apart(
+        self, condition: Condition, now: Condition | None, base: Mapping[str, Any]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the test with each value, as a facts file gives it, that tells a condition from what became of it."""
         spec = self._registry.find(condition.key)
         assert spec is not None, "parse_rule checks the keys"
         for raw in _values(condition, base["facts"].get(condition.key)):
@@ -213,9 +205,9 @@ class _Derived:
             before = answer(condition.type, condition.alternatives, value).holds
             after = True if now is None else answer(now.type, now.alternatives, value).holds
             if before is not after:
-                yield raw
+                yield from self._changed(base, condition, raw)
         if now is None:
-            yield _LEFT_OUT
+            yield from self._changed(base, condition, _LEFT_OUT)
 
     def _changed(self, base: Mapping[str, Any], condition: Condition, value: Any) -> Iterator[Mapping[str, Any]]:
         """Yield the test with the value for the fact of a condition, or in one record of a list."""

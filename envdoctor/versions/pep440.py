@@ -21,10 +21,7 @@ def dotted(text: str) -> tuple[int, ...] | None:
     """``"12.4"`` as integers, or None when it is not dotted integers. Trailing zeros do not count (12.0 is 12)."""
     if not _DOTTED.match(text):
         return None
-    parts = [int(part) for part in text.split(".")]
-    while len(parts) > 1 and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
+    return _stripped([int(part) for part in text.split(".")])
 
 
 def rank(text: str) -> tuple[int, ...]:
