@@ -168,27 +168,6 @@ class Model(NamedTuple):
     nearest: Mapping[str, Any] | None = None
     heeds: bool | None = True
 
-    @property
-    def level(self) -> str:
-        """``trace`` of the installed code, or of the ``nearest`` type."""
-        return "nearest" if self.nearest else "trace"
-
-    def assumed(self, job: Mapping[str, Any]) -> list[Message]:
-        """What is to be said of the answer for this job."""
-        if self.nearest is None:
-            return []
-        said = [
-            Message(
-                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
-                "activations may take up to {} more",
-                self.nearest["type"],
-                f"{self.margin:.0%}",
-            )
-        ]
-        if job["checkpointing"] and self.heeds is False:
-            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
-        return said
-
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
         if self.heeds is False:
@@ -348,19 +327,27 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
 
 def level_of(model: Model, trace: Trace) -> str:
     """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
-    return "shipped" if trace.release else model.level
+    return "shipped" if trace.release else "nearest" if model.nearest else "trace"
 
 
 def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
     """What is to be said of where the answer comes from."""
-    shipped = Message(
-        "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
-        "take {} less to {} more",
-        trace.release,
-        f"{trace.less:.0%}",
-        f"{trace.more:.0%}",
-    )
-    return [*([shipped] if trace.release else []), *model.assumed(job)]
+    said: list[str] = []
+    if trace.release:
+        shipped = (
+            "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
+            "take {} less to {} more"
+        )
+        said.append(Message(shipped, trace.release, f"{trace.less:.0%}", f"{trace.more:.0%}"))
+    if model.nearest:
+        nearest = (
+            "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+            "activations may take up to {} more"
+        )
+        said.append(Message(nearest, model.nearest["type"], f"{model.margin:.0%}"))
+        if job["checkpointing"] and model.heeds is False:
+            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+    return said
 
 
 def traced(job: Mapping[str, Any], tracer: Source) -> Trace:
