@@ -1,5 +1,6 @@
 """The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -73,11 +74,7 @@ def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
     """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
-    low, high = 0, max(most, 0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
 # What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
