@@ -165,6 +165,29 @@ class Model(NamedTuple):
     nearest: Mapping[str, Any] | None = None
     heeds: bool | None = True
 
+    def level_of(self, trace: Trace) -> str:
+        """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
+        return "shipped" if trace.release else "nearest" if self.nearest else "trace"
+
+    def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
+        """What is to be said of where the answer comes from."""
+        said: list[str] = []
+        if trace.release:
+            shipped = (
+                "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
+                "take {} less to {} more"
+            )
+            said.append(Message(shipped, trace.release, f"{trace.less:.0%}", f"{trace.more:.0%}"))
+        if self.nearest:
+            nearest = (
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more"
+            )
+            said.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            if job["checkpointing"] and self.heeds is False:
+                said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return said
+
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
         if self.heeds is False:
@@ -251,7 +274,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             f"{peak.size / GIB:.1f}",
         )
     changes: list[MemorySaving] = []
-    assumed = [*said_of(model, trace, plan.job), *plan.assumed]
+    assumed = [*model.said_of(trace, plan.job), *plan.assumed]
     if base["checkpointing"] and model.heeds is None:
         (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
         size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
@@ -293,7 +316,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
                 changes.append(change(saving, any_length, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
-        "level": level_of(model, trace),
+        "level": model.level_of(trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -320,31 +343,6 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         "assumed": assumed,
         "savers": list(plan.savers),
     }
-
-
-def level_of(model: Model, trace: Trace) -> str:
-    """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
-    return "shipped" if trace.release else "nearest" if model.nearest else "trace"
-
-
-def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-    """What is to be said of where the answer comes from."""
-    said: list[str] = []
-    if trace.release:
-        shipped = (
-            "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
-            "take {} less to {} more"
-        )
-        said.append(Message(shipped, trace.release, f"{trace.less:.0%}", f"{trace.more:.0%}"))
-    if model.nearest:
-        nearest = (
-            "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
-            "activations may take up to {} more"
-        )
-        said.append(Message(nearest, model.nearest["type"], f"{model.margin:.0%}"))
-        if job["checkpointing"] and model.heeds is False:
-            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
-    return said
 
 
 def traced(job: Mapping[str, Any], tracer: Source) -> Trace:

@@ -11,7 +11,7 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.memory.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
-from envdoctor.memory.prediction import Model, level_of, rounded, said_of, traced
+from envdoctor.memory.prediction import Model, rounded, traced
 from envdoctor.memory.recipe import engine_of, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source
@@ -75,7 +75,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
             )
         )
     return {
-        "level": level_of(model, trace),
+        "level": model.level_of(trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -107,7 +107,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
             "cache_tokens": max(0, int(left(asked) / cache * tokens)),
             "length": length,
         },
-        "assumed": [*said_of(model, trace, plan.job), *assumed],
+        "assumed": [*model.said_of(trace, plan.job), *assumed],
         "savers": [],
     }
 
