@@ -23,7 +23,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from envdoctor.lengths import measure, tokenizer_in
-from envdoctor.lengths.summary import Measured, summary
+from envdoctor.lengths.section import Spread
+from envdoctor.lengths.summary import spread
 from envdoctor.sandbox import Place
 
 TEMPLATE = (
@@ -66,17 +67,22 @@ def main() -> None:
         print(f"{options.rows:,} rows, {data.stat().st_size / 1e6:.0f} MB, seed {options.seed}")
         started, computed = time.time(), cpu_seconds()
         place = Place(options.python, os.environ, folder, folder, "")
-        found = measure(str(data), data.name, tokenizer_in(folder, folder), place)
-        seconds, computed = time.time() - started, cpu_seconds() - computed
+        by_batch = {}
+        for batch in BATCHES:
+            there = tokenizer_in(folder, folder)
+            by_batch[batch] = found = measure(str(data), data.name, there, place, cutoff=CUTOFF, batch=batch)
+            if len(by_batch) == 1:
+                seconds, computed = time.time() - started, cpu_seconds() - computed
         out, before = Path(folder, "full.json"), cpu_seconds()
         subprocess.run([options.python, "-c", FULL, str(data), str(tokenizer), str(out)], check=True)
         full = json.loads(out.read_text())
     alone = cpu_seconds() - before
-    true = Measured(full["lengths"], options.rows, options.rows, 0, (), ())
-    print(f"seconds       sampled {seconds:.1f} ({found.looked_at:,} rows tokenised), everything {full['seconds']:.1f}")
+    print(
+        f"seconds       sampled {seconds:.1f} ({found['looked_at']:,} rows tokenised), everything {full['seconds']:.1f}"
+    )
     print(f"of processors sampled {computed:.1f}, everything {alone:.1f}")
-    for batch in BATCHES:
-        print_batch(found, true, batch)
+    for batch, section in by_batch.items():
+        print_batch(section, spread(full["lengths"], CUTOFF, batch), batch)
 
 
 def cpu_seconds() -> float:
@@ -85,11 +91,8 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def print_batch(found: Measured, true: Measured, batch: int) -> None:
+def print_batch(ours: Spread, theirs: Spread, batch: int) -> None:
     """Percentiles once, then the padding of batches of this size."""
-    ours, theirs = (
-        summary(one, path="", tokenizer="", template=True, cutoff=CUTOFF, batch=batch) for one in (found, true)
-    )
     if batch == BATCHES[0]:
         for name in ("p50", "p90", "p99", "longest", "cut"):
             print(f"{name:<13} sampled {ours[name]:,}, everything {theirs[name]:,}")

@@ -14,7 +14,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.lengths.section import DataSection
-from envdoctor.lengths.summary import DataError, fed_length, measure, summary, tokenizer_in
+from envdoctor.lengths.summary import DataError, fed_length, measure, tokenizer_in
 from envdoctor.memory.prediction import model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySection
@@ -42,21 +42,15 @@ def lengths_of(
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
-    shown = tokenizer or str(facts.value("model.name"))
-    found = tokenizer_in(folder, shown)
+    found = tokenizer_in(folder, tokenizer or str(facts.value("model.name")))
+    asked = facts.number("recipe.max_length")
+    cutoff = int(asked) if asked is not None and asked >= 1 else None
+    batch = batch_of(facts, training=True)
     try:
-        measured = measure(os.path.join(sources.folder(), data), data, found, place)
+        path = os.path.join(sources.folder(), data)
+        section = measure(path, data, found, place, cutoff=cutoff, batch=batch)
     except DataError as error:
         raise JobError(said_by(error)) from None
-    cutoff = facts.number("recipe.max_length")
-    section = summary(
-        measured,
-        path=data,
-        tokenizer=shown,
-        template=found.template is not None,
-        cutoff=int(cutoff) if cutoff is not None and cutoff >= 1 else None,
-        batch=batch_of(facts, training=True),
-    )
     length = fed_length(section, facts.value("recipe.packing") is True)
     return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
 

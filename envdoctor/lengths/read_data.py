@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
@@ -229,15 +230,13 @@ def _renderer(source: str | None, variables: dict[str, str]) -> Callable[[Sample
     from envdoctor.sandbox.templates import template_environment
 
     environment = template_environment()
-    compiled: list[Any] = []
+    compiled = cache(lambda: environment.from_string(source))
 
     def render(sample: Sample) -> tuple[str, str]:
         if isinstance(sample, str):
             return sample, ""
         try:
-            if not compiled:
-                compiled.append(environment.from_string(source))
-            return compiled[0].render(messages=sample, tools=None, documents=None, **variables), ""
+            return compiled().render(messages=sample, tools=None, documents=None, **variables), ""
         except Exception as error:
             return plain_text(sample), f"{type(error).__name__}: {error}"[:200]
 

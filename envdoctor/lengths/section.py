@@ -12,14 +12,26 @@ class Padding(TypedDict):
     packed: float
 
 
-class DataSection(TypedDict):
+class Spread(TypedDict):
+    """Lengths are tokens of a sample: half of the rows have at most ``p50``, and ``cut`` are longer than the recipe's
+    cutoff (None: it has none). ``longest_batch`` are the tokens of the largest batch, padding included. All of them are
+    None where tokens could not be counted."""
+
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    longest: int | None
+    cut: int | None
+    padding: Padding | None
+    longest_batch: int | None
+
+
+class DataSection(Spread):
     """``rows`` of the file, of which ``looked_at`` were read and tokenised; ``formats`` are theirs, the usual first.
     ``template``: the chat template of ``tokenizer`` (a folder) was counted.
 
-    Lengths are tokens of a sample: half of the rows have at most ``p50``. ``longest`` was counted; where
-    ``longest_at_most`` is larger, a row that was not may have as many. ``cut`` rows are longer than ``cutoff`` (None:
-    the recipe has none); ``longest_batch`` are the tokens of the largest batch, padding included. All of them are None
-    where tokens could not be counted; ``longest_at_most`` is then the number of bytes of the longest text.
+    ``longest`` was counted; where ``longest_at_most`` is larger, a row that was not may have as many. Without tokens
+    it is the number of bytes of the longest text. ``cutoff`` is the recipe's, in tokens.
     """
 
     path: str
@@ -28,13 +40,6 @@ class DataSection(TypedDict):
     formats: list[str]
     tokenizer: str
     template: bool
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    longest: int | None
     longest_at_most: int
     cutoff: int | None
-    cut: int | None
-    padding: Padding | None
-    longest_batch: int | None
     notes: list[str]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.lengths.section import DataSection
+from envdoctor.lengths.section import DataSection, Padding, Spread
 from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
 from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
@@ -38,6 +38,13 @@ _PARQUET = b"PAR1"
 _UNPACKED = 4 << 30
 _UNPACK_SECONDS = 120.0
 
+#: per_device_train_batch_size of transformers where nothing is known of the batch.
+_BATCH = 8
+#: Rows that are packed together: datasets.map's batch_size, and LLaMA-Factory's preprocessing_batch_size.
+_PACKED_AT_ONCE = 1000
+#: transformers.trainer_pt_utils.get_length_grouped_indices sorts within so many batches, drawn at random.
+_GROUPED = 50
+
 _LARGEST_TEMPLATE = 1 << 20
 #: Tokenizers of models of vision and a quarter of a million words have 35 MB.
 _LARGEST_TOKENIZER = 256 << 20
@@ -48,26 +55,15 @@ class DataError(MessageError):
 
 
 class Tokenizer(NamedTuple):
-    """The tokenizer in a model's folder: ``file`` is the path of tokenizer.json, or None, then ``missing`` says why;
-    ``template`` is the chat template, if there is one, and ``variables`` the special tokens that it may name."""
+    """The tokenizer in a model's folder, which is ``shown`` as the user wrote it: ``file`` is the path of
+    tokenizer.json, or None, then ``missing`` says why; ``template`` is the chat template, if there is one, and
+    ``variables`` the special tokens that it may name."""
 
+    shown: str
     file: str | None
     missing: str
     template: str | None
     variables: dict[str, str]
-
-
-class Measured(NamedTuple):
-    """``lengths`` of all rows in tokens, in their order; none where tokens could not be counted. ``looked_at`` of them
-    were, and ``at_most`` is what the longest of the others can have; without lengths, the bytes of the longest text.
-    ``formats`` are those of the rows, the usual first, ``notes`` sentences about what was not counted as it is."""
-
-    lengths: Sequence[int]
-    rows: int
-    looked_at: int
-    at_most: int
-    formats: tuple[str, ...]
-    notes: tuple[Message, ...]
 
 
 def tokenizer_in(folder: str, shown: str) -> Tokenizer:
@@ -89,28 +85,61 @@ def tokenizer_in(folder: str, shown: str) -> Tokenizer:
         template = (templates_in(config.get("chat_template")) or {}).get("default")
     else:
         template = own.decode("utf-8-sig", "replace")
-    return Tokenizer(None if missing else file, missing, template, special_tokens(config))
+    return Tokenizer(shown, None if missing else file, missing, template, special_tokens(config))
 
 
-def measure(path: str, shown: str, tokenizer: Tokenizer, place: Place) -> Measured:
-    """The lengths of the samples in the file at the absolute ``path``, ``shown`` as the user wrote it; of a row of
-    preferences the longer sample counts. Raises :class:`DataError`."""
+def measure(
+    path: str, shown: str, tokenizer: Tokenizer, place: Place, *, cutoff: int | None = None, batch: int | None = None
+) -> DataSection:
+    """The section of the report about the file at the absolute ``path``, ``shown`` as the user wrote it; of a row of
+    preferences the longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None where
+    unknown. Raises :class:`DataError`."""
     data = _read(_unpacked(path, shown, place), shown, tokenizer)
-    sizes, rows = data["sizes"], data["rows"]
-    notes = _notes(data)
+    rows = data["rows"]
     if not rows:
         number, why = data["unread"][0] if data["unread"] else (1, "is larger than all that is read")
         raise DataError("--data {}: no row of it could be read; row {} {}", shown, number, why)
+    notes = _notes(data)
     answer = _tokenised(data, tokenizer, place)
-    usual = tuple(name for name, _ in Counter(data["formats"]).most_common())
     if isinstance(answer, str):
+        notes.insert(0, Message("tokens could not be counted: {}", answer))
+        looked_at, lengths = len(rows), list[int]()
         most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
-        return Measured(
-            (), len(sizes), len(rows), most, usual, (Message("tokens could not be counted: {}", answer), *notes)
-        )
-    counts, most = answer
-    known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
-    return Measured(_of_all(sizes, known), len(sizes), len(known), most, usual, tuple(notes))
+    else:
+        counts, most = answer
+        known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
+        looked_at, lengths = len(known), _of_all(data["sizes"], known)
+    return {
+        "path": shown,
+        "rows": len(data["sizes"]),
+        "looked_at": looked_at,
+        "formats": [name for name, _ in Counter(data["formats"]).most_common()],
+        "tokenizer": tokenizer.shown,
+        "template": tokenizer.template is not None,
+        **spread(lengths, cutoff, batch or _BATCH),
+        "longest_at_most": max([most, *lengths]),
+        "cutoff": cutoff,
+        "notes": list(notes),
+    }
+
+
+def spread(lengths: Sequence[int], cutoff: int | None, batch: int) -> Spread:
+    """Return what the tokens of all samples say, in batches of ``batch`` samples; all None where there are none."""
+    if not lengths:
+        return Spread(p50=None, p90=None, p99=None, longest=None, cut=None, padding=None, longest_batch=None)
+    ordered = sorted(lengths)
+    room = ordered[-1] if cutoff is None else min(ordered[-1], cutoff)
+    fed = [max(1, min(length, room)) for length in lengths]
+    p50, p90, p99 = (ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 90, 99))
+    return {
+        "p50": p50,
+        "p90": p90,
+        "p99": p99,
+        "longest": ordered[-1],
+        "cut": None if cutoff is None else sum(length > cutoff for length in ordered),
+        "padding": padding(fed, batch, cutoff or max(fed)),
+        "longest_batch": min(batch, len(ordered)) * room,
+    }
 
 
 def _unpacked(path: str, shown: str, place: Place) -> str:
@@ -208,95 +237,43 @@ def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:
     return lengths
 
 
-#: per_device_train_batch_size of transformers where nothing is known of the batch.
-_BATCH = 8
-#: Rows that are packed together: datasets.map's batch_size, and LLaMA-Factory's preprocessing_batch_size.
-_PACKED_AT_ONCE = 1000
-#: transformers.trainer_pt_utils.get_length_grouped_indices sorts within so many batches, drawn at random.
-_GROUPED = 50
-
-
-def summary(
-    measured: Measured, *, path: str, tokenizer: str, template: bool, cutoff: int | None, batch: int | None
-) -> DataSection:
-    """The section of the report. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None where unknown."""
-    section: DataSection = {
-        "path": path,
-        "rows": measured.rows,
-        "looked_at": measured.looked_at,
-        "formats": list(measured.formats),
-        "tokenizer": tokenizer,
-        "template": template,
-        "p50": None,
-        "p90": None,
-        "p99": None,
-        "longest": None,
-        "longest_at_most": measured.at_most,
-        "cutoff": cutoff,
-        "cut": None,
-        "padding": None,
-        "longest_batch": None,
-        "notes": list(measured.notes),
-    }
-    if not measured.lengths:
-        return section
-    ordered = sorted(measured.lengths)
-    shares = (ordered[-(-share * len(ordered) // 100) - 1] for share in (50, 90, 99))
-    section["p50"], section["p90"], section["p99"] = shares
-    longest = section["longest"] = ordered[-1]
-    section["longest_at_most"] = max(longest, measured.at_most)
-    room = longest if cutoff is None else min(longest, cutoff)
-    section["cut"] = None if cutoff is None else sum(length > cutoff for length in ordered)
-    batch = batch or _BATCH
-    fed = [max(1, min(length, room)) for length in measured.lengths]
-    section["padding"] = {
-        "batch": batch,
-        "random": round(random_waste(fed, batch), 3),
-        "grouped": round(grouped_waste(fed, batch), 3),
-        "packed": round(packed_waste(fed, cutoff or max(fed)), 3),
-    }
-    section["longest_batch"] = min(batch, len(ordered)) * room
-    return section
-
-
 def fed_length(section: DataSection, packed: bool) -> int | None:
     """The longest sample as the recipe cuts it, in tokens: what a prediction of memory needs. None where the data says
     nothing of it: sequences that are packed are always full, and bytes only bound tokens from above."""
-    if packed:
-        return section["cutoff"]
-    limits = [section["longest_at_most"] if section["longest"] is not None or section["cutoff"] else None]
-    known = [limit for limit in (*limits, section["cutoff"]) if limit is not None]
-    return min(known, default=None)
+    cutoff = section["cutoff"]
+    if packed or (section["longest"] is None and cutoff is None):
+        return cutoff
+    return min(section["longest_at_most"], cutoff or section["longest_at_most"])
 
 
-def random_waste(lengths: Sequence[int], batch: int) -> float:
-    """The share of padding when samples are drawn at random and padded to the longest of their batch."""
-    return _waste(random.Random(0).sample(lengths, len(lengths)), batch)  # noqa: S311
-
-
-def grouped_waste(lengths: Sequence[int], batch: int) -> float:
-    """The same with ``group_by_length`` of transformers: samples of many batches are sorted."""
+def padding(lengths: Sequence[int], batch: int, room: int) -> Padding:
+    """Return the shares of padding, to a thousandth: of samples that are drawn at random and padded to the longest of
+    their batch; the same with ``group_by_length`` of transformers, where samples of many batches are sorted; and of
+    samples that are packed into sequences of ``room`` tokens. None of them is longer."""
     drawn = random.Random(0).sample(lengths, len(lengths))  # noqa: S311
     size = max(1, min(len(drawn) // (batch * 4), _GROUPED)) * batch
     pieces = (sorted(drawn[start : start + size], reverse=True) for start in range(0, len(drawn), size))
-    return _waste([length for piece in pieces for length in piece], batch)
+    return {
+        "batch": batch,
+        "random": round(_waste(drawn, batch), 3),
+        "grouped": round(_waste([length for piece in pieces for length in piece], batch), 3),
+        "packed": round(1 - sum(drawn) / (_packed(drawn, room) * room), 3),
+    }
 
 
-def packed_waste(lengths: Sequence[int], room: int) -> float:
-    """The share of padding when samples are packed into sequences of ``room`` tokens, each into the fullest where it
-    fits, longest first. None of them is longer."""
-    drawn = random.Random(0).sample(lengths, len(lengths))  # noqa: S311
+def _packed(lengths: Sequence[int], room: int) -> int:
+    """Return how many sequences of ``room`` tokens hold all: each sample, longest first, in the fullest it fits."""
     sequences = 0
-    for start in range(0, len(drawn), _PACKED_AT_ONCE):
+    for start in range(0, len(lengths), _PACKED_AT_ONCE):
         rooms: list[int] = []
-        for length in sorted(drawn[start : start + _PACKED_AT_ONCE], reverse=True):
+        for length in sorted(lengths[start : start + _PACKED_AT_ONCE], reverse=True):
             place = bisect_left(rooms, length)
             if place < len(rooms):
                 insort(rooms, rooms.pop(place) - length)
             else:
                 sequences += 1
                 insort(rooms, room - length)
-    return 1 - sum(drawn) / (sequences * room)
+    return sequences
 
 
 def _waste(lengths: Sequence[int], batch: int) -> float:

@@ -1,5 +1,6 @@
 """The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -73,11 +74,7 @@ def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
     """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
-    low, high = 0, max(most, 0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
 # What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
@@ -168,25 +165,27 @@ class Model(NamedTuple):
     nearest: Mapping[str, Any] | None = None
     heeds: bool | None = True
 
-    @property
-    def level(self) -> str:
-        """``trace`` of the installed code, or of the ``nearest`` type."""
-        return "nearest" if self.nearest else "trace"
+    def level_of(self, trace: Trace) -> str:
+        """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
+        return "shipped" if trace.release else "nearest" if self.nearest else "trace"
 
-    def assumed(self, job: Mapping[str, Any]) -> list[Message]:
-        """What is to be said of the answer for this job."""
-        if self.nearest is None:
-            return []
-        said = [
-            Message(
-                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
-                "activations may take up to {} more",
-                self.nearest["type"],
-                f"{self.margin:.0%}",
+    def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
+        """What is to be said of where the answer comes from."""
+        said: list[str] = []
+        if trace.release:
+            shipped = (
+                "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
+                "take {} less to {} more"
             )
-        ]
-        if job["checkpointing"] and self.heeds is False:
-            said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+            said.append(Message(shipped, trace.release, f"{trace.less:.0%}", f"{trace.more:.0%}"))
+        if self.nearest:
+            nearest = (
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more"
+            )
+            said.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            if job["checkpointing"] and self.heeds is False:
+                said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
         return said
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +274,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             f"{peak.size / GIB:.1f}",
         )
     changes: list[MemorySaving] = []
-    assumed = [*said_of(model, trace, plan.job), *plan.assumed]
+    assumed = [*model.said_of(trace, plan.job), *plan.assumed]
     if base["checkpointing"] and model.heeds is None:
         (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
         size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
@@ -317,7 +316,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
                 changes.append(change(saving, any_length, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
         changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
-        "level": level_of(model, trace),
+        "level": model.level_of(trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -344,23 +343,6 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
         "assumed": assumed,
         "savers": list(plan.savers),
     }
-
-
-def level_of(model: Model, trace: Trace) -> str:
-    """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
-    return "shipped" if trace.release else model.level
-
-
-def said_of(model: Model, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-    """What is to be said of where the answer comes from."""
-    shipped = Message(
-        "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
-        "take {} less to {} more",
-        trace.release,
-        f"{trace.less:.0%}",
-        f"{trace.more:.0%}",
-    )
-    return [*([shipped] if trace.release else []), *model.assumed(job)]
 
 
 def traced(job: Mapping[str, Any], tracer: Source) -> Trace:

@@ -6,13 +6,12 @@ processes take theirs beside that share.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.memory.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
-from envdoctor.memory.prediction import Model, level_of, rounded, said_of, traced
+from envdoctor.memory.prediction import Model, rounded, traced
 from envdoctor.memory.recipe import engine_of, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source
@@ -61,7 +60,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     # The profile counts what is allocated, and not what the allocator holds for it.
     low, high = need_of(weights + activations).reserved
     outside = high - low + (0.0 if given.get("enforce_eager") else _GRAPHS * GIB)
-    verdict = _verdict(asked, left(asked) / cache * tokens, length, gpu, outside)
+    verdict = "fits" if asked + outside <= gpu.free else "tight"
+    if asked > gpu.free or left(asked) / cache * tokens < length:
+        verdict = "does-not-fit"
     least = (length * cache / tokens + weights + activations + beside) / gpu.total
     assumed = (
         [] if "gpu_memory_utilization" in given else [Message("gpu_memory_utilization was not given: {}", f"{share:g}")]
@@ -74,7 +75,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
             )
         )
     return {
-        "level": level_of(model, trace),
+        "level": model.level_of(trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
@@ -106,7 +107,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
             "cache_tokens": max(0, int(left(asked) / cache * tokens)),
             "length": length,
         },
-        "assumed": [*said_of(model, trace, plan.job), *assumed],
+        "assumed": [*model.said_of(trace, plan.job), *assumed],
         "savers": [],
     }
 
@@ -125,25 +126,13 @@ def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
     return changed
 
 
-def _verdict(asked: float, cache_tokens: float, length: int, gpu: Gpu, outside: float) -> str:
-    if asked > gpu.free or cache_tokens < length:
-        return "does-not-fit"
-    return "fits" if asked + outside <= gpu.free else "tight"
-
-
 def _changes(least: float, left: Any, cache_per_token: float, gpu: Gpu, outside: float) -> list[MemorySaving]:
     """The largest share that leaves others theirs, where the longest sequence still fits; else the length that does."""
     most = math.floor((gpu.free - outside) / gpu.total * 100) / 100
-    changes: list[MemorySaving] = []
-    if math.ceil(least * 100) / 100 <= most:
-        changes.append(_change({"recipe.gpu_memory_utilization": most}, most * gpu.total))
-    elif most > 0:
+    settings: dict[str, object] = {"recipe.gpu_memory_utilization": most}
+    if math.ceil(least * 100) / 100 > most:
         length = int(left(most * gpu.total) / cache_per_token) // 128 * 128
-        if length > 0:
-            settings = {"recipe.gpu_memory_utilization": most, "recipe.max_model_len": length}
-            changes.append(_change(settings, most * gpu.total))
-    return changes
-
-
-def _change(settings: Mapping[str, object], size: float) -> MemorySaving:
-    return {"set": dict(settings), "gib": rounded(size), "verdict": "fits"}
+        if length <= 0:
+            return []
+        settings["recipe.max_model_len"] = length
+    return [{"set": settings, "gib": rounded(most * gpu.total), "verdict": "fits"}]

@@ -6,12 +6,13 @@ adapters, gradients and the optimizer's states are counted here.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import takewhile
+from typing import Any
 
 from envdoctor.memory.closed_form import Terms
 from envdoctor.memory.section import MemoryProblem
 from envdoctor.memory.tracing import Trace
-from envdoctor.text.message import said_by
+from envdoctor.text.message import Message, said_by
 
 Row = Mapping[str, Any]
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
@@ -44,18 +45,6 @@ def form_words(job: Row, targets: str) -> str:
     return " ".join(word for word in words if word)
 
 
-class _Sizes(NamedTuple):
-    """The sizes of a model by the letters of the table, without batch and tokens."""
-
-    letters: Mapping[str, float]
-
-    def total(self, text: str, **more: float) -> float:
-        """The value of ``2 BGHKS + 4 DL``."""
-        known = {**self.letters, **more}
-        parts = (part.partition(" ") for part in text.split(" + ") if part)
-        return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
-
-
 class Shipped:
     """Answers jobs as a tracer does. ``table`` is memory-forms; ``version`` is that of the installed transformers, None
     where it is not known."""
@@ -71,11 +60,10 @@ class Shipped:
 
     def _answer(self, job: Row) -> Trace | str:
         kind = str(job["config"].get("model_type"))
-        model = self._models.get(kind)
+        if kind not in self._models:
+            return Message("no shipped coefficients are about the type {}", kind)
         try:
-            if model is None:
-                raise MemoryProblem("no shipped coefficients are about the type {}", kind)
-            return self._trace(model, job)
+            return self._trace(self._models[kind], job)
         except MemoryProblem as error:
             return said_by(error)
 
@@ -159,13 +147,13 @@ class _Run:
             raise MemoryProblem("no shipped coefficients are about the optimizer {}", job["optimizer"])
         self.job, self.cache = job, 4.0 * self.depth * keys * width
         lora = job["lora"]
-        self.sizes = _Sizes({**letters, "R": lora["r"] if lora else 0})
-        linear, rest = self.sizes.total(model["linear"]), self.sizes.total(model["rest"])
+        self.letters = {**letters, "R": lora["r"] if lora else 0}
+        linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
         self.parameters = linear + rest
-        each = self.sizes.total(model["linear"], L=1) + self.sizes.total(model["rest"], L=1)
-        self.layer = each - self.sizes.total(model["rest"], L=0)
+        each = self._total(model["linear"], L=1) + self._total(model["rest"], L=1)
+        self.layer = each - self._total(model["rest"], L=0)
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
         self.weights = self.width * self.parameters
@@ -173,12 +161,18 @@ class _Run:
             self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
+    def _total(self, text: str, **more: float) -> float:
+        """The value of ``2 BGHKS + 4 DL``; ``more`` are letters that are not the model's, or others than its own."""
+        known = {**self.letters, **more}
+        parts = (part.partition(" ") for part in text.split(" + ") if part)
+        return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
+
     def _adapters(self, model: Row, lora: Row) -> float:
         modules, wanted = model["modules"], lora["target_modules"] or model["least"]
         names = list(modules) if wanted == "all-linear" else wanted
         if unknown := [name for name in names if name not in modules]:
             raise MemoryProblem("no shipped coefficients are about LoRA of {}", ", ".join(unknown))
-        sides = sum(self.sizes.total(side) for name in names for side in modules[name])
+        sides = sum(self._total(side) for name in names for side in modules[name])
         return float(lora["r"]) * self.depth * sides
 
     def computed(self, rows: Sequence[Row]) -> float:
@@ -186,7 +180,7 @@ class _Run:
         return max(sum(self._terms(row, max(self.job["tokens"])).values()) for row in rows)
 
     def _terms(self, row: Row, tokens: int) -> dict[str, float]:
-        return {name: self.sizes.total(text, B=self.job["batch"], S=tokens) for name, text in row["terms"].items()}
+        return {name: self._total(text, B=self.job["batch"], S=tokens) for name, text in row["terms"].items()}
 
     def trace(self, rows: Sequence[Row]) -> Trace:
         """What the trace of this job would be, by these rows."""
@@ -234,9 +228,4 @@ class _Run:
 
 
 def _minor(version: str) -> tuple[int, ...]:
-    numbers = []
-    for part in version.split(".")[:2]:
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+    return tuple(map(int, takewhile(str.isdigit, version.split(".")[:2])))

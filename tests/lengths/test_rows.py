@@ -42,8 +42,8 @@ def measured(tmp_path: Path) -> Callable[..., Any]:
 )
 def test_every_row_has_a_size_and_a_content(measured: Any, name: str, content: str) -> None:
     found = measured(name, content.encode())
-    assert (found.rows, found.looked_at, found.formats, len(found.notes)) == (3, 3, ("text",), 1)
-    assert found.at_most == len(ROWS[1]["text"].encode())
+    assert (found["rows"], found["looked_at"], found["formats"], len(found["notes"])) == (3, 3, ["text"], 1)
+    assert found["longest_at_most"] == len(ROWS[1]["text"].encode())
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_a_file_that_is_no_data_is_one_sentence(measured: Any, name: str, conten
 def test_a_line_that_is_no_row_is_the_only_one_that_is_lost(measured: Any) -> None:
     lines = [b'{"text": "a"}', b"{", b"\xe4", b"[" * 5000, b"\0", b'{"text": "b"}']
     found = measured("a.jsonl", b"\n".join(lines))
-    assert (found.rows, found.looked_at, found.formats) == (6, 2, ("text",))
-    assert found.notes[1] == "4 of 6 rows that were looked at cannot be used; row 2 is not JSON"
+    assert (found["rows"], found["looked_at"], found["formats"]) == (6, 2, ["text"])
+    assert found["notes"][1] == "4 of 6 rows that were looked at cannot be used; row 2 is not JSON"

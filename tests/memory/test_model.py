@@ -8,10 +8,13 @@ import pytest
 from traced_jobs import config
 
 from envdoctor.knowledge import load_matrix
-from envdoctor.memory import MemoryProblem, model_of
+from envdoctor.memory import MemoryProblem, Trace, model_of
 
 #: Settings that no shape, and so no memory, depends on.
 WITHOUT_SHAPE = {"rope_theta", "hidden_act", "initializer_range", "architectures", "torch_dtype", "model_type"}
+
+#: By the installed code.
+TRACED = Trace({}, ())
 
 
 def model(data: dict[str, Any]) -> Any:
@@ -54,17 +57,17 @@ def test_code_that_ignores_checkpointing_is_taken_at_its_word() -> None:
         *(True, False),
         *(True, True),
     ]
-    assert [len(found.assumed(job())) for found in heeds] == [1, 2, 1, 1]
+    assert [len(found.said_of(TRACED, job())) for found in heeds] == [1, 2, 1, 1]
     # Files of the tokenizer alone say nothing of it.
     assert model_of(data, rows, ["ChatGLMTokenizer._pad(self)"]).heeds is None
 
 
 def test_it_says_so_and_leaves_native_types_alone() -> None:
     glm = model(config("glm-4-9b-chat"))
-    assert (glm.level, glm.margin, glm.named) == ("nearest", 0.3, "chatglm")
-    assert "nearest type of transformers, glm" in glm.assumed(job())[0]
+    assert (glm.level_of(TRACED), glm.margin, glm.named) == ("nearest", 0.3, "chatglm")
+    assert "nearest type of transformers, glm" in glm.said_of(TRACED, job())[0]
     native = model(config("glm-4-9b-chat-hf"))
-    assert (native.level, native.margin, native.assumed(job())) == ("trace", 0.0, [])
+    assert (native.level_of(TRACED), native.margin, native.said_of(TRACED, job())) == ("trace", 0.0, [])
     assert native.job(job()) == job()
 
 
