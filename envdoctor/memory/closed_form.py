@@ -180,7 +180,9 @@ def kept_bytes(trace: Trace) -> float:
 
 
 def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
-    names = {name for terms in by_layers.values() for name in terms}
+    names = dict.fromkeys(
+        name for terms in by_layers.values() for name in terms
+    )  # in their order: the same text each time
     return {
         name: _extended({layers: terms.get(name, 0.0) for layers, terms in by_layers.items()}, depth) for name in names
     }
