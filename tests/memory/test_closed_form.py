@@ -52,6 +52,19 @@ def test_the_full_depth_and_every_batch_and_length(lengths: tuple[int, ...], bat
     assert (peak.segment, peak.operation) == ("backward/last", "operation of backward/last")
 
 
+def test_terms_stand_in_the_order_of_the_trace() -> None:
+    """Not in that of a set, which changes from run to run."""
+    names = [f"term {number}" for number in range(20)]
+    point = {
+        "layers": 1,
+        "tokens": 64,
+        "trained": 1,
+        "segments": {"backward/last": [20, "mm", dict.fromkeys(names, 1.0)]},
+    }
+    form = ClosedForm(trace((64,), (1,), depth=1)._replace(points=(point,)), 1)
+    assert list(form.at(1, 64).terms) == names
+
+
 def test_the_segment_of_the_peak_changes_with_the_length_and_without_a_term() -> None:
     assert ClosedForm(trace(depths=(1, 2)), 1).at(1, 1).segment == "backward/last"
     form = ClosedForm(trace(depths=(1,), depth=1), 1)
