@@ -11,6 +11,7 @@ from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.judge.policy import Known, baseline_state
 from envdoctor.report.report import Report
 from envdoctor.text.files import Files, because_of
+from envdoctor.text.message import NOTHING, Message
 
 SCHEMA = "envdoctor.baseline/1"
 _LARGEST = 16 << 20
@@ -21,7 +22,7 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
     try:
         document = json.loads(Files().whole(str(path), _LARGEST))
     except OSError as error:
-        hint = "" if path.exists() else "; --write-baseline writes one"
+        hint = NOTHING if path.exists() else Message("; --write-baseline writes one")
         raise UsageProblem("{}: cannot be read: {}{}", path, because_of(error), hint) from None
     except (ValueError, RecursionError) as error:
         raise UsageProblem("{}: not JSON: {}", path, error) from None

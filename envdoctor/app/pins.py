@@ -13,7 +13,7 @@ from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, 
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.models.names import spellings
 from envdoctor.report.report import Notice
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
@@ -49,11 +49,9 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
 
 
 def _unsure(found: Compared) -> Message:
-    first, more = found.unsure[0], len(found.unsure) - 1
-    others = f" and {more} more file{'s' if more > 1 else ''}" if more else ""
-    return Message(
-        "{}{} could not be compared with the pin: {} (--hash reads large files)", first.path, others, first.reason
-    )
+    files = listed((part.path for part in found.unsure), 1)
+    text = "{} could not be compared with the pin: {} (--hash reads large files)"
+    return Message(text, files, found.unsure[0].reason)
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:

@@ -298,8 +298,8 @@ def _array(file: BinaryIO) -> _Rows:
                 Message("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg)
             ) from None
         except (ValueError, RecursionError):
-            why = "is nested too deeply, or has a number that is too long"
-            raise _Problem(Message("cannot be read: row {} {}", len(sizes) + 1, why)) from None
+            text = "cannot be read: row {} is nested too deeply, or has a number that is too long"
+            raise _Problem(Message(text, len(sizes) + 1)) from None
         places.append(place)
         sizes.append(end - place)
         _count(sizes)

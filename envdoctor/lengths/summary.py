@@ -159,9 +159,9 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
         return out
     if last.get("case") == "needs":
         why = last.get("skip") or last.get("error")
-        other = "write it as JSONL, datasets.Dataset.from_parquet(…).to_json(…)"
-        raise DataError("--data {} is Parquet, and {} there: install it, or {}", shown, why, other)
-    why = last.get("problem") or f"could not be read: {answer.ending}: {answer.detail}"
+        jsonl = "datasets.Dataset.from_parquet(…).to_json(…)"
+        raise DataError("--data {} is Parquet, and {} there: install it, or write it as JSONL, {}", shown, why, jsonl)
+    why = last.get("problem") or Message("could not be read: {}: {}", answer.ending, answer.detail)
     raise DataError("--data {} {}", shown, why)
 
 

@@ -5,6 +5,7 @@ import os
 from typing import NamedTuple
 
 from envdoctor.text.files import Files
+from envdoctor.text.message import Message
 
 RECORD_LIMIT = 8 << 20
 _ENDINGS = (b".so", b".pyd", b".dll")
@@ -30,7 +31,7 @@ def listed_libraries(metadata: str, files: Files) -> list[Listed]:
         if len(found) >= _MOST:
             break
     if not piece:
-        raise FileNotFoundError(errno.ENOENT, "it is empty", metadata)
+        raise FileNotFoundError(errno.ENOENT, Message("it is empty"), metadata)
     return found[:_MOST]
 
 
