@@ -83,17 +83,17 @@ def launched(environ: Mapping[str, str]) -> Launched:
         rank,
         world,
         address,
-        _number({"MASTER_PORT": _PORT, **environ}, "MASTER_PORT", 65536),
+        _number({"MASTER_PORT": _PORT, **environ}, "MASTER_PORT", 65535),
         environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
         _number(environ, local_name, _MOST_RANKS) if local_name in environ else None,
     )
 
 
-def _number(environ: Mapping[str, str], name: str, below: int) -> int:
+def _number(environ: Mapping[str, str], name: str, most: int) -> int:
     text = environ[name]
-    if not re.fullmatch("[0-9]{1,7}", text) or int(text) > below:
-        raise UsageProblem("--all-ranks: {}={}: a number up to {} is expected", name, text, below)
+    if not re.fullmatch("[0-9]{1,7}", text) or int(text) > most:
+        raise UsageProblem("--all-ranks: {}={}: a number up to {} is expected", name, text, most)
     return int(text)
 
 
