@@ -58,7 +58,7 @@ def test_each_launcher_is_understood(environ, told):
         (MPIRUN, "MASTER_ADDR is not set"),
         ({**TORCHRUN, "RANK": "8"}, "RANK=8 is not below WORLD_SIZE=8"),
         ({**TORCHRUN, "RANK": "-1"}, "RANK=-1: a number up to"),
-        ({**TORCHRUN, "MASTER_PORT": "http"}, "MASTER_PORT=http: a number up to 65536"),
+        ({**TORCHRUN, "MASTER_PORT": "http"}, "MASTER_PORT=http: a number up to 65535"),
     ],
 )
 def test_what_a_launcher_did_not_say_is_wrong_use(environ, said):
