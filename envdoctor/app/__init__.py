@@ -14,7 +14,7 @@ __all__, __getattr__ = door(
         "configuration": "Configuration find_configuration load_configuration",
         "diff_revision": "Request",
         "errors": "JobError UsageProblem",
-        "explain": "text_of_option",
+        "explain_error": "text_of_option",
         "facts": "Gathered Sources collect_facts target_facts working_directory",
         "guard": "Stopped",
         "guard_callback": "Guard",

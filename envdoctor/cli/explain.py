@@ -50,7 +50,7 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         )
     asked = Asked(options)
     if error is not None or log is not None:
-        from envdoctor.app.explain import text_of_option
+        from envdoctor.app.explain_error import text_of_option
         from envdoctor.observe.sources import SOURCES
 
         file = error if log is None else log
@@ -72,7 +72,7 @@ def _explain_rule(rule_id: str, asked: Asked) -> int:
 
 
 def _explain_error(error: str, asked: Asked, in_general: bool, *, as_json: bool) -> int:
-    from envdoctor.app.explain import explain_error
+    from envdoctor.app.explain_error import explain_error
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.color import choose_width
     from envdoctor.report.page import Page

@@ -1,0 +1,71 @@
+"""``envdoctor explain --error`` and ``--log``: what is known of an error, for given versions or for none."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from envdoctor.answers.answer import Answer
+from envdoctor.answers.answering import answer_to
+from envdoctor.answers.situation import Situation
+from envdoctor.answers.suspects import suspects_in
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.facts.factset import FactSet
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.text.documents import read_named
+from envdoctor.text.files import because_of
+from envdoctor.tracebacks.reading import numbered, read_error
+
+#: A log of a long run on many machines; what is behind it decides anyway.
+_LARGEST = 64 * 1024 * 1024
+
+
+class Explained(NamedTuple):
+    """The answer, and the environment whose versions it is for; ``gathered`` is None when there is none."""
+
+    answer: Answer
+    gathered: Gathered | None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when something is known of the error; 3 when nothing is: the job was to answer it."""
+        return 0 if self.answer.known else 3
+
+
+def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
+    """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.
+
+    Without ``sources`` what the text itself says of its environment counts. The model is not looked at. Raises
+    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises.
+    """
+    if not text.strip():
+        raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
+    reading = read_error(text)
+    first, lines = numbered(text)
+    gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
+    facts = gathered.facts if gathered is not None else _own_facts(text, matrix)
+    situation = Situation(matrix, facts)
+    answer = answer_to(reading, situation)
+    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
+
+
+def _own_facts(text: str, matrix: Matrix) -> FactSet:
+    """What a log says of the environment that wrote it."""
+    from envdoctor.derive import derive
+    from envdoctor.observe.documents.reports.report_file import report_facts
+
+    facts = report_facts(text, matrix, "log").facts
+    if list(facts):
+        derive(facts, matrix, None)
+    return facts
+
+
+def text_of_option(option: str, path: str) -> str:
+    """The text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
+    try:
+        data = read_named(Path(path), path, _LARGEST)
+    except (OSError, ValueError) as error:
+        raise JobError("{} {}: cannot be read: {}", option, path, because_of(error)) from None
+    if data is None:
+        limit = _LARGEST // 1024 // 1024
+        raise JobError("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit)
+    return data.decode("utf-8", "replace")
