@@ -19,7 +19,9 @@ def render(report: Report, lang: str = "en") -> str:
     """An annotation for each finding, the worst first; of more than ten the last one counts the others."""
     page = Page(report.registry, lang)
     shown = report.shown()
-    lines = [f"::error::{_data(text)}" for level, text in report.notices if level == "error"][: _MOST // 2]
+    lines = [f"::error::{_data(page.sentence(text))}" for level, text in report.notices if level == "error"][
+        : _MOST // 2
+    ]
     room = {"error": _MOST - len(lines)}
     for severity in reversed(SEVERITIES):
         findings = [finding for finding in shown if finding.severity == severity]

@@ -31,8 +31,9 @@ def render(report: Report, lang: str = "en") -> str:
         _judged(_case(suite, name, rule), findings, page)
     for entry in report.not_checked:
         if entry.id not in by_rule:
-            reason = "; ".join(f"{key}: {why}" for key, why in entry.missing.items())
-            SubElement(_case(suite, name, entry.id), "skipped", message=entry.reason or reason)
+            reason = "; ".join(f"{key}: {page.sentence(why)}" for key, why in entry.missing.items())
+            reason = page.sentence(entry.reason) if entry.reason else reason
+            SubElement(_case(suite, name, entry.id), "skipped", message=reason)
     for rule in report.passed:
         _case(suite, name, rule)
     for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -50,7 +51,7 @@ def _run(case: Element, report: Report, page: Page) -> None:
     said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
     text = "\n".join(said)
     if report.status != "complete":
-        SubElement(case, "error", type="incomplete", message="the check could not be finished").text = text
+        SubElement(case, "error", type="incomplete", message=page.say("the check could not be finished")).text = text
     elif text:
         SubElement(case, "system-out").text = text
 
@@ -65,5 +66,7 @@ def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
         SubElement(case, "system-out").text = text
     else:
         first = findings[0]
-        reason = f"ignored: {first.ignored}" if first.ignored else f"same cause as {first.superseded_by}"
+        reason = page.say("ignored: {reason}", reason=first.ignored)
+        if not first.ignored:
+            reason = page.say("same cause as {rule}", rule=first.superseded_by)
         SubElement(case, "skipped", message=reason)

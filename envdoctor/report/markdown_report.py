@@ -19,6 +19,7 @@ from envdoctor.report.terminal_report import about, sections
 _LARGEST = 900 * 1024
 #: Messages and commands of one cause that are listed.
 _MOST = 20
+_MOST_NOTICES = 100
 _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
@@ -39,7 +40,11 @@ def render(report: Report, lang: str = "en") -> str:
             break
         blocks.append(block)
     blocks += write([*plan_sections(report, page), *sections(report, page)], page)
-    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:100]]
+    blocks += [
+        f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:_MOST_NOTICES]
+    ]
+    if len(report.notices) > _MOST_NOTICES:
+        blocks.append(plain(page.say("{n} more", n=len(report.notices) - _MOST_NOTICES)))
     helps = [f"- {plain(text)}" for text in advices(report, page)]
     if helps:
         summary = plain(page.say("{n} rule(s) could not be checked", len(report.not_checked)))
@@ -96,7 +101,7 @@ def plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    return text.replace("`", "'").replace("|", "\\|")
+    return text.replace("`", "'")
 
 
 def fenced(lines: Sequence[str], language: str = "") -> str:

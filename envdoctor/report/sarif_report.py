@@ -32,11 +32,14 @@ def render(report: Report, lang: str = "en") -> str:
     findings = [finding for finding in report.findings if finding.superseded_by is None]
     rules = list(dict.fromkeys(finding.id for finding in findings))
     left_out = len(findings) - _MOST
-    notifications = [_notification(level, text) for level, text in report.notices]
-    notifications += [_notification("warning", f"{left_out} more findings are not in this file")] * (left_out > 0)
+    notifications = [_notification(level, page.sentence(text)) for level, text in report.notices]
+    if left_out > 0:
+        notifications.append(_notification("warning", page.say("{n} more finding(s), left out of this file", left_out)))
     notifications += [
         {
-            **_notification("note", "; ".join(entry.missing) or entry.reason or "not checked"),
+            **_notification(
+                "note", "; ".join(entry.missing) or page.sentence(entry.reason or "") or page.say("not checked")
+            ),
             "associatedRule": {"id": entry.id},
         }
         for entry in report.not_checked

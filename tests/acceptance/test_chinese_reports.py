@@ -5,6 +5,7 @@ Names, options, code, what stands in quotes, and what other programs and their a
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -152,12 +153,22 @@ def test_what_is_refused_is_refused_in_chinese(run: Any, inputs: Path, line: str
     assert sentences(done.err + done.out) == []
 
 
+def texts_of_sarif(found: Any) -> Iterator[str]:
+    """Every ``text`` for people, wherever it is."""
+    if isinstance(found, dict):
+        yield from (value for key, value in found.items() if key == "text")
+    if isinstance(found, (dict, list)):
+        for value in found.values() if isinstance(found, dict) else found:
+            yield from texts_of_sarif(value)
+
+
 @pytest.mark.parametrize("command", STORIES)
 def test_the_pages_of_the_stories_are_chinese(run: Any, command: str) -> None:
     words = shlex.split(command)[1:]
-    for more in ("terminal", "markdown", "html", "junit"):
+    for more in ("terminal", "markdown", "html", "junit", "sarif", "github"):
         done = run(*words, "--lang", "zh", "--format", more, cwd=ROOT)
-        plain = unescape(re.sub("<[^>]+>", "\n", re.sub("<style>.*?</style>", "", done.out, flags=re.S)))
+        out = "\n".join(texts_of_sarif(json.loads(done.out))) if more == "sarif" else done.out
+        plain = unescape(re.sub("<[^>]+>", "\n", re.sub("<style>.*?</style>", "", out, flags=re.S)))
         # what a source shows is quoted from the rule, and stays as its author wrote it
         assert sentences("\n".join(line for line in plain.splitlines() if "（核对于 " not in line)) == []
 

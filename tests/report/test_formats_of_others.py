@@ -15,8 +15,9 @@ from lxml import etree
 from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import Origin
-from envdoctor.judge import OfferedFix, Text
+from envdoctor.judge import NotChecked, OfferedFix, Text
 from envdoctor.report import Notice, Report, load
+from envdoctor.text.message import Message, quoted
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 SARIF = Draft7Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
@@ -99,6 +100,28 @@ def test_chinese(report: Report, name: str) -> None:
     assert "改用 torch 2.4.1" in text or "大于 1" in text or r"\u5927\u4e8e" in text
 
 
+def test_what_a_file_says_of_itself_is_chinese_too(report: Report) -> None:
+    unread = Message("{}: {} is accepted there already; edit the entry to change it", "here", "rule")
+    said = "其中已接受"
+    whole = report.changed(
+        exit_code=3,
+        findings=report.findings * 2_000,
+        notices=(Notice("error", unread),),
+        not_checked=(NotChecked("a", "error", {"gpu": unread}), NotChecked("b", "error", {}, reason=unread)),
+    )
+    run = sarif(load("sarif")(whole, "zh"))
+    told = [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
+    assert (
+        [said in text for text in told] == [True, False, False, True] and "未写入本文件" in told[1] and told[2] == "gpu"
+    )
+    error, *skipped = junit(load("junit")(whole, "zh")).xpath("//error | //skipped")
+    assert error.get("message") == "检查未能完成" and said in error.text
+    reasons = {one.getparent().get("name"): one.get("message") for one in skipped}
+    assert said in reasons["a"] and said in reasons["b"] and reasons["accepted-slow"] == "已忽略：we measured it"
+    assert "与 torch-2-5-0-glm4-batch-nan 同一原因" in reasons.values()
+    assert said in load("github")(whole, "zh").splitlines()[0]
+
+
 def test_sarif_says_what_was_accepted_and_what_could_not_be_checked(report: Report) -> None:
     known = tuple(f._replace(baseline="unchanged") for f in report.findings)
     run = sarif(load("sarif")(report.changed(findings=known, notices=(Notice("error", "x"),)), "en"))
@@ -162,6 +185,10 @@ def test_markdown_is_bounded_and_says_what_is_left_out(report: Report) -> None:
     text = load("markdown")(report.changed(findings=many))
     assert len(text.encode()) < 1 << 20
     assert re.search(r"\n\d+ more findings\n", text)
+
+
+def test_markdown_counts_the_notices_that_are_left_out(report: Report) -> None:
+    assert "\n12 more\n" in load("markdown")(report.changed(notices=(Notice("warning", quoted("x")),) * 112))
 
 
 @pytest.mark.parametrize("name", ["markdown", "issue-comment", "html", "terminal"])
