@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 STORIES = [
     line.rpartition("  # ")[0]
     for line in (ROOT / "docs" / "stories.md").read_text(encoding="utf-8").splitlines()
-    if line.startswith("envdoctor ")
+    if line.startswith("envdoctor ") and "  # " in line
 ]
 #: What is quoted, options, code and names of files: shown as it is.
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|'[^']*'|--?[\w-]+(?:[= ][\w./=,:+-]+)?|[!-~]*[/\\=_.][!-~]*")
