@@ -200,16 +200,16 @@ def _ended(child: int, answer: bytes | None) -> Result:
 
 def _received(reader: int, seconds: float | None) -> bytes | None:
     """What comes through a pipe until it is closed; None when nothing came for so long."""
-    pieces: list[bytes] = []
-    while True:
-        if not select.select([reader], [], [], seconds)[0]:
-            os.close(reader)
-            return None
-        piece = os.read(reader, 1 << 16)
-        if not piece:
-            os.close(reader)
-            return b"".join(pieces)
-        pieces.append(piece)
+    said = b""
+    try:
+        while select.select([reader], [], [], seconds)[0]:
+            piece = os.read(reader, 1 << 16)
+            if not piece:
+                return said
+            said += piece
+        return None
+    finally:
+        os.close(reader)
 
 
 def _root(statement: str) -> str:

@@ -28,7 +28,6 @@ SIZES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 1024,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -130,7 +129,7 @@ def build(name: str, attention: str, folder: str | None = None, *, tied: bool | 
 def _shipped(name: str, transformers: Any) -> Any:
     model_type, settings = _MODELS[name]
     try:
-        config = transformers.AutoConfig.for_model(model_type, **{**SIZES, **settings})
+        config = transformers.AutoConfig.for_model(model_type, **{**SIZES, "max_position_embeddings": 1024, **settings})
     except (KeyError, ValueError) as error:
         raise Unavailable(f"this transformers knows no {model_type}") from error
     return _quiet(config)
@@ -139,12 +138,13 @@ def _shipped(name: str, transformers: Any) -> Any:
 def _own(folder: str | None) -> Any:
     """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
     import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     values = _config(folder)
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
         raise Unavailable("config.json names no model_type")
-    if not _native(model_type):
+    if model_type not in CONFIG_MAPPING_NAMES:
         place = "in its repository, which is not run" if values.get("auto_map") else "not in this transformers"
         raise Unavailable(f"the code of {model_type} is {place}")
     if isinstance(values.get("text_config"), dict):
@@ -164,15 +164,10 @@ def _own(folder: str | None) -> Any:
     few = min(heads, 4)
     shared = heads // groups  # heads of keys; two at least, where there are several: else nothing tells them apart
     shrunk = {
-        "num_hidden_layers": 2,
+        **SIZES,
+        "hidden_size": few * size,
         "num_attention_heads": few,
         "num_key_value_heads": min(few, shared, max(2, few // max(1, groups))),
-        "hidden_size": few * size,
-        "intermediate_size": 96,
-        "vocab_size": VOCABULARY,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
     }
     if "head_dim" in vars(whole):  # else it is made of the others
         shrunk["head_dim"] = size
@@ -200,12 +195,6 @@ def _config(folder: str | None) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise Unavailable("config.json is no object")
     return values
-
-
-def _native(model_type: Any) -> bool:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    return model_type in CONFIG_MAPPING_NAMES
 
 
 def _quiet(config: Any) -> Any:
