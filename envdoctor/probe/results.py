@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, reproducer, text_of
+from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, is_length, reproducer, text_of
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
@@ -25,8 +25,6 @@ _FORCED = ("math", "flash", "efficient", "cudnn")
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
 _PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
-#: Digits of a number of keys that a point of the plot may have.
-_LONGEST = 9
 
 
 class Results(NamedTuple):
@@ -298,7 +296,7 @@ def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
     points: dict[tuple[str | int | None, ...], list[Case]] = {}
     for case in cases:
         length, seen = case.param("S") or "", case.observation
-        if case.verdict.verdict == "skip" or not (length.isascii() and length.isdigit() and len(length) <= _LONGEST):
+        if case.verdict.verdict == "skip" or not is_length(length):
             continue
         where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)

@@ -155,7 +155,7 @@ def _own(folder: str | None) -> Any:
     try:
         whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
         heads = int(whole.num_attention_heads)
-        groups = heads // int(getattr(whole, "num_key_value_heads", None) or heads)
+        groups = max(1, heads // int(getattr(whole, "num_key_value_heads", None) or heads))
         size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
     except Exception as error:  # the classes check what they are given, each in its own way
         raise Unavailable(f"config.json of {model_type}: {_one_line(error)}") from error
@@ -167,7 +167,7 @@ def _own(folder: str | None) -> Any:
         **SIZES,
         "hidden_size": few * size,
         "num_attention_heads": few,
-        "num_key_value_heads": min(few, shared, max(2, few // max(1, groups))),
+        "num_key_value_heads": min(few, shared, max(2, few // groups)),
     }
     if "head_dim" in vars(whole):  # else it is made of the others
         shrunk["head_dim"] = size
