@@ -56,18 +56,13 @@ def results_of(
     facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
     section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
-    if session.unusable is not None and _needed_torch(probes, asked):
+    wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
+    if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else Message("the import of torch ended with {}: {}", ending, detail)
         failed = Message("the experiments could not run: {}", what)
     unmeasured = [*_not_measured(section, probes, asked), *_model_not_measured(session, cases)]
     return Results(facts, section, failed, unmeasured)
-
-
-def _needed_torch(probes: Mapping[str, Probe], asked: Sequence[str]) -> bool:
-    """Whether anything that was to run needs torch."""
-    wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
-    return any("torch" in probe.needs for probe in wanted)
 
 
 def _values(
@@ -147,10 +142,8 @@ def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
     """The list of the runs, if there was such a job; incomplete when its child did not end by itself."""
     for outcome in outcomes:
         if outcome.job.entries:
-            items = [_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import"]
-            yield Records(
-                tuple(items), None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
-            )
+            items = tuple(_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import")
+            yield Records(items, None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail))
 
 
 def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:

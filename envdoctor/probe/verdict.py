@@ -115,7 +115,7 @@ def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]
     return verdicts
 
 
-def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
+def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
     """(pass up to, warn up to) for this observation: its own ``limits``, else its dtype's (half when unknown)."""
     own = observation.get("limits")
     if own is None:
@@ -150,7 +150,7 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
         lost["dq"] = lost.get("dq", 0) + dead_dq
     # A ratio that is itself not finite says that the error is not: the same as a lost value.
     lost.update({name: 1 for name, value in ratios.items() if not math.isfinite(value) and name not in lost})
-    passes, warns = settled_limits(observation)
+    passes, warns = _limits(observation)
     counted = {name: value for name, value in ratios.items() if math.isfinite(value) and name in (gate or ratios)}
     worst = max(counted.values(), default=None)
     if lost:
@@ -202,7 +202,7 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         why = Message("not finite one by one, finite in the batch")
         return Verdict("fail", "nan-gradient", ("gradients",), why=why)
     ratio = together / max(alone, _TINY)
-    passes, warns = settled_limits(observation) if observation.get("limits") is not None else _BATCH
+    passes, warns = _limits(observation) if observation.get("limits") is not None else _BATCH
     if ratio > passes:
         why = Message(
             "gradient of the batch is {} times as wrong as one by one ({} against {})",

@@ -103,7 +103,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
 def layers_of(model: Any, config: Any) -> list[Any]:
     """The decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration says."""
     depths = {getattr(_text(config), name, None) for name in _DEPTHS}
-    found = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
+    found: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
     if not found:
         raise Refused("the layers of this model are not in one list")
     return list(max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters())))
