@@ -2,15 +2,14 @@
 bad one."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from envdoctor.watch.losses import Kept, describe
-from envdoctor.watch.rerun import Gradients, any_bad_weight, is_sharded, on_any, processes, rank
+from envdoctor.watch.rerun import Gradients, any_bad_weight, examine, is_sharded, on_any, processes, rank
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -30,14 +29,11 @@ class Teller:
         self.busy = False
         self._folder = folder
 
-    @contextmanager
-    def examining(self) -> Iterator[Callable[..., dict[str, Any]]]:
-        """What runs a batch again; the model's calls within are the watch's own."""
-        from envdoctor.watch.rerun import examine
-
+    def examine(self, model: Any, batch: Mapping[str, Any], **how: bool) -> dict[str, Any]:
+        """Run a batch again (see :func:`envdoctor.watch.rerun.examine`); the model's calls within are the watch's."""
         self.busy = True
         try:
-            yield examine
+            return examine(model, batch, **how)
         finally:
             self.busy = False
 
@@ -257,12 +253,11 @@ class Steps:
     ) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says; ``again`` False only looks at what is there."""
         found: dict[str, Any] = {}
-        with self._teller.examining() as examine:
-            for batch in batches or [{}]:
-                found = examine(model, batch, again=again and bool(batch))
-                if found.get("watch.where") not in ("nothing", "unknown", None):
-                    facts.update(describe(batch))
-                    break
+        for batch in batches or [{}]:
+            found = self._teller.examine(model, batch, again=again and bool(batch))
+            if found.get("watch.where") not in ("nothing", "unknown", None):
+                facts.update(describe(batch))
+                break
         return found
 
 

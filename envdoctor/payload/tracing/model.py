@@ -106,7 +106,8 @@ def layers_of(model: Any, config: Any) -> list[Any]:
     found: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
     if not found:
         raise Refused("the layers of this model are not in one list")
-    return list(max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters())))
+    largest: Any = max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
+    return list(largest)
 
 
 def signatures(layers: list[Any]) -> list[str]:
