@@ -12,7 +12,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -292,13 +293,6 @@ def drop_attention(model: Any) -> None:
             module.attention_dropout = 0.5
 
 
-class Output(NamedTuple):
-    """What transformers' models give, as far as it is used here."""
-
-    loss: Any
-    logits: Any
-
-
 class ChatGLMLike(torch.nn.Module):
     """Two layers after ChatGLM3's remote code: fused multi-query projection with bias, rotary on half of each head in
     interleaved pairs, a mask only with padding, in which pad rows attend to everything."""
@@ -327,9 +321,8 @@ class ChatGLMLike(torch.nn.Module):
                 bias[:queries].view(-1, _Layer.SIZE)[:, -1] += shift
                 bias[queries : queries + keys].view(-1, _Layer.SIZE)[:, -1] -= shift
 
-    def forward(
-        self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None, labels: Any = None
-    ) -> Output:
+    def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any = None, labels: Any = None) -> Any:
+        """``loss`` and ``logits``, as transformers' models give them."""
         length = input_ids.shape[1]
         if position_ids is None:
             position_ids = torch.arange(length, device=input_ids.device)[None].expand(input_ids.shape[0], -1)
@@ -347,7 +340,7 @@ class ChatGLMLike(torch.nn.Module):
         if labels is not None:
             predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
             loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=-100)
-        return Output(loss, logits)
+        return SimpleNamespace(loss=loss, logits=logits)
 
 
 class _Norm(torch.nn.Module):
