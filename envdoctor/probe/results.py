@@ -148,19 +148,15 @@ def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
 
 def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
     cause, outcome = cause_of(seen), seen.get("outcome")
+    # As links name the places in which something is asked for: peft/peft_model:37 of peft/peft_model.py:37.
+    place = _PLACE.match(text_in(cause, "place"))
     return {
         "entry": str(seen.get("case"))[:200],
         "outcome": outcome if outcome in _OUTCOMES else "crashes",
         "error": ABSENT if outcome == "works" else failure_of(seen),
-        "place": _module_place(text_in(cause, "place")),
+        "place": f"{place[1].removesuffix('/__init__')}:{place[2]}" if place else ABSENT,
         "name": text_in(cause, "name") or ABSENT,
     }
-
-
-def _module_place(place: str) -> Value:
-    """``peft/peft_model:37`` of ``peft/peft_model.py:37``, as links name the places in which something is asked for."""
-    match = _PLACE.match(place)
-    return f"{match[1].removesuffix('/__init__')}:{match[2]}" if match else ABSENT
 
 
 def _section(

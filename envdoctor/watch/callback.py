@@ -157,9 +157,7 @@ class Watch(TrainerCallback):
             steps.look(args, state, control, model, optimizer, applied=not skipped)
         if control.should_save or control.should_evaluate:
             steps.read_late(args, state, control, model)
-        if skipped:
-            steps.still.forget()
-        still = steps.still.name()
+        still = steps.still.name(skipped=skipped)
         if still is not None:
             facts = {"watch.event": "weights-stand-still", "watch.step": state.global_step, "watch.parameter": still}
             self._teller.record(args, facts)

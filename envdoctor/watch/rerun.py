@@ -160,8 +160,14 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
         found = _present(model, batch)
         if found or not again:
             return found
+        objective = _Objective()
         with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
-            return _examine(model, batch, backward)
+            found = _trace(model, batch, objective, backward)
+            if found["watch.where"] in ("forward", "backward"):
+                cures = _cures(model)
+                clean = [name for name, cure in cures if _runs_clean(model, batch, objective, cure, backward)]
+                found["watch.cured_by"] = clean
+        return found
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
@@ -182,16 +188,6 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
             place = {"watch.module": name.rpartition(".")[0], "watch.module_class": type(owner).__name__}
             return {"watch.where": "weights", "watch.parameter": name, **place}
     return {}
-
-
-def _examine(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, Any]:
-    objective = _Objective()
-    found = _trace(model, batch, objective, backward)
-    if found["watch.where"] in ("forward", "backward"):
-        found["watch.cured_by"] = [
-            name for name, cure in _cures(model) if _runs_clean(model, batch, objective, cure, backward)
-        ]
-    return found
 
 
 class _Objective:

@@ -100,16 +100,13 @@ class Still:
             moving = parameter.grad.detach().reshape(-1)[:_SAMPLE] != 0
             self._noted = (name, parameter, (parameter.detach().reshape(-1)[:_SAMPLE].clone(), moving))
 
-    def forget(self) -> None:
-        """The step was skipped, and rightly moved nothing."""
-        self._noted = None
-
-    def name(self) -> str | None:
-        """The weight, when none of its sampled elements that have gradients moved."""
-        if self._noted is None:
+    def name(self, *, skipped: bool) -> str | None:
+        """The weight, when none of its sampled elements that have gradients moved; a step that was ``skipped`` moved
+        nothing, and rightly."""
+        noted, self._noted = self._noted, None
+        if noted is None or skipped:
             return None
-        name, parameter, (before, moving) = self._noted
-        self._noted = None
+        name, parameter, (before, moving) = noted
         pushed = int(moving.sum())
         moved = int(((parameter.detach().reshape(-1)[:_SAMPLE] != before) & moving).sum())
         return name if pushed >= 100 and moved == 0 else None

@@ -37,18 +37,16 @@ _SHIFT = 200.0
 STRESSES = ("unit", "x3", "shift-", "shift+", "outlier")
 #: hf: contiguous (B, L, H, D) seen transposed, as a model sends it. strided: every second row of a buffer. expand: the
 #: scalar 1 seen as the whole shape, what ``.sum().backward()`` sends. plain: contiguous (B, H, L, D).
-UPSTREAMS = ("hf", "strided", "expand", "plain")
+UPSTREAMS: dict[str, Any] = {
+    "hf": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+    "strided": lambda x: torch.stack([x, torch.zeros_like(x)], 3).flatten(2, 3)[:, :, ::2],
+    "expand": lambda x: torch.ones((), dtype=x.dtype, device=x.device).expand(x.shape),
+    "plain": lambda x: x.contiguous(),
+}
 
 
 def _fresh(x: Any) -> Any:
     return x.contiguous().clone()
-
-
-def _offset(x: Any) -> Any:
-    buffer = torch.zeros(x.numel() + 1, dtype=x.dtype, device=x.device)
-    view = buffer[1:].view(x.shape)
-    view.copy_(x)
-    return view
 
 
 #: bhsd: contiguous (B, H, L, D). bshd: contiguous (B, L, H, D) seen as (B, H, L, D), what a projection yields. packed:
@@ -58,7 +56,7 @@ LAYOUTS: dict[str, Any] = {
     "bhsd": _fresh,
     "bshd": lambda x: _fresh(x.transpose(1, 2)).transpose(1, 2),
     "packed": None,
-    "offset": _offset,
+    "offset": lambda x: torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape),
     "expanded": lambda x: _fresh(x[:, :1]).expand(x.shape),
     "expanded_batch": lambda x: _fresh(x[:1]).expand(x.shape),
 }
@@ -124,18 +122,7 @@ def arrange(inputs: tuple[Any, Any, Any], layout: str) -> tuple[Any, Any, Any]:
 
 def upstream(gradient: Any, kind: str) -> Any:
     """The upstream gradient's numbers in memory as named; ``expand`` ignores the numbers."""
-    if kind == "hf":
-        return gradient.transpose(1, 2).contiguous().transpose(1, 2)
-    if kind == "strided":
-        batch, heads, rows, depth = gradient.shape
-        buffer = torch.zeros(batch, heads, 2 * rows, depth, dtype=gradient.dtype, device=gradient.device)
-        buffer[:, :, ::2] = gradient
-        return buffer[:, :, ::2]
-    if kind == "expand":
-        return torch.ones((), dtype=gradient.dtype, device=gradient.device).expand(gradient.shape)
-    if kind == "plain":
-        return gradient.contiguous()
-    raise ValueError(f"no upstream gradient is called {kind!r}")
+    return UPSTREAMS[kind](gradient)
 
 
 def draw(shape: dict[str, int], stress: str, seed: int, dtype: Any) -> tuple[Any, Any, Any, Any]:
