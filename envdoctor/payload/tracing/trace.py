@@ -75,18 +75,9 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
             optimizer = make_optimizer(model, job["optimizer"]) if trained else None
             for tokens in job["tokens"]:
                 live.clear()
-                cache = _point(live, model, optimizer, job, tokens)
-                emit(
-                    {
-                        "case": "point",
-                        "layers": depth,
-                        "tokens": tokens,
-                        "trained": sum(one.numel() for one in trained),
-                        "cache_bytes": cache,
-                        "held_bytes": live.allocator.held,
-                        "segments": dict(live.measured()),
-                    }
-                )
+                point = {"case": "point", "layers": depth, "tokens": tokens, "trained": sum(map(torch.numel, trained))}
+                point["cache_bytes"] = _point(live, model, optimizer, job, tokens)
+                emit({**point, "held_bytes": live.allocator.held, "segments": dict(live.measured())})
 
 
 def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: int) -> int:
