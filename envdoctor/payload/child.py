@@ -28,6 +28,7 @@ import json
 import os
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
 OLDEST_TORCH = (2, 0)
@@ -49,7 +50,8 @@ def main() -> None:
     # Neither this folder's names nor the working directory's may shadow a library.
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != here]
     request = _request()
-    _payload_package(request["folder"])
+    package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
+    package.__path__ = [request["folder"]]  # what makes it a package, without a folder on sys.path
     ending = "failed"
     for task in request["tasks"]:
         started, computed = time.time(), time.process_time()
@@ -111,15 +113,6 @@ def _request() -> dict[str, Any]:
     return request
 
 
-def _payload_package(folder: str) -> None:
-    """Make the folder importable as a package without putting it on sys.path."""
-    from types import ModuleType
-
-    package = ModuleType(PACKAGE)
-    package.__path__ = [folder]  # what makes it a package
-    sys.modules[PACKAGE] = package
-
-
 def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     """Run the script; how that ended, with details."""
     from importlib import import_module
@@ -132,10 +125,13 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         ending, detail = _import_torch(begin)
         if ending:
             return ending, detail
-        if job["device"] == "auto":
-            job["device"] = "cuda" if _has_cuda() else "cpu"
-        if job["device"] == "cuda" and not _has_cuda():
-            return "no-device", "torch sees no CUDA device"
+        import torch
+
+        if job["device"] != "cpu":
+            seen = torch.cuda.is_available()
+            if job["device"] == "cuda" and not seen:
+                return "no-device", "torch sees no CUDA device"
+            job["device"] = "cuda" if seen else "cpu"
     channel.write({"device": job["device"], **begin})  # before other libraries can bring the process down
     missing = [problem for problem in map(_missing, needs) if problem]
     if missing:
@@ -144,7 +140,7 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     if job["device"] == "cuda":
         _cap_gpu_memory(task.get("gpu_memory_mib"))
     if "torch" in needs:
-        _plain_numbers()
+        torch.set_default_dtype(torch.float32)  # as the scripts expect, whatever the environment sets
     path, _, function = task["script"].partition(":")
     script = import_module(PACKAGE + "." + os.path.splitext(path)[0].replace("/", "."))
     gc.freeze()  # nor is it looked through when a script asks what is alive, or behind each task
@@ -178,20 +174,6 @@ def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _has_cuda() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
-def _plain_numbers() -> None:
-    """Numbers without a dtype of their own are float32, as the scripts expect, whatever the environment sets."""
-    import torch
-
-    if torch.get_default_dtype() != torch.float32:
-        torch.set_default_dtype(torch.float32)
-
-
 def _missing(name: str) -> dict[str, Any] | None:
     """What to say instead of a record when a library that the script needs is not there, or does not import."""
     from importlib import import_module
@@ -222,11 +204,14 @@ def _cap_gpu_memory(mib: float | None) -> None:
 
 def _named(error: BaseException) -> tuple[str, str]:
     """The ending that an exception stands for."""
+    import traceback
+
     if is_out_of_memory(error):
         return "oom", _said(error)
     if "torch" in sys.modules and any(part in str(error) for part in STICKY) and _cuda_in_use():
         return "sticky", _said(error)
-    return "failed", _said(error) + _place(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return "failed", f"{_said(error)} ({os.path.basename(last.filename)}:{last.lineno})"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -250,15 +235,6 @@ def _cuda_in_use() -> bool:
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:LONGEST_TEXT]
-
-
-def _place(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    return f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -42,14 +42,8 @@ def meet(job: dict[str, Any]) -> Any:
     serves = job["rank"] == 0 and not job["served"]
     if serves:
         _allow_many_files()
-    served = TCPStore(
-        job["address"],
-        job["port"],
-        None,
-        serves,
-        timeout=datetime.timedelta(seconds=job["seconds"]),
-        wait_for_workers=False,
-    )
+    limit = datetime.timedelta(seconds=job["seconds"])
+    served = TCPStore(job["address"], job["port"], None, serves, timeout=limit, wait_for_workers=False)
     return PrefixStore("envdoctor/" + job["attempt"], served)
 
 

@@ -114,6 +114,11 @@ class Probe:
         A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
         runs its shortest when it is in no suite up to this one.
         """
+        upto = SUITES[: SUITES.index(suite) + 1]
+        names = [*reversed(upto), *(SUITES[len(upto) :] if asked else ())]
+        chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
+        limit = self.seconds["cpu" if device == "cpu" else "cuda"]
+        first_import = _IMPORT_SECONDS if "torch" in self.needs else 0.0
         return [
             Job(
                 probe=self.name,
@@ -125,25 +130,16 @@ class Probe:
                 model=model,
                 recipe=recipe or {},
                 needs=self.needs,
-                seconds=self._limit(entry, device),
+                seconds=float(entry.get("seconds", limit)) + first_import,
                 memory_mib=self.memory_mib,
                 gpu_memory_mib=self.gpu_memory_mib,
                 alone=self.alone,
                 script=self.script,
                 entries=tuple(entries) if self.entries else (),
             )
-            for entry in self._entries(suite, asked)
+            for entry in chosen
             if device == "auto" or device in entry.get("devices", (device,))
         ]
-
-    def _limit(self, entry: Mapping[str, Any], device: str) -> float:
-        seconds = float(entry.get("seconds", self.seconds["cpu" if device == "cpu" else "cuda"]))
-        return seconds + (_IMPORT_SECONDS if "torch" in self.needs else 0.0)
-
-    def _entries(self, suite: str, asked: bool) -> Sequence[Mapping[str, Any]]:
-        upto = SUITES[: SUITES.index(suite) + 1]
-        names = [*reversed(upto), *(SUITES[len(upto) :] if asked else ())]
-        return next((self.suites[name] for name in names if self.suites.get(name)), ())
 
 
 def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:

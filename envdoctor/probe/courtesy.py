@@ -28,11 +28,11 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     items = gpus.items if isinstance(gpus, Records) else ()
     count = len(items) or len(entries)
     place = 0 if count == 1 or (count == 0 and local is None) else local
-    if place is None or 0 < count <= place:
-        if place is None:
-            return Permission(None, Message("{} GPUs are visible, and which of them is this rank's is not said", count))
+    if place is None:
+        return Permission(None, Message("{} GPUs are visible, and which of them is this rank's is not said", count))
+    if 0 < count <= place:
         return Permission(None, Message("{} GPUs are visible, and none is left for local rank {}", count, place))
-    shown = entries[place] if place < len(entries) else str(place)
+    shown = _visible({}, place, setting)
     if place >= len(items) or shown.startswith("MIG-"):
         return Permission(shown if setting != "" else "")
     trouble = _trouble(View.of(items[place]))

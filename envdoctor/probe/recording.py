@@ -24,6 +24,8 @@ from envdoctor.text.message import Message, MessageError, quoted
 SCHEMA = "envdoctor.probe-recording/1"
 #: A full run on every backend is 20 MB; nobody records more.
 _LARGEST = 256 << 20
+#: Numbers that JSON lacks are words, as the children write them.
+_CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 class RecordingError(MessageError, ValueError):
@@ -150,14 +152,9 @@ def _amount(value: Any, name: str) -> float:
     return float(value)
 
 
-def _constant(word: str) -> str:
-    """Numbers that JSON lacks are words, as the children write them."""
-    return {"NaN": "nan", "Infinity": "inf"}.get(word, "-inf")
-
-
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        data = json.loads(line, parse_constant=_constant)
+        data = json.loads(line, parse_constant=_CONSTANTS.__getitem__)
     except (ValueError, RecursionError) as error:
         raise RecordingError("{}:{}: not JSON: {}", path, number, error) from None
     if not isinstance(data, dict):

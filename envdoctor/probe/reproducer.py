@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.probe.running import UNUSABLE, Outcome
-from envdoctor.probe.verdict import Verdict, judge_all
+from envdoctor.probe.verdict import Verdict, judge_all, params_of
 from envdoctor.text.clean import clean
 from envdoctor.text.message import NOTHING, Message
 
@@ -44,15 +44,9 @@ class Case(NamedTuple):
     observation: Mapping[str, Any]
     verdict: Verdict
 
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """Its parameters by name."""
-        params = self.observation.get("params")
-        return params if isinstance(params, Mapping) else {}
-
     def param(self, name: str) -> str | None:
         """A parameter of the case as text."""
-        return text_of(self.params, name)
+        return text_of(params_of(self.observation), name)
 
     @property
     def title(self) -> str:
@@ -60,7 +54,7 @@ class Case(NamedTuple):
         name = self.observation.get("case")
         if isinstance(name, str) and name:
             return name[:300]
-        return " ".join(f"{key}={value}" for key, value in self.params.items())[:300]
+        return " ".join(f"{key}={value}" for key, value in params_of(self.observation).items())[:300]
 
 
 class Group(NamedTuple):
@@ -112,7 +106,7 @@ class Group(NamedTuple):
     def values(self, name: str) -> tuple[str, ...]:
         """What a parameter was in these cases: numbers in order, words in alphabetical order."""
         found = {value for case in self.cases if (value := case.param(name)) is not None}
-        return tuple(sorted(found, key=lambda text: (float(text) if _is_length(text) else math.inf, text)))
+        return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -142,13 +136,13 @@ class Group(NamedTuple):
         Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself,
         and a key of length 1 has gradients of zero: neither says anything.
         """
-        wrong = sorted({int(text) for text in self.values("S") if _is_length(text)})
+        wrong = sorted({int(text) for text in self.values("S") if is_length(text)})
         alike = [
             case
             for case in self.right
             if all((case.param(name) or "") in (self.values(name) or ("",)) for name in ("mask", "stress"))
         ]
-        right = {int(text) for case in alike if (text := case.param("S")) and _is_length(text) and text != "1"}
+        right = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
         if not wrong or not right:
             return None
         if wrong[-1] < _SHORT <= min(right):
@@ -221,7 +215,7 @@ def _family(outcome: Outcome) -> _Family:
     return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
 
 
-def _is_length(text: str) -> bool:
+def is_length(text: str) -> bool:
     """Whether it is a number of keys: a recording may hold other digits, or thousands of them."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
@@ -299,6 +293,17 @@ _UPSTREAM = {
     "expand": "do = torch.ones((), dtype=dtype, device=device).expand(do.shape)",
     "plain": "do = do.contiguous()",
 }
+_COMPARE = (
+    "got = (out, *torch.autograd.grad(out, (q, k, v), do))",
+    "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
+    "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
+    "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
+    "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
+    "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
+    "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
+    'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
+    'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
+)
 
 
 def reproducer(groups: Iterable[Group], environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
@@ -314,21 +319,19 @@ def reproducer(groups: Iterable[Group], environment: Mapping[str, Mapping[str, A
 def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
     """The lines of the script of one case; None for a case of another kind."""
     lines = _attention(case) if case.observation.get("judge") == "attention" else []
-    return [*_head(case, environment), *lines] if lines else None
-
-
-def _head(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not lines:
+        return None
     build, device = environment.get("build", {}), environment.get("device", {})
     words = [f"torch {build.get('torch')}", str(device.get("name") or case.observation.get("device"))]
     if device.get("cudnn"):
         words.append(f"cuDNN {device['cudnn']}")
-    return [f"# {clean(', '.join(words), 150)}", f"# {clean(f'{case.verdict.signature}: {case.verdict.why}', 200)}"]
+    heads = clean(", ".join(words), 150), clean(f"{case.verdict.signature}: {case.verdict.why}", 200)
+    return [*(f"# {head}" for head in heads), *lines]
 
 
 def _attention(case: Case) -> list[str]:
-    params = case.observation.get("params")
-    seen = case.observation
-    if not isinstance(params, Mapping) or not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
+    seen, params = case.observation, params_of(case.observation)
+    if not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
         return []
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
     how, _, what = mask.partition("_")
@@ -339,10 +342,9 @@ def _attention(case: Case) -> list[str]:
     if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
         return []
     device = "cuda" if seen.get("device") == "cuda" else "cpu"
-    lines = ["import torch"]
-    if backend != "default":
-        lines.append("from torch.nn.attention import SDPBackend, sdpa_kernel")
-    lines += [
+    return [
+        "import torch",
+        *([] if backend == "default" else ["from torch.nn.attention import SDPBackend, sdpa_kernel"]),
         f"{', '.join(_SIZES)} = {', '.join(str(params[name]) for name in _SIZES)}",
         f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({params["seed"]})',
         "q, k, v = (torch.randn(B, h, n, D, generator=g) for h, n in ((H, L), (Hk, S), (Hk, S)))",
@@ -354,9 +356,8 @@ def _attention(case: Case) -> list[str]:
         _LAYOUTS[layout],
         _UPSTREAM[dout],
         *_call(params, mask, backend),
-        *_compare(),
+        *_COMPARE,
     ]
-    return lines
 
 
 def _mask_lines(mask: str, how: str, what: str) -> list[str]:
@@ -388,17 +389,3 @@ def _call(params: Mapping[str, Any], mask: str, backend: str) -> list[str]:
     if backend == "default":
         return [*lines, call]
     return [*lines, f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}):", f"    {call}"]
-
-
-def _compare() -> list[str]:
-    return [
-        "got = (out, *torch.autograd.grad(out, (q, k, v), do))",
-        "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
-        "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
-        "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
-        "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
-        "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
-        "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
-        'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
-        'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
-    ]

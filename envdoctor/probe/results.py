@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, reproducer, text_of
+from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, is_length, reproducer, text_of
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
@@ -25,8 +25,6 @@ _FORCED = ("math", "flash", "efficient", "cudnn")
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
 _PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
-#: Digits of a number of keys that a point of the plot may have.
-_LONGEST = 9
 
 
 class Results(NamedTuple):
@@ -58,18 +56,13 @@ def results_of(
     facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
     section = _section(session, cases, groups, probes, suite=title, using=using)
     failed = None
-    if session.unusable is not None and _needed_torch(probes, asked):
+    wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
+    if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else Message("the import of torch ended with {}: {}", ending, detail)
         failed = Message("the experiments could not run: {}", what)
     unmeasured = [*_not_measured(section, probes, asked), *_model_not_measured(session, cases)]
     return Results(facts, section, failed, unmeasured)
-
-
-def _needed_torch(probes: Mapping[str, Probe], asked: Sequence[str]) -> bool:
-    """Whether anything that was to run needs torch."""
-    wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
-    return any("torch" in probe.needs for probe in wanted)
 
 
 def _values(
@@ -149,27 +142,21 @@ def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
     """The list of the runs, if there was such a job; incomplete when its child did not end by itself."""
     for outcome in outcomes:
         if outcome.job.entries:
-            items = [_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import"]
-            yield Records(
-                tuple(items), None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
-            )
+            items = tuple(_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import")
+            yield Records(items, None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail))
 
 
 def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
     cause, outcome = cause_of(seen), seen.get("outcome")
+    # As links name the places in which something is asked for: peft/peft_model:37 of peft/peft_model.py:37.
+    place = _PLACE.match(text_in(cause, "place"))
     return {
         "entry": str(seen.get("case"))[:200],
         "outcome": outcome if outcome in _OUTCOMES else "crashes",
         "error": ABSENT if outcome == "works" else failure_of(seen),
-        "place": _module_place(text_in(cause, "place")),
+        "place": f"{place[1].removesuffix('/__init__')}:{place[2]}" if place else ABSENT,
         "name": text_in(cause, "name") or ABSENT,
     }
-
-
-def _module_place(place: str) -> Value:
-    """``peft/peft_model:37`` of ``peft/peft_model.py:37``, as links name the places in which something is asked for."""
-    match = _PLACE.match(place)
-    return f"{match[1].removesuffix('/__init__')}:{match[2]}" if match else ABSENT
 
 
 def _section(
@@ -298,7 +285,7 @@ def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
     points: dict[tuple[str | int | None, ...], list[Case]] = {}
     for case in cases:
         length, seen = case.param("S") or "", case.observation
-        if case.verdict.verdict == "skip" or not (length.isascii() and length.isdigit() and len(length) <= _LONGEST):
+        if case.verdict.verdict == "skip" or not is_length(length):
             continue
         where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)

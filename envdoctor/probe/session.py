@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
@@ -55,38 +56,30 @@ def run_session(
     there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
     time; None leaves it to cores and memory."""
     started = time.monotonic()
+    run = partial(run_jobs, place=place, tell=tell, keep=keep)
     first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
     if cpu_for_sure:
-        jobs = [*first, *jobs_of(wishes, "cpu")]
-        return _timed(run_jobs(jobs, place, workers=workers or _workers(jobs), tell=tell, keep=keep), started)
-    outcomes = run_jobs(first, place, tell=tell, keep=keep)
-    session = _timed(outcomes, started)
-    if session.unusable is not None or session.device is None:
-        jobs = [job for job in jobs_of(wishes, "cpu") if "torch" not in job.needs]
-        return _timed([*outcomes, *run_jobs(jobs, place, tell=tell, keep=keep)], started)
-    jobs = jobs_of(wishes, session.device)
-    many = workers or (1 if session.device != "cpu" else _workers(jobs))
-    return _timed([*outcomes, *run_jobs(jobs, place, workers=many, tell=tell, keep=keep)], started)
-
-
-def _timed(outcomes: Sequence[Outcome], started: float) -> Session:
+        jobs = [*first, *_jobs(wishes, "cpu")]
+        outcomes = run(jobs, workers=workers or _workers(jobs))
+    else:
+        outcomes = run(first)
+        device = session_of(outcomes).device
+        if device is None:
+            outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
+        else:
+            jobs = _jobs(wishes, device)
+            outcomes += run(jobs, workers=workers or (_workers(jobs) if device == "cpu" else 1))
     return session_of(outcomes)._replace(seconds=time.monotonic() - started)
 
 
-def jobs_of(wishes: Wishes, device: str) -> list[Job]:
+def _jobs(wishes: Wishes, device: str) -> list[Job]:
     """The children that the wishes mean on a device, without the context."""
+    given: dict[str, Any] = {"model": wishes.model, "recipe": wishes.recipe, "entries": wishes.entries}
     return [
         job
         for probe in wishes.probes
         if probe.name != FIRST
-        for job in probe.jobs(
-            wishes.suite,
-            device,
-            asked=wishes.asked,
-            model=wishes.model,
-            recipe=wishes.recipe,
-            entries=wishes.entries,
-        )
+        for job in probe.jobs(wishes.suite, device, asked=wishes.asked, **given)
     ]
 
 

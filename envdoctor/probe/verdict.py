@@ -115,7 +115,7 @@ def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]
     return verdicts
 
 
-def settled_limits(observation: Mapping[str, Any]) -> tuple[float, float]:
+def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
     """(pass up to, warn up to) for this observation: its own ``limits``, else its dtype's (half when unknown)."""
     own = observation.get("limits")
     if own is None:
@@ -146,12 +146,11 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
         raise Unreadable(Message("nothing was measured"))
     dead = _count(observation, "dead_rows_nonfinite")
     dead_dq = _count(observation, "dead_dq_nonfinite")
-    params = observation.get("params")
-    if dead_dq and not (isinstance(params, Mapping) and params.get("dout") == "expand"):
+    if dead_dq and params_of(observation).get("dout") != "expand":
         lost["dq"] = lost.get("dq", 0) + dead_dq
     # A ratio that is itself not finite says that the error is not: the same as a lost value.
     lost.update({name: 1 for name, value in ratios.items() if not math.isfinite(value) and name not in lost})
-    passes, warns = settled_limits(observation)
+    passes, warns = _limits(observation)
     counted = {name: value for name, value in ratios.items() if math.isfinite(value) and name in (gate or ratios)}
     worst = max(counted.values(), default=None)
     if lost:
@@ -180,13 +179,10 @@ def _lost_signature(tensors: tuple[str, ...], dead: int) -> str:
         return "nan-loss"
     if "parameters" in tensors:
         return "nan-parameters"
-    if "o" in tensors or "logits" in tensors:
-        return "nan-output"
     if dead and set(tensors) <= {"dk", "dv"}:
         return "dead-row-nan"  # 0 · NaN of a dead row's output enters the gradients of the keys of the whole sample
-    if all(name == "gradients" or name in _TENSORS[1:] for name in tensors):
-        return "nan-gradient"
-    return "nan-output"
+    gradients = all(name == "gradients" or name in _TENSORS[1:] for name in tensors)
+    return "nan-gradient" if gradients else "nan-output"
 
 
 def _batch(observation: Mapping[str, Any]) -> Verdict:
@@ -198,18 +194,15 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
     if lost:
         tensors, listed = _listed(lost)
         if math.isfinite(alone):
-            return Verdict(
-                "fail", "batch-nan", tensors, None, Message("not finite in the batch ({}), finite one by one", listed)
-            )
-        return Verdict(
-            "fail", _lost_signature(tensors, 0), tensors, None, Message("not finite ({}), one by one as well", listed)
-        )
+            why = Message("not finite in the batch ({}), finite one by one", listed)
+            return Verdict("fail", "batch-nan", tensors, why=why)
+        why = Message("not finite ({}), one by one as well", listed)
+        return Verdict("fail", _lost_signature(tensors, 0), tensors, why=why)
     if not math.isfinite(alone):
-        return Verdict(
-            "fail", "nan-gradient", ("gradients",), None, Message("not finite one by one, finite in the batch")
-        )
+        why = Message("not finite one by one, finite in the batch")
+        return Verdict("fail", "nan-gradient", ("gradients",), why=why)
     ratio = together / max(alone, _TINY)
-    passes, warns = settled_limits(observation) if observation.get("limits") is not None else _BATCH
+    passes, warns = _limits(observation) if observation.get("limits") is not None else _BATCH
     if ratio > passes:
         why = Message(
             "gradient of the batch is {} times as wrong as one by one ({} against {})",
@@ -219,7 +212,7 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         )
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
     most = observation.get("most")
-    if most is not None and not alone <= _number(most, "most"):
+    if most is not None and not alone <= (most := _number(most, "most")):
         why = Message(
             "gradients of single samples are off by {}, those of the batch as well; up to {} is right",
             f"{alone:.2g}",
@@ -228,9 +221,8 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
         return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
     padding = _count(observation, "pad_nonfinite")
     if padding:
-        return Verdict(
-            "warn", "pad-nan", ("logits",), ratio, Message("{} logits that are not finite, only at pads", padding)
-        )
+        why = Message("{} logits that are not finite, only at pads", padding)
+        return Verdict("warn", "pad-nan", ("logits",), ratio, why)
     return Verdict("pass", ratio=ratio)
 
 
@@ -239,28 +231,22 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
     if equal is not None:
         if not isinstance(equal, bool):
             raise Unreadable(Message("equal is neither true nor false"))
-        return (
-            Verdict("pass")
-            if equal
-            else _violation(observation, "differs", Message("two results that must be equal differ"))
-        )
-    difference = _number(observation.get("difference"), "difference")
-    limit = _number(observation.get("limit"), "limit")
-    if difference <= limit:  # false for NaN
+        if equal:
+            return Verdict("pass")
+        return _violation(observation, "differs", Message("two results that must be equal differ"))
+    found, limit = (_number(observation.get(key), key) for key in ("difference", "limit"))
+    if found <= limit:  # false for NaN
         return Verdict("pass")
-    return _violation(
-        observation, "differs", Message("difference {}, at most {} is right", f"{difference:.3g}", f"{limit:g}")
-    )
+    why = Message("difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
+    return _violation(observation, "differs", why)
 
 
 def _change(observation: Mapping[str, Any]) -> Verdict:
-    relative = _number(observation.get("relative"), "relative")
-    limit = _number(observation.get("limit"), "limit")
-    if relative <= limit:
+    found, limit = (_number(observation.get(key), key) for key in ("relative", "limit"))
+    if found <= limit:
         return Verdict("pass")
-    return _violation(
-        observation, "changed", Message("relative difference {}, at most {} is right", f"{relative:.3g}", f"{limit:g}")
-    )
+    why = Message("relative difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
+    return _violation(observation, "changed", why)
 
 
 def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
@@ -356,20 +342,23 @@ def _listed(lost: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
     return tensors, ", ".join(f"{name} {lost[name]}" for name in tensors)
 
 
-def _padding(observation: Mapping[str, Any]) -> str | None:
+def params_of(observation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of an observation by name; empty where it has none."""
     params = observation.get("params")
-    padding = params.get("padding") if isinstance(params, Mapping) else None
+    return params if isinstance(params, Mapping) else {}
+
+
+def _padding(observation: Mapping[str, Any]) -> str | None:
+    padding = params_of(observation).get("padding")
     return None if padding is None else str(padding)
 
 
 def _twin(observation: Mapping[str, Any]) -> str:
     """What a padded case and its twin of equal lengths share."""
-    params = observation.get("params")
-    shared = dict(params) if isinstance(params, Mapping) else {}
-    for varied in ("padding", "position_ids", "lengths", "empty", "B", "S"):
-        shared.pop(varied, None)
+    varied = ("padding", "position_ids", "lengths", "empty", "B", "S")
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
-    return repr((place, sorted((str(name), str(value)) for name, value in shared.items())))
+    shared = [(str(name), str(value)) for name, value in params_of(observation).items() if name not in varied]
+    return repr((place, sorted(shared)))
 
 
 # --- fields as they came from a child, where anything may be missing or odd ------------------------------------------

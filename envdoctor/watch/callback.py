@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import torch
-
-from envdoctor.watch.growth import GrowthSeen, Memory
-from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
-from envdoctor.watch.rerun import is_sharded
+from envdoctor.watch.growth import Memory
 from envdoctor.watch.signatures import event_of_log
-from envdoctor.watch.steps import Teller
+
+try:
+    import torch
+    from transformers import TrainerCallback
+
+    from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
+    from envdoctor.watch.rerun import is_sharded
+    from envdoctor.watch.steps import Steps, Teller, logger, scales
+except ImportError as error:  # pragma: no cover - a training script has both
+    raise ImportError(f"envdoctor.watch needs torch and transformers in this environment: {error}") from error
 
 # The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them.
 
@@ -65,20 +70,10 @@ class Evaluation:
         found: dict[str, Any] = {}
         if self._rerun and facts.get("watch.label_tokens") != 0:
             # In the evaluation's own mode and without gradients.
-            with self._teller.examining() as examine:
-                found = examine(model, batch, again=not is_sharded(model), backward=False)
+            found = self._teller.examine(model, batch, again=not is_sharded(model), backward=False)
         details = {"problem": found.pop("problem", None)}
         self._teller.record(args, {**facts, **found}, details)
 
-
-try:
-    import torch
-    from transformers import TrainerCallback
-
-    from envdoctor.watch.losses import loss_of
-    from envdoctor.watch.steps import Steps, Teller, logger, scales
-except ImportError as error:  # pragma: no cover - a training script has both
-    raise ImportError(f"envdoctor.watch needs torch and transformers in this environment: {error}") from error
 
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
@@ -133,9 +128,7 @@ class Watch(TrainerCallback):
         """Evaluation needs no training."""
         self._listen(model)
 
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
         """Listen to the model's own calls: that is where batch and loss are."""
         self._begin()
         self._listen(model)
@@ -157,18 +150,14 @@ class Watch(TrainerCallback):
         """After clipping, before the weights move."""
         self._steps.look(args, state, control, model, optimizer, applied=False)
 
-    def on_step_end(
-        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
         """Before anything is saved the flags must be known."""
         steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
         if steps.kept.count:  # nobody told before the step
             steps.look(args, state, control, model, optimizer, applied=not skipped)
         if control.should_save or control.should_evaluate:
             steps.read_late(args, state, control, model)
-        if skipped:
-            steps.still.forget()
-        still = steps.still.name()
+        still = steps.still.name(skipped=skipped)
         if still is not None:
             facts = {"watch.event": "weights-stand-still", "watch.step": state.global_step, "watch.parameter": still}
             self._teller.record(args, facts)
@@ -182,10 +171,8 @@ class Watch(TrainerCallback):
         self._steps.read_late(args, state, control, model)
         self._keep_from_saving(control)
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: Any = None, optimizer: Any = None, **kwargs: Any
-    ) -> None:
-        """What the log hides: see :mod:`envdoctor.watch.callback`."""
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any, optimizer: Any, **kwargs: Any) -> None:
+        """What the log hides: see :func:`envdoctor.watch.signatures.event_of_log`."""
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
             value = entry.get(key)
@@ -264,12 +251,10 @@ class Watch(TrainerCallback):
         of the same shape."""
         self._note_growth(args, step, self._memory.step(shape, allocated, max(reserved, allocated)))
 
-    def _note_growth(self, args: Any, step: int, seen: tuple[str, GrowthSeen] | None) -> None:
+    def _note_growth(self, args: Any, step: int, seen: tuple[str, dict[str, Any]] | None) -> None:
         if seen is not None:
-            event, growth = seen
-            batch = {"watch.batch_size": growth.shape[0], "watch.length": growth.shape[1]}
-            grown = {"watch.grown_gib": round(growth.grown / (1 << 30), 3), "watch.visits": growth.visits}
-            self._teller.record(args, {"watch.event": event, "watch.step": step, **batch, **grown})
+            event, facts = seen
+            self._teller.record(args, {"watch.event": event, "watch.step": step, **facts})
 
 
 def _on_cuda() -> bool:

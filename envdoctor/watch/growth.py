@@ -1,7 +1,7 @@
 """Memory that grows from visit to visit of one batch shape: a leak; growth with a longer batch is only padding."""
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
 
 #: Visits of one shape that must each hold more than the last: the first ones still fill caches and optimizer state.
 VISITS = 4
@@ -14,14 +14,6 @@ RESERVED_LEAST = 1 << 30
 SHAPES = 512
 
 
-class GrowthSeen(NamedTuple):
-    """``grown`` bytes more at the last of ``visits`` batches of ``shape`` (samples, tokens)."""
-
-    shape: tuple[int, int]
-    grown: int
-    visits: int
-
-
 class Growth:
     """Bytes at the end of steps, by the shape of their batch; see the constants above for what is growth."""
 
@@ -30,8 +22,9 @@ class Growth:
         self._least = least
         self._visits: dict[tuple[int, int], list[int]] = {}
 
-    def add(self, shape: tuple[int, int], held: int) -> GrowthSeen | None:
-        """Note one step; what was seen when the last visits of the shape grew each time.
+    def add(self, shape: tuple[int, int], held: int) -> dict[str, Any] | None:
+        """Note one step; the facts of growth (``watch.grown_gib`` over ``watch.visits``) when the last visits of the
+        shape (samples, tokens) grew each time.
 
         The first visit of a shape is left out: it may fill caches of its own.
         """
@@ -42,7 +35,10 @@ class Growth:
         if len(visits) < self._most or any(later <= earlier for earlier, later in pairwise(visits)):
             return None
         grown = visits[-1] - visits[0]
-        return GrowthSeen(shape, grown, len(visits)) if grown >= self._least else None
+        if grown < self._least:
+            return None
+        batch = {"watch.batch_size": shape[0], "watch.length": shape[1]}
+        return {**batch, "watch.grown_gib": round(grown / (1 << 30), 3), "watch.visits": len(visits)}
 
 
 class Memory:
@@ -54,8 +50,8 @@ class Memory:
         self._evaluation = Growth()
         self._largest = 0
 
-    def step(self, shape: tuple[int, int], allocated: int, reserved: int) -> tuple[str, GrowthSeen] | None:
-        """After a step on a batch of this shape: the event (a word of the fact ``watch.event``) and what was seen."""
+    def step(self, shape: tuple[int, int], allocated: int, reserved: int) -> tuple[str, dict[str, Any]] | None:
+        """After a step on a batch of this shape: the event (a word of the fact ``watch.event``) and its facts."""
         tokens = shape[0] * shape[1]
         if tokens > self._largest:  # the largest batch so far may rightly take more from the driver
             self._largest, self._idle = tokens, Growth(RESERVED_VISITS, RESERVED_LEAST)
@@ -64,7 +60,7 @@ class Memory:
             return "memory-grows", seen
         return ("reserved-memory-grows", idle) if idle is not None else None
 
-    def evaluated(self, shape: tuple[int, int], allocated: int) -> tuple[str, GrowthSeen] | None:
+    def evaluated(self, shape: tuple[int, int], allocated: int) -> tuple[str, dict[str, Any]] | None:
         """After a batch of an evaluation: the same."""
         seen = self._evaluation.add(shape, allocated)
         return ("evaluation-memory-grows", seen) if seen is not None else None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -159,8 +160,14 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
         found = _present(model, batch)
         if found or not again:
             return found
+        objective = _Objective()
         with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
-            return _examine(model, batch, backward)
+            found = _trace(model, batch, objective, backward)
+            if found["watch.where"] in ("forward", "backward"):
+                cures = _cures(model)
+                clean = [name for name, cure in cures if _runs_clean(model, batch, objective, cure, backward)]
+                found["watch.cured_by"] = clean
+        return found
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
@@ -181,16 +188,6 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
             place = {"watch.module": name.rpartition(".")[0], "watch.module_class": type(owner).__name__}
             return {"watch.where": "weights", "watch.parameter": name, **place}
     return {}
-
-
-def _examine(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, Any]:
-    objective = _Objective()
-    found = _trace(model, batch, objective, backward)
-    if found["watch.where"] in ("forward", "backward"):
-        found["watch.cured_by"] = [
-            name for name, cure in _cures(model) if _runs_clean(model, batch, objective, cure, backward)
-        ]
-    return found
 
 
 class _Objective:
@@ -227,11 +224,11 @@ class _Trace:
 
 def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward: bool) -> dict[str, Any]:
     trace = _Trace()
-    handles = [module.register_forward_hook(_forward_hook(trace, name)) for name, module in model.named_modules()]
+    handles = [module.register_forward_hook(partial(_ran, trace, name)) for name, module in model.named_modules()]
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and backward:
             owner = name.rpartition(".")[0]
-            handles.append(parameter.register_hook(_gradient_hook(trace, owner, model.get_submodule(owner), "in")))
+            handles.append(parameter.register_hook(partial(_arrived, trace, owner, model.get_submodule(owner), "in")))
     if backward:
         model.zero_grad(set_to_none=True)  # what the bad step left would be taken for this pass's
     try:
@@ -274,32 +271,24 @@ def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> d
     return {}
 
 
-def _forward_hook(trace: _Trace, name: str) -> Callable[..., None]:
-    def hook(module: Any, arguments: Any, output: Any) -> None:
-        inputs, outputs = list(_tensors(arguments)), list(_tensors(output))
-        if not all(map(_finite, outputs)) and all(map(_finite, inputs)):
-            trace.forward.append((name, module))
-        for side, tensors in (("out", outputs), ("in", inputs)):
-            for tensor in tensors:
-                if tensor.requires_grad:
-                    tensor.register_hook(_gradient_hook(trace, name, module, side))
-
-    return hook
+def _ran(trace: _Trace, name: str, module: Any, arguments: Any, output: Any) -> None:
+    """Hook: the module has made its output of its arguments."""
+    inputs, outputs = list(_tensors(arguments)), list(_tensors(output))
+    if not all(map(_finite, outputs)) and all(map(_finite, inputs)):
+        trace.forward.append((name, module))
+    for side, tensors in (("out", outputs), ("in", inputs)):
+        for tensor in tensors:
+            if tensor.requires_grad:
+                tensor.register_hook(partial(_arrived, trace, name, module, side))
 
 
-def _gradient_hook(trace: _Trace, name: str, module: Any, side: str) -> Callable[[Any], None]:
-    """Notes a module whose outgoing gradient was finite and whose incoming one (of an input or a parameter) is not."""
-
-    def hook(gradient: Any) -> None:
-        if side == "out":
-            if _finite(gradient):
-                trace.good_gradient_out.add(name)
-            else:
-                trace.bad_out.add(name)
-        elif name in trace.good_gradient_out and name not in trace.bad_out and not _finite(gradient):
-            trace.backward.append((name, module))
-
-    return hook
+def _arrived(trace: _Trace, name: str, module: Any, side: str, gradient: Any) -> None:
+    """Hook: note a module whose outgoing gradient was finite and whose incoming one (of an input or a parameter) is
+    not."""
+    if side == "out":
+        (trace.good_gradient_out if _finite(gradient) else trace.bad_out).add(name)
+    elif name in trace.good_gradient_out and name not in trace.bad_out and not _finite(gradient):
+        trace.backward.append((name, module))
 
 
 def _tensors(value: Any) -> Iterator[Any]:

@@ -2,15 +2,14 @@
 bad one."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from envdoctor.watch.losses import Kept, describe
-from envdoctor.watch.rerun import Gradients, any_bad_weight, is_sharded, on_any, processes, rank
+from envdoctor.watch.rerun import Gradients, any_bad_weight, examine, is_sharded, on_any, processes, rank
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -30,14 +29,11 @@ class Teller:
         self.busy = False
         self._folder = folder
 
-    @contextmanager
-    def examining(self) -> Iterator[Callable[..., dict[str, Any]]]:
-        """What runs a batch again; the model's calls within are the watch's own."""
-        from envdoctor.watch.rerun import examine
-
+    def examine(self, model: Any, batch: Mapping[str, Any], **how: bool) -> dict[str, Any]:
+        """Run a batch again (see :func:`envdoctor.watch.rerun.examine`); the model's calls within are the watch's."""
         self.busy = True
         try:
-            yield examine
+            return examine(model, batch, **how)
         finally:
             self.busy = False
 
@@ -104,16 +100,13 @@ class Still:
             moving = parameter.grad.detach().reshape(-1)[:_SAMPLE] != 0
             self._noted = (name, parameter, (parameter.detach().reshape(-1)[:_SAMPLE].clone(), moving))
 
-    def forget(self) -> None:
-        """The step was skipped, and rightly moved nothing."""
-        self._noted = None
-
-    def name(self) -> str | None:
-        """The weight, when none of its sampled elements that have gradients moved."""
-        if self._noted is None:
+    def name(self, *, skipped: bool) -> str | None:
+        """The weight, when none of its sampled elements that have gradients moved; a step that was ``skipped`` moved
+        nothing, and rightly."""
+        noted, self._noted = self._noted, None
+        if noted is None or skipped:
             return None
-        name, parameter, (before, moving) = self._noted
-        self._noted = None
+        name, parameter, (before, moving) = noted
         pushed = int(moving.sum())
         moved = int(((parameter.detach().reshape(-1)[:_SAMPLE] != before) & moving).sum())
         return name if pushed >= 100 and moved == 0 else None
@@ -257,12 +250,11 @@ class Steps:
     ) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says; ``again`` False only looks at what is there."""
         found: dict[str, Any] = {}
-        with self._teller.examining() as examine:
-            for batch in batches or [{}]:
-                found = examine(model, batch, again=again and bool(batch))
-                if found.get("watch.where") not in ("nothing", "unknown", None):
-                    facts.update(describe(batch))
-                    break
+        for batch in batches or [{}]:
+            found = self._teller.examine(model, batch, again=again and bool(batch))
+            if found.get("watch.where") not in ("nothing", "unknown", None):
+                facts.update(describe(batch))
+                break
         return found
 
 

@@ -120,8 +120,7 @@ def loop(model: Any, reference: Any, optimizers: list[Any], parameters: list[Any
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     for optimizer in optimizers:
         optimizer.step()
-    for optimizer in optimizers:
-        optimizer.zero_grad()
+    model.zero_grad()
 
 
 def preference(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:

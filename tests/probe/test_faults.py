@@ -127,7 +127,7 @@ def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Outc
     most = max((case.verdict.tensors for case in wrong), key=len)
     assert most == tuple(expected.tensors.split())
     for case in wrong:
-        assert expected.only(case.params), case.title
+        assert expected.only(case.observation["params"]), case.title
     (group, *_) = found.groups
     assert (group.verdict, group.signature) == ("fail", expected.signature)
     assert expected.tile is None or group.tile == expected.tile

@@ -101,6 +101,7 @@ VERDICTS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     (batch(pad_nonfinite=3), ("warn", "pad-nan")),
     (batch(e1=0.0, eN=0.0), PASS),
     (batch(e1=0.03, eN=0.03, most=0.03), PASS),
+    (batch(e1=0.03, eN=0.03, most="nan"), ("fail", "samples-differ")),
     (batch(e1=0.01, eN=0.4, most=0.03), ("fail", "batch-differs")),
     (batch(e1=1e-3, eN=-1e-3), GARBAGE),
     ({"judge": "batch", "eN": 0.1}, GARBAGE),

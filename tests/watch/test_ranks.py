@@ -76,7 +76,7 @@ model, watch = Net(), Watch()
 args = types.SimpleNamespace(max_grad_norm=1.0, logging_nan_inf_filter=True, output_dir=folder, fp16=False)
 state = types.SimpleNamespace(global_step=0, log_history=[])
 control = types.SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
-watch.on_train_begin(args, state, control, model=model)
+watch.on_train_begin(args, state, control, model=model, optimizer=None)
 for step in range(3):
     state.global_step = step
     if number == 0:  # the other process has neither loss nor gradient

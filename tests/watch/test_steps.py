@@ -173,7 +173,7 @@ def test_gradients_that_are_all_zero_are_no_fault(run):
 @pytest.mark.parametrize(("scaled", "expected"), [(True, []), (False, ["infinite-norm"])])
 def test_an_infinite_norm_in_the_log_stops_the_run_unless_a_scaler_does_its_work(begin, scaled, expected):
     run = begin(fp16=scaled)
-    run.watch.on_log(run.args, run.state, run.control, logs={"loss": 2.0, "grad_norm": INF})
+    run.watch.on_log(run.args, run.state, run.control, logs={"loss": 2.0, "grad_norm": INF}, optimizer=None)
     assert run.control.should_training_stop is not scaled and run.control.should_save is scaled
     assert [event["watch.event"] for event in run.watch.events] == expected
 

@@ -98,15 +98,7 @@ def _measured(operation: _Operation, dtype: str, device: str) -> dict[str, Any]:
 def _operations() -> list[_Operation]:
     """Those that are judged in half precision."""
     targets = torch.arange(64) % 50
-
-    def cross_entropy(logits: Any) -> Any:
-        return functional.cross_entropy(logits, targets.to(logits.device), reduction="none")
-
-    def softmax(x: Any) -> Any:
-        return torch.softmax(x, -1)
-
-    def gelu(x: Any) -> Any:
-        return functional.gelu(x, approximate="tanh")
+    softmax, gelu = partial(torch.softmax, dim=-1), partial(functional.gelu, approximate="tanh")
 
     def logsumexp(x: Any) -> Any:
         return torch.logsumexp(20 * x, -1)
@@ -116,7 +108,7 @@ def _operations() -> list[_Operation]:
         _Operation("wide linear", functional.linear, _product, [(16, 4096), (24, 4096)], ["o", "d0", "d1"]),
         _Operation("bmm", torch.bmm, torch.bmm, [(4, 65, 64), (4, 64, 33)], ["o", "d0", "d1"]),
         _Operation("softmax", softmax, softmax, [(8, 8192)], ["o", "d0"]),
-        _Operation("cross entropy", cross_entropy, lambda x: _log_loss(x, targets), [(64, 50)], ["o", "d0"]),
+        _Operation("cross entropy", *_losses(targets), [(64, 50)], ["o", "d0"]),
         _Operation("silu", functional.silu, lambda x: x * torch.sigmoid(x), [(64, 512)], ["o", "d0"]),
         _Operation("gelu", gelu, gelu, [(64, 512)], ["o", "d0"]),
         _Operation("layer norm", _normed, _layer_norm, [(2048, 64), (64,), (64,)], ["o", "d0"]),
@@ -130,13 +122,10 @@ def _large() -> list[_Operation]:
     targets = torch.randint(0, _VOCABULARY, (12,), generator=generator)
     tokens = torch.cat([targets, targets, torch.randint(0, 300, (600,), generator=generator)])
 
+    rows = torch.arange(64) % 7
+
     def embedding(weight: Any) -> Any:
         return functional.embedding(tokens.to(weight.device), weight)
-
-    def cross_entropy(logits: Any) -> Any:
-        return functional.cross_entropy(logits, targets.to(logits.device), reduction="none")
-
-    rows = torch.arange(64) % 7
 
     def index_add(x: Any) -> Any:
         return x.new_zeros(7, x.shape[-1]).index_add_(0, rows.to(x.device), x)
@@ -149,7 +138,7 @@ def _large() -> list[_Operation]:
         _Operation("wide linear", functional.linear, _product, [(16, 4096), (24, 4096)], ["o", "d0", "d1"]),
         _Operation("layer norm", _normed, _layer_norm, [(2048, 64), (64,), (64,)], ["o", "d0", "d1", "d2"]),
         _Operation("embedding", embedding, lambda weight: weight[tokens], [(_VOCABULARY, 4)], ["o", "d0"]),
-        _Operation("cross entropy", cross_entropy, lambda x: _log_loss(x, targets), [(12, _VOCABULARY)], ["o", "d0"]),
+        _Operation("cross entropy", *_losses(targets), [(12, _VOCABULARY)], ["o", "d0"]),
     ]
 
 
@@ -168,8 +157,13 @@ def _product(x: Any, weight: Any) -> Any:
     return x @ weight.transpose(0, 1)
 
 
-def _log_loss(logits: Any, targets: Any) -> Any:
-    return torch.logsumexp(logits, -1) - logits.gather(-1, targets[:, None])[:, 0]
+def _losses(targets: Any) -> tuple[Any, Any]:
+    """The loss of each row of logits as torch has it, and as a formula."""
+
+    def cross_entropy(logits: Any) -> Any:
+        return functional.cross_entropy(logits, targets.to(logits.device), reduction="none")
+
+    return cross_entropy, lambda logits: torch.logsumexp(logits, -1) - logits.gather(-1, targets[:, None])[:, 0]
 
 
 def _normed(x: Any, weight: Any, bias: Any) -> Any:

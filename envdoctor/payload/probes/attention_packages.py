@@ -97,16 +97,8 @@ def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, 
     padded = 0 if what == "none" else max(1, keys // 3)
     places_q, starts_q = _unpadded(batch, rows, padded, what, q.device)
     places_k, starts_k = _unpadded(batch, keys, padded, what, q.device)
-    packed = package.flash_attn_varlen_func(
-        q.flatten(0, 1)[places_q],
-        k.flatten(0, 1)[places_k],
-        v.flatten(0, 1)[places_k],
-        starts_q,
-        starts_k,
-        rows,
-        keys,
-        causal=True,
-    )
+    tokens = [x.flatten(0, 1)[places] for x, places in ((q, places_q), (k, places_k), (v, places_k))]
+    packed = package.flash_attn_varlen_func(*tokens, starts_q, starts_k, rows, keys, causal=True)
     out = torch.zeros(batch * rows, *q.shape[2:], dtype=q.dtype, device=q.device).index_copy(0, places_q, packed)
     return out.view(q.shape).transpose(1, 2)
 

@@ -45,7 +45,9 @@ def run(job: Job, emit: Emit) -> None:
         emit({"kind": "environment", "case": "device", **_device()})
     emit({"kind": "environment", "case": "settings", **_settings()})
     if job["device"] == "cuda":
-        emit({"kind": "environment", "case": "allocator", **_allocator()})
+        # Which allocator is at work, and whether expandable segments are more than accepted.
+        backend, works = _asked(lambda: torch.cuda.get_allocator_backend()), _asked(_expandable)
+        emit({"kind": "environment", "case": "allocator", "backend": backend, "expandable_segments": works})
 
 
 def _build() -> dict[str, Any]:
@@ -120,12 +122,6 @@ def _cudnn() -> str | None:
         return None
     unit = 10000 if number >= 90000 else 1000
     return f"{number // unit}.{number % unit // 100}.{number % 100}"
-
-
-def _allocator() -> dict[str, Any]:
-    """Which allocator is at work, and whether expandable segments are more than accepted."""
-    backend = _asked(lambda: torch.cuda.get_allocator_backend())
-    return {"backend": backend, "expandable_segments": _asked(_expandable)}
 
 
 def _expandable() -> str:

@@ -61,7 +61,7 @@ def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seco
     """
     if not hasattr(os, "fork"):
         for statement in statements:
-            tell(statement, _attempt(statement))
+            tell(statement, _first_failure([statement]))
         return
     alive, ended = os.pipe()
     child = os.fork()
@@ -76,21 +76,13 @@ def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seco
     _received(alive, None)  # until the last of the processes that went on has ended
 
 
-def _attempt(statement: str) -> Result:
-    """Run it here; what its failure was."""
-    try:
-        exec(statement, {"__name__": "entry"})  # noqa: S102 (a line of a table that is shipped)
-    except BaseException as error:  # an import may do anything, sys.exit included
-        return {"outcome": "fails", **_described(error)}
-    return _WORKS
-
-
 def _first_failure(statements: list[str]) -> Result:
-    """Run one after another here, until one fails."""
+    """Run one after another here, until one fails; what its failure was."""
     for statement in statements:
-        result = _attempt(statement)
-        if result["outcome"] != "works":
-            return result
+        try:
+            exec(statement, {"__name__": "entry"})  # noqa: S102 (a line of a table that is shipped)
+        except BaseException as error:  # an import may do anything, sys.exit included
+            return {"outcome": "fails", **_described(error)}
     return _WORKS
 
 
@@ -107,14 +99,8 @@ def _described(error: BaseException) -> dict[str, Any]:
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
         frames += [place for place in known if place not in frames]
-        errors.append(
-            {
-                "type": type(current).__name__,
-                "message": _message(current, roots),
-                "name": _missing(current),
-                "place": known[-1] if known else "",
-            }
-        )
+        told = {"type": type(current).__name__, "message": _message(current, roots), "name": _missing(current)}
+        errors.append({**told, "place": known[-1] if known else ""})
         current = _cause(current)
     return {"errors": errors, "frames": frames[-_MOST_FRAMES:]}
 
@@ -188,28 +174,24 @@ def _ended(child: int, answer: bytes | None) -> Result:
         result: Result = json.loads(answer.decode("utf-8"))
         return result
     if answer is None:
-        return {"outcome": "hangs", "errors": [], "frames": []}
+        return {**_WORKS, "outcome": "hangs"}
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     said = signal.Signals(number).name if number else "the process ended itself"
-    return {
-        "outcome": "crashes",
-        "errors": [{"type": said, "message": "", "name": "", "place": ""}],
-        "frames": [],
-    }
+    return {**_WORKS, "outcome": "crashes", "errors": [{"type": said, "message": "", "name": "", "place": ""}]}
 
 
 def _received(reader: int, seconds: float | None) -> bytes | None:
     """What comes through a pipe until it is closed; None when nothing came for so long."""
-    pieces: list[bytes] = []
-    while True:
-        if not select.select([reader], [], [], seconds)[0]:
-            os.close(reader)
-            return None
-        piece = os.read(reader, 1 << 16)
-        if not piece:
-            os.close(reader)
-            return b"".join(pieces)
-        pieces.append(piece)
+    said = b""
+    try:
+        while select.select([reader], [], [], seconds)[0]:
+            piece = os.read(reader, 1 << 16)
+            if not piece:
+                return said
+            said += piece
+        return None
+    finally:
+        os.close(reader)
 
 
 def _root(statement: str) -> str:

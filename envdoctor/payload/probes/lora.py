@@ -79,7 +79,7 @@ def run(job: Job, emit: Emit) -> None:
             words = f"{kind.words}, two adapters" if several else kind.words
             told = words
             try:
-                for stage, measure in (_two if several else _one)(kind, settings, job["device"], thorough):
+                for stage, measure in _stages(kind, settings, job["device"], several, thorough):
                     told = f"{stage}, {words}"
                     found = measure()
                     emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
@@ -106,15 +106,22 @@ def _off(model: Any, exact: Any) -> Any:
     return "nan" if lost(found) else relative(found, exact)
 
 
-def _one(kind: _Kind, settings: Any, device: str, thorough: bool) -> Any:
-    """(stage, what measures how far its logits are from those of the summed weights) one after another."""
+def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bool) -> Any:
+    """(stage, what measures how far its logits are from those of the summed weights) one after another. Of two adapters
+    at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
     from peft import PeftModel, get_peft_model
 
     model = get_peft_model(_built(kind, device), copy.deepcopy(settings))
+    dora = bool(kind.settings.get("use_dora"))
+    if several:
+        model.add_adapter("other", copy.deepcopy(settings))
     _random_magnitudes(model)
+    if several:
+        model.base_model.set_adapter(["default", "other"])
     plain = _built(kind, device)
-    _summed(plain, model, kind, "default")
-    exact = _logits(plain)
+    for name in ("default", "other") if several else ("default",):
+        _summed(plain, model, kind, name)
+    exact = _logits(model if several and dora else plain)
 
     def after(change: Any) -> Any:
         change()
@@ -133,29 +140,12 @@ def _one(kind: _Kind, settings: Any, device: str, thorough: bool) -> Any:
         return found
 
     yield "the forward pass", lambda: _off(model, exact)
-    yield "merged", lambda: after(model.merge_adapter)
-    yield "unmerged again", lambda: after(model.unmerge_adapter)
-    yield "saved and loaded", again
-    if thorough and not kind.settings.get("use_dora"):  # which peft does not combine
-        yield "combined with weight one", combined
-    yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
-
-
-def _two(kind: _Kind, settings: Any, device: str, _: bool) -> Any:
-    """The same for two adapters at once, whose sum is known of LoRA; of DoRA only that a merge must not change it."""
-    from peft import get_peft_model
-
-    model = get_peft_model(_built(kind, device), copy.deepcopy(settings))
-    model.add_adapter("other", copy.deepcopy(settings))
-    _random_magnitudes(model)
-    model.base_model.set_adapter(["default", "other"])
-    exact = _logits(model)
-    if not kind.settings.get("use_dora"):
-        plain = _built(kind, device)
-        for name in ("default", "other"):
-            _summed(plain, model, kind, name)
-        exact = _logits(plain)
-    yield "the forward pass", lambda: _off(model, exact)
+    if not several:
+        yield "merged", lambda: after(model.merge_adapter)
+        yield "unmerged again", lambda: after(model.unmerge_adapter)
+        yield "saved and loaded", again
+        if thorough and not dora:  # which peft does not combine
+            yield "combined with weight one", combined
     yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
 
 

@@ -142,15 +142,9 @@ def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
     batch = tiny_models.padded(tiny_models.samples(_PROMPTS), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
+    asked = {"do_sample": False, "use_cache": True, "output_logits": True, "return_dict_in_generate": True}
     with torch.no_grad():
-        said = model.eval().generate(
-            **given,
-            max_new_tokens=_NEW,
-            do_sample=False,
-            use_cache=True,
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
+        said = model.eval().generate(**given, **asked, max_new_tokens=_NEW)
     found, exact = [], []
     for row, length in enumerate(_PROMPTS):
         text = said.sequences[row, max(_PROMPTS) - length :][None]

@@ -169,11 +169,15 @@ def training_step(job: Job, emit: Emit) -> None:
     for way in ("foreach", "fused"):
         case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=way)
         case.update(case=f"AdamW ({way}) on fp16 weights", params={"optimizer": "adamw"})
-        emit({**case, **_told_only(trained != "fp16"), **found_by(partial(_half_adamw, way, device), device)})
+        if trained != "fp16":
+            case["kind"] = "info"
+        emit({**case, **found_by(partial(_half_adamw, way, device), device)})
     rate = float(job["recipe"].get("learning_rate") or 1e-4)
     case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
     case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
-    emit({**case, **_told_only(trained != "bf16"), **_standstill(device, rate)})
+    if trained != "bf16":
+        case["kind"] = "info"
+    emit({**case, **_standstill(device, rate)})
 
 
 def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
@@ -270,11 +274,6 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
         optimizer.step()
     moved = float((weight.detach() - 1).abs().max())
     return {"equal": moved > 0, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
-
-
-def _told_only(so: bool) -> dict[str, str]:
-    """The part of an observation that is information for a recipe that trains otherwise."""
-    return {"kind": "info"} if so else {}
 
 
 def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:

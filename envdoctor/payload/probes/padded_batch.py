@@ -68,11 +68,11 @@ def run(job: Job, emit: Emit) -> None:
                 title, params = f"{called} {attention}", {"model": called, "gain": str(gain)}
                 case = {"case": f"{title} gain {gain}", "params": params, "backend": attention}
                 with reported(emit, job["device"], case, {**case, "case": title}):
-                    _one_model(job, emit, (name, attention, gain))
+                    _one_model(job, emit, (name, called, attention, gain))
 
 
-def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
-    name, attention, gain = which
+def _one_model(job: Job, emit: Emit, which: tuple[str, str, str, Any]) -> None:
+    name, called, attention, gain = which
     device, dtype = job["device"], DTYPES[job["dtype"] or "bf16"]
     if attention == "flash_attention_2" and device == "cpu":
         raise Unavailable("flash attention needs a GPU")
@@ -93,7 +93,6 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, Any]) -> None:
     truth = {label: _gradients(high, tiny_models.one_by_one(some)) for label, some in made.items()}
     torch.set_default_dtype(torch.float32)
     alone = {label: _gradients(low, tiny_models.one_by_one(some)) for label, some in made.items()}
-    called = tiny_models.label(name, job["model"])
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
         batch = tiny_models.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)

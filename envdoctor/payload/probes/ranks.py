@@ -58,7 +58,8 @@ def run(job: Job, emit: Emit) -> None:
         return
     ends = time.monotonic() + job["seconds"]
     store = meet(job)
-    send(store, job, json.dumps({"device": job["device"], "nccl": _has_nccl(), **job["own"]}))
+    nccl = torch.distributed.is_available() and torch.distributed.is_nccl_available()
+    send(store, job, json.dumps({"device": job["device"], "nccl": nccl, **job["own"]}))
     if job["rank"] != 0:
         # Rank 0 may come as late as it waits for others, and then waits for others.
         said = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
@@ -175,10 +176,6 @@ def _read(own: list[str]) -> dict[str, Any]:
     except (ValueError, IndexError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _has_nccl() -> bool:
-    return torch.distributed.is_available() and bool(torch.distributed.is_nccl_available())
 
 
 def _listed(names: list[str]) -> str:

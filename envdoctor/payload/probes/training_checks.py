@@ -184,18 +184,16 @@ def optimizer_step(job: Job, emit: Emit) -> None:
             case = judged("change", "step-differs", ["parameters"], dtype="fp32", backend=way, limit=_STEP_LIMIT)
             case.update(case=f"{name} ({way}), {_STEPS} steps", params={"optimizer": name.lower()})
             chosen = {"foreach": False} if way == "loop" else {way: True}
+            make = partial(getattr(torch.optim, name), lr=_RATE, weight_decay=_DECAY, **settings, **chosen)
             weights = [torch.nn.Parameter(value.clone().to(job["device"])) for value in start]
             try:
                 with offered(f"{way} {name}"):
-                    make = partial(getattr(torch.optim, name), weights, lr=_RATE, weight_decay=_DECAY)
-                    _step(partial(make, **settings, **chosen), weights, gradients)
+                    _step(partial(make, weights), weights, gradients)
             except Unavailable as reason:
                 emit({**case, "skip": str(reason)})
                 continue
-            errors = [
-                relative(weight.detach().cpu().double() - first, last - first)
-                for weight, first, last in zip(weights, start, exact)
-            ]
+            changes = [weight.detach().cpu().double() - first for weight, first in zip(weights, start)]
+            errors = [relative(change, last - first) for change, first, last in zip(changes, start, exact)]
             worst = max(range(len(errors)), key=lambda place: errors[place])
             shape = tuple(_PARAMETERS[worst][0])
             told = f"the change of a parameter of shape {shape} is off by {errors[worst]:.2g} of it"

@@ -10,7 +10,7 @@ import torch
 from .backends import force, is_known
 from .inputs import arrange, draw, hand_over, keep, share, upstream
 from .kit import DTYPES, Emit, Job, failure, wanted_dtypes
-from .reference import Expected, expected, measure
+from .reference import TENSORS, Expected, expected, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,39 +80,32 @@ def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict
     """Run the kernel; the observation of it, for the judge ``attention``."""
     case = prepared.case
     found: dict[str, Any] = {"case": _title(case), "params": dict(case), "judge": "attention"}
+    cuda = device == "cuda"
     try:
-        got, extra = _run(prepared, dtype, device, kernel)
+        q, k, v = (x.to(device) for x in prepared.inputs)
+        inputs = arrange((q, k, v), case["layout"])
+        mask, is_causal = hand_over(case["mask"], prepared.kept, dtype, device)
+        gradient = upstream(prepared.gradient.to(device), case["dout"])
+        if cuda:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        out = kernel(inputs, mask, is_causal, case)
+        node = type(out.grad_fn).__name__
+        gradients = torch.autograd.grad(out, inputs, gradient)
+        if cuda:
+            torch.cuda.synchronize()
     except Exception as error:
-        found.update(failure(error, device))
-        return found
-    found.update(extra)
-    found.update(measure(got, prepared.expected, dtype))
+        return {**found, **failure(error, device)}
+    found.update(node=node, ms=round(1000 * (time.perf_counter() - started), 2))
+    if cuda:
+        found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
+    found.update(measure(dict(zip(TENSORS, (out, *gradients))), prepared.expected, dtype))
     found["lse"] = prepared.expected.lse
     if case["S"] == 1:
         # Softmax over one key is constant: exact dq and dk are 0, and a ratio would divide one noise by another.
         found["gate"] = ["o", "dv"]
     return found
-
-
-def _run(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> tuple[dict[str, Any], dict[str, Any]]:
-    case = prepared.case
-    q, k, v = (x.to(device) for x in prepared.inputs)
-    inputs = arrange((q, k, v), case["layout"])
-    mask, is_causal = hand_over(case["mask"], prepared.kept, dtype, device)
-    gradient = upstream(prepared.gradient.to(device), case["dout"])
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    started = time.perf_counter()
-    out = kernel(inputs, mask, is_causal, case)
-    node = type(out.grad_fn).__name__
-    dq, dk, dv = torch.autograd.grad(out, inputs, gradient)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    extra: dict[str, Any] = {"node": node, "ms": round(1000 * (time.perf_counter() - started), 2)}
-    if device == "cuda":
-        extra["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
-    return {"o": out, "dq": dq, "dk": dk, "dv": dv}, extra
 
 
 def _title(case: dict[str, Any]) -> str:

@@ -50,9 +50,8 @@ def chosen(given: tuple[Any, ...]) -> str:
     q, k, v, mask, is_causal, gqa = given
     extra: dict[str, Any] = {"enable_gqa": True} if gqa else {}
     try:
-        return CHOICES.get(
-            int(torch._fused_sdp_choice(q, k, v, attn_mask=mask, is_causal=is_causal, **extra)), "unknown"
-        )
+        number = int(torch._fused_sdp_choice(q, k, v, attn_mask=mask, is_causal=is_causal, **extra))
+        return CHOICES.get(number, "unknown")
     except (AttributeError, TypeError, RuntimeError, NotImplementedError):
         return "unknown"
 

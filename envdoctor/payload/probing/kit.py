@@ -145,33 +145,27 @@ def compare(got: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
 
     The unit is the rms error of the exact result rounded once.
     """
-    found = Ratios()
+    found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     for name, tensor in got.items():
         truth = exact[name].detach().double().cpu()
-        found.add(name, tensor, truth, truth.to(tensor.dtype).double(), tensor.dtype)
-    return vars(found)
+        note_error(found, name, tensor, (truth, truth.to(tensor.dtype).double()), tensor.dtype)
+    return found
 
 
-class Ratios:
-    """Errors of tensors by name in units of the error that rounding alone must make: ``ratio``, how many values are
-    ``nonfinite``, and which are ``unjudged`` because their truth does not fit the dtype."""
+def note_error(found: dict[str, Any], name: str, tensor: Any, exact: tuple[Any, Any], dtype: Any) -> None:
+    """Note the error of a tensor in units of the error that rounding alone must make (``ratio``), or how many of its
+    values are ``nonfinite``, or that it is ``unjudged`` because its truth does not fit the dtype.
 
-    def __init__(self) -> None:
-        self.ratio: dict[str, float] = {}
-        self.nonfinite: dict[str, int] = {}
-        self.unjudged: list[str] = []
-
-    def add(self, name: str, tensor: Any, truth: Any, rounded: Any, dtype: Any) -> None:
-        """``rounded`` is the truth with that error. 5 % of an ulp of the truth is the least that is divided by: an
-        exact zero must not turn noise into a verdict."""
-        found, limits = tensor.detach().to("cpu", torch.float64), torch.finfo(dtype)
-        if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
-            self.unjudged.append(name)
-        elif lost(found):
-            self.nonfinite[name] = lost(found)
-        else:
-            floor = 0.05 * limits.eps * rms(truth) + 1e-30
-            self.ratio[name] = round(rms(found - truth) / max(rms(rounded - truth), floor), 3)
+    ``exact`` are the truth and the truth with that error. 5 % of an ulp of the truth is the least that is divided by:
+    an exact zero must not turn noise into a verdict."""
+    value, limits, (truth, rounded) = tensor.detach().to("cpu", torch.float64), torch.finfo(dtype), exact
+    if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
+        found["unjudged"].append(name)
+    elif lost(value):
+        found["nonfinite"][name] = lost(value)
+    else:
+        floor = 0.05 * limits.eps * rms(truth) + 1e-30
+        found["ratio"][name] = round(rms(value - truth) / max(rms(rounded - truth), floor), 3)
 
 
 def rms(values: Any) -> float:

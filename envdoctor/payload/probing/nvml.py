@@ -52,11 +52,10 @@ def _used(nvml: Any, handle: Any) -> int:
 def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
     if handle is None:
         return {}
+    errors = nvml.nvmlDeviceGetTotalEccErrors
     return {
-        "ecc_corrected": _asked(nvml.nvmlDeviceGetTotalEccErrors, ctypes.c_ulonglong(), handle, _CORRECTED, _VOLATILE),
-        "ecc_uncorrected": _asked(
-            nvml.nvmlDeviceGetTotalEccErrors, ctypes.c_ulonglong(), handle, _UNCORRECTED, _VOLATILE
-        ),
+        "ecc_corrected": _asked(errors, ctypes.c_ulonglong(), handle, _CORRECTED, _VOLATILE),
+        "ecc_uncorrected": _asked(errors, ctypes.c_ulonglong(), handle, _UNCORRECTED, _VOLATILE),
         "sm_mhz": _asked(nvml.nvmlDeviceGetClockInfo, ctypes.c_uint(), handle, _SM),
         "celsius": _asked(nvml.nvmlDeviceGetTemperature, ctypes.c_uint(), handle, 0),
     }

@@ -47,7 +47,8 @@ def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, posi
     turn = torch.polar(torch.ones_like(angles), angles)
     hidden = weights["model.embed_tokens.weight"][tokens]
     for number in range(config.num_hidden_layers):
-        layer = _within(weights, f"model.layers.{number}.")
+        place = f"model.layers.{number}."
+        layer = {name[len(place) :]: value for name, value in weights.items() if name.startswith(place)}
         hidden = hidden + _attention(layer, _norm(layer, "input_layernorm", hidden, config), (size, seen, turn), config)
         inner = _norm(layer, "post_attention_layernorm", hidden, config)
         gate = _product(layer, "mlp.gate_proj", inner)
@@ -98,7 +99,3 @@ def _norm(weights: dict[str, Any], name: str, value: Any, config: Any) -> Any:
 def _product(weights: dict[str, Any], name: str, value: Any) -> Any:
     out = value @ weights[f"{name}.weight"].transpose(0, 1)
     return out + weights[f"{name}.bias"] if f"{name}.bias" in weights else out
-
-
-def _within(weights: dict[str, Any], place: str) -> dict[str, Any]:
-    return {name[len(place) :]: value for name, value in weights.items() if name.startswith(place)}

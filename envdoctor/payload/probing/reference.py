@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .kit import Ratios, lost
+from .kit import lost, note_error
 
 TENSORS = ("o", "dq", "dk", "dv")
 
@@ -78,8 +78,7 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """
-    errors = Ratios()
-    found: dict[str, Any] = {"ratio": errors.ratio, "nonfinite": errors.nonfinite}
+    found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     for name, tensor in got.items():
         x = tensor.detach().to("cpu", torch.float64)
         truth, model = case.truth[name], case.model[name].to(torch.float64)
@@ -92,7 +91,6 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
                 # Its truth is 0, and the gradient of q's projection is summed over these rows too.
                 found["dead_dq_nonfinite"] = lost_in_dead
             x, truth, model = x[live], truth[live], model[live]
-        errors.add(name, x, truth, model, dtype)
-    if errors.unjudged:
-        found["unjudged"] = errors.unjudged
-    return found
+        note_error(found, name, x, (truth, model), dtype)
+    unjudged = found.pop("unjudged")
+    return {**found, "unjudged": unjudged} if unjudged else found

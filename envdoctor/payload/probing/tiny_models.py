@@ -12,7 +12,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -28,7 +29,6 @@ SIZES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 1024,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -130,7 +130,7 @@ def build(name: str, attention: str, folder: str | None = None, *, tied: bool | 
 def _shipped(name: str, transformers: Any) -> Any:
     model_type, settings = _MODELS[name]
     try:
-        config = transformers.AutoConfig.for_model(model_type, **{**SIZES, **settings})
+        config = transformers.AutoConfig.for_model(model_type, **{**SIZES, "max_position_embeddings": 1024, **settings})
     except (KeyError, ValueError) as error:
         raise Unavailable(f"this transformers knows no {model_type}") from error
     return _quiet(config)
@@ -139,12 +139,13 @@ def _shipped(name: str, transformers: Any) -> Any:
 def _own(folder: str | None) -> Any:
     """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
     import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     values = _config(folder)
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
         raise Unavailable("config.json names no model_type")
-    if not _native(model_type):
+    if model_type not in CONFIG_MAPPING_NAMES:
         place = "in its repository, which is not run" if values.get("auto_map") else "not in this transformers"
         raise Unavailable(f"the code of {model_type} is {place}")
     if isinstance(values.get("text_config"), dict):
@@ -155,7 +156,7 @@ def _own(folder: str | None) -> Any:
     try:
         whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
         heads = int(whole.num_attention_heads)
-        groups = heads // int(getattr(whole, "num_key_value_heads", None) or heads)
+        groups = max(1, heads // int(getattr(whole, "num_key_value_heads", None) or heads))
         size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
     except Exception as error:  # the classes check what they are given, each in its own way
         raise Unavailable(f"config.json of {model_type}: {_one_line(error)}") from error
@@ -164,15 +165,10 @@ def _own(folder: str | None) -> Any:
     few = min(heads, 4)
     shared = heads // groups  # heads of keys; two at least, where there are several: else nothing tells them apart
     shrunk = {
-        "num_hidden_layers": 2,
-        "num_attention_heads": few,
-        "num_key_value_heads": min(few, shared, max(2, few // max(1, groups))),
+        **SIZES,
         "hidden_size": few * size,
-        "intermediate_size": 96,
-        "vocab_size": VOCABULARY,
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
+        "num_attention_heads": few,
+        "num_key_value_heads": min(few, shared, max(2, few // groups)),
     }
     if "head_dim" in vars(whole):  # else it is made of the others
         shrunk["head_dim"] = size
@@ -200,12 +196,6 @@ def _config(folder: str | None) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise Unavailable("config.json is no object")
     return values
-
-
-def _native(model_type: Any) -> bool:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    return model_type in CONFIG_MAPPING_NAMES
 
 
 def _quiet(config: Any) -> Any:
@@ -303,13 +293,6 @@ def drop_attention(model: Any) -> None:
             module.attention_dropout = 0.5
 
 
-class Output(NamedTuple):
-    """What transformers' models give, as far as it is used here."""
-
-    loss: Any
-    logits: Any
-
-
 class ChatGLMLike(torch.nn.Module):
     """Two layers after ChatGLM3's remote code: fused multi-query projection with bias, rotary on half of each head in
     interleaved pairs, a mask only with padding, in which pad rows attend to everything."""
@@ -338,9 +321,8 @@ class ChatGLMLike(torch.nn.Module):
                 bias[:queries].view(-1, _Layer.SIZE)[:, -1] += shift
                 bias[queries : queries + keys].view(-1, _Layer.SIZE)[:, -1] -= shift
 
-    def forward(
-        self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None, labels: Any = None
-    ) -> Output:
+    def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any = None, labels: Any = None) -> Any:
+        """``loss`` and ``logits``, as transformers' models give them."""
         length = input_ids.shape[1]
         if position_ids is None:
             position_ids = torch.arange(length, device=input_ids.device)[None].expand(input_ids.shape[0], -1)
@@ -358,7 +340,7 @@ class ChatGLMLike(torch.nn.Module):
         if labels is not None:
             predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
             loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=-100)
-        return Output(loss, logits)
+        return SimpleNamespace(loss=loss, logits=logits)
 
 
 class _Norm(torch.nn.Module):

@@ -30,20 +30,14 @@ class Refused(Exception):
 
 def parse_config(data: dict[str, Any]) -> Any:
     """The configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
-    from transformers import CONFIG_MAPPING
+    from transformers import CONFIG_MAPPING, __version__
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = data.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING:
-        raise Refused("transformers {} has no causal language model of the type {}", _transformers(), str(kind))
+        raise Refused("transformers {} has no causal language model of the type {}", __version__, str(kind))
     kept = {key: value for key, value in data.items() if key not in ("auto_map", "quantization_config", "model_type")}
     return CONFIG_MAPPING[kind].from_dict(kept)
-
-
-def _transformers() -> str:
-    import transformers
-
-    return str(transformers.__version__)
 
 
 def _text(config: Any) -> Any:
@@ -109,9 +103,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
 def layers_of(model: Any, config: Any) -> list[Any]:
     """The decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration says."""
     depths = {getattr(_text(config), name, None) for name in _DEPTHS}
-    found: list[Any] = [
-        module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) in depths
-    ]
+    found: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
     if not found:
         raise Refused("the layers of this model are not in one list")
     largest: Any = max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
@@ -144,22 +136,18 @@ def with_adapters(model: Any, job: dict[str, Any]) -> Any:
         quantize(model, job["quantized"])
     lora = job.get("lora")
     if lora is not None:
-        model = _with_lora(model, lora)
+        from peft import LoraConfig, get_peft_model
+
+        wanted = {name: value for name, value in lora.items() if value is not None}
+        try:
+            model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise Refused("peft does not take these LoRA settings: {}", str(error)) from None
     if job["checkpointing"]:
         model.gradient_checkpointing_enable()
         if lora is not None:
             model.enable_input_require_grads()
     return model
-
-
-def _with_lora(model: Any, lora: dict[str, Any]) -> Any:
-    from peft import LoraConfig, get_peft_model
-
-    wanted = {name: value for name, value in lora.items() if value is not None}
-    try:
-        return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise Refused("peft does not take these LoRA settings: {}", str(error)) from None
 
 
 def faked(model: Any) -> None:

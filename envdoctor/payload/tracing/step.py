@@ -32,7 +32,7 @@ def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, 
     tell("step")
     optimizer.step()
     tell("")
-    optimizer.zero_grad()
+    model.zero_grad()
 
 
 def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> Any:
@@ -138,7 +138,7 @@ def make_optimizer(model: Any, name: str) -> Any:
     for parameter in parameters:
         parameter.grad = torch.empty_like(parameter)
     optimizer.step()
-    optimizer.zero_grad()
+    model.zero_grad()
     return optimizer
 
 
@@ -155,10 +155,6 @@ class _Muon:
     def step(self) -> None:
         for part in self.parts:
             part.step()
-
-    def zero_grad(self) -> None:
-        for part in self.parts:
-            part.zero_grad()
 
 
 class _GaLore:
@@ -199,10 +195,6 @@ class _GaLore:
         left_side, _, right_side = torch.linalg.svd(gradient.float(), full_matrices=False)
         return (right_side[:rank] if right else left_side[:, :rank]).to(gradient.dtype)
 
-    def zero_grad(self) -> None:
-        for parameter, _ in self.ranks:
-            parameter.grad = None
-
 
 def _divided(model: Any) -> tuple[list[Any], list[Any]]:
     """What is trained: the rest, and the matrices of the layers."""
@@ -225,10 +217,6 @@ class _Still:
         for parameter in self.parameters:
             if parameter.grad is not None:
                 parameter.detach().add_(parameter.grad)
-
-    def zero_grad(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
 
 
 def _eight_bit(parameter: torch.Tensor, states: int) -> list[torch.Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,18 +75,9 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
             optimizer = make_optimizer(model, job["optimizer"]) if trained else None
             for tokens in job["tokens"]:
                 live.clear()
-                cache = _point(live, model, optimizer, job, tokens)
-                emit(
-                    {
-                        "case": "point",
-                        "layers": depth,
-                        "tokens": tokens,
-                        "trained": sum(one.numel() for one in trained),
-                        "cache_bytes": cache,
-                        "held_bytes": live.allocator.held,
-                        "segments": dict(live.measured()),
-                    }
-                )
+                point = {"case": "point", "layers": depth, "tokens": tokens, "trained": sum(map(torch.numel, trained))}
+                point["cache_bytes"] = _point(live, model, optimizer, job, tokens)
+                emit({**point, "held_bytes": live.allocator.held, "segments": dict(live.measured())})
 
 
 def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: int) -> int:
@@ -127,11 +119,11 @@ def _watch(live: Live, model: Any, layers: Any) -> None:
     last = len(layers) - 1
     for place, layer in enumerate(layers):
         where = "first" if place == 0 else "last" if place == last else "middle"
-        layer.register_forward_pre_hook(_entering(live, where))
-        layer.register_forward_hook(_leaving(live, where))
+        layer.register_forward_pre_hook(partial(_entering, live, where))
+        layer.register_forward_hook(partial(_leaving, live, where))
         for name, child in layer.named_children():
-            child.register_forward_pre_hook(_at(live, _kind(name)))
-            child.register_forward_hook(_at(live, "hidden states"))
+            child.register_forward_pre_hook(partial(_at, live, _kind(name)))
+            child.register_forward_hook(partial(_at, live, "hidden states"))
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(lambda one: live.add(one.grad, "gradients"))
@@ -143,43 +135,33 @@ def _kind(name: str) -> str:
     return "hidden states" if "norm" in name else "MLP"
 
 
-def _entering(live: Live, where: str) -> Any:
-    def hook(module: Any, inputs: Any) -> None:
-        phase = live.segment.partition("/")[0]
-        if phase:
-            live.segment = phase + "/" + where
-        if phase == "forward":
-            live.label = "hidden states"
-
-    return hook
+def _entering(live: Live, where: str, module: Any, inputs: Any) -> None:
+    phase = live.segment.partition("/")[0]
+    if phase:
+        live.segment = phase + "/" + where
+    if phase == "forward":
+        live.label = "hidden states"
 
 
-def _leaving(live: Live, where: str) -> Any:
-    def hook(module: Any, inputs: Any, output: Any) -> None:
-        if not live.segment.startswith("forward"):
-            return
-        if where == "last":
-            live.segment, live.label = "forward/after", "logits and loss"
-        first = output[0] if isinstance(output, tuple) else output
-        if isinstance(first, torch.Tensor) and first.requires_grad:
-            first.register_hook(lambda gradient: _arrived(live, where))
-
-    return hook
+def _leaving(live: Live, where: str, module: Any, inputs: Any, output: Any) -> None:
+    if not live.segment.startswith("forward"):
+        return
+    if where == "last":
+        live.segment, live.label = "forward/after", "logits and loss"
+    first = output[0] if isinstance(output, tuple) else output
+    if isinstance(first, torch.Tensor) and first.requires_grad:
+        first.register_hook(partial(_arrived, live, where))
 
 
-def _arrived(live: Live, where: str) -> None:
+def _arrived(live: Live, where: str, gradient: Any) -> None:
     if live.segment.startswith("backward"):
         live.segment, live.label = "backward/" + where, "gradients of activations"
 
 
-def _at(live: Live, kind: str) -> Any:
+def _at(live: Live, kind: str, *given: Any) -> None:
     """Before a part of a layer, and behind it."""
-
-    def hook(*given: Any) -> None:
-        if live.segment.startswith("forward"):
-            live.label = kind
-
-    return hook
+    if live.segment.startswith("forward"):
+        live.label = kind
 
 
 def _described(model: Any, layers: Any) -> dict[str, Any]:
