@@ -195,16 +195,12 @@ _PREFIX = re.compile(
 _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\":")
 
 
-def lines_of(text: str) -> list[str]:
-    """The last lines of a text, at most 20,000, without what is no part of them; indentation stays.
+def numbered(text: str) -> tuple[int, list[str]]:
+    """The last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the number
+    (from 1) that the first of them has in the text.
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
-    return numbered(text)[1]
-
-
-def numbered(text: str) -> tuple[int, list[str]]:
-    """The same with the number (from 1) that the first of them has in the text."""
     left = text[: max(0, len(text) - _CHARACTERS)].count("\n")
     lines = _BREAKS.sub("\n", text[-_CHARACTERS:]).split("\n")
     kept = [_plain(line[:_LINE]) for line in lines[-_LINES:]]
@@ -245,14 +241,13 @@ class Frame(NamedTuple):
 class Reading(NamedTuple):
     """``error`` is the name of the exception ("" when it is not said) and ``message`` what it says. ``failure`` is None
     for an error of another kind. ``frames`` lead to it, the last is where it happened; ``statements`` are the modules
-    that lines of source import, the outermost first. ``passed_on`` is the message that stood for it at the end."""
+    that lines of source import, the outermost first."""
 
     error: str
     message: str
     failure: Failure | None
     frames: tuple[Frame, ...] = ()
     statements: tuple[str, ...] = ()
-    passed_on: str = ""
 
 
 class _Error(NamedTuple):
@@ -282,11 +277,11 @@ _LAUNCHED = ("ngine core initialization failed", "ngine process failed to start"
 
 def read_error(text: str) -> Reading:
     """Read a message or a traceback, whatever stands around it. Takes time in proportion to the text's last MiB."""
-    lines = lines_of(text)
+    _, lines = numbered(text)
     errors = list(_errors(lines))[-_ERRORS:]
     if not errors:
         return _bare(lines)
-    chosen, passed_on = _that_matters(errors, lines)
+    chosen = _that_matters(errors, lines)
     failure = failure_of(chosen.message)
     start = _start_of(chosen.line, errors, lines)
     block = lines[start : chosen.line]
@@ -294,7 +289,7 @@ def read_error(text: str) -> Reading:
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
     statements = tuple(filter(None, map(imported_in, [frame.code for frame in frames] or lines[: chosen.line])))
-    return Reading(chosen.name, chosen.message, failure, tuple(frames), statements, passed_on)
+    return Reading(chosen.name, chosen.message, failure, tuple(frames), statements)
 
 
 def _bare(lines: Sequence[str]) -> Reading:
@@ -337,9 +332,8 @@ def _message(lines: Sequence[str], number: int, start: int) -> str:
     return first if failure_of(first) is not None and "Failed to import" not in first else " ".join(said).strip()
 
 
-def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> tuple[_Error, str]:
-    """The error to answer, and the message that stands for it at the end of the text."""
-    last = errors[-1]
+def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
+    """The error to answer."""
     chosen: _Error | None = None
     lazy: _Error | None = None
     for place in range(len(errors) - 1, -1, -1):
@@ -355,8 +349,7 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> tuple[_Erro
         launched = error.name in _LAUNCHERS or any(words in error.message for words in _LAUNCHED)
         if not (caused or handled or (chosen is None and launched)):
             break
-    chosen = chosen or lazy or last
-    return chosen, last.message if chosen is not last else ""
+    return chosen or lazy or errors[-1]
 
 
 def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
