@@ -58,7 +58,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
         return "text", [row]
     if not isinstance(row, dict):
         raise DataProblem("is no object of columns")
-    before = [_turn("system", row["system"])] if isinstance(row.get("system"), str) and row["system"] else []
+    before = _turns("system", row["system"]) if isinstance(row.get("system"), str) and row["system"] else []
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
     asked = before + (turns if turns is not None else _asked(row))
     if row.get("chosen") is not None and row.get("rejected") is not None:
@@ -98,7 +98,7 @@ def _asked(row: dict[str, Any]) -> Turns:
     if isinstance(question, list):
         return turns + _turns("user", question)
     parts = [text for text in (_text(question), _text(row.get("input"))) if text]
-    return turns + ([_turn("user", "\n".join(parts))] if parts else [])
+    return turns + (_turns("user", "\n".join(parts)) if parts else [])
 
 
 def _begins(turns: Turns) -> bool:
@@ -113,16 +113,11 @@ def _turns(role: str, value: Any) -> Turns:
         case list():
             return [turn for item in value for turn in _turns(role, item)]
         case dict():
-            said = value.get("role", value.get("from"))
-            content = value.get("content", value.get("value"))
-            calls = value.get("tool_calls")
+            said, calls = value.get("role", value.get("from")), value.get("tool_calls")
+            role = said if isinstance(said, str) else role
             extra = json.dumps(calls, ensure_ascii=False) if calls else ""
-            return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
-    return [_turn(role, value)]
-
-
-def _turn(role: str, content: Any) -> dict[str, str]:
-    return {"role": _ROLES.get(role.lower(), role.lower()), "content": _text(content)}
+            value = _text(value.get("content", value.get("value"))) + extra
+    return [{"role": _ROLES.get(role.lower(), role.lower()), "content": _text(value)}]
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,7 @@ launchers, errors that a package raises from another one, and the lines of lazy 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # One message of an error as what was asked for and not there: a module, a name, an attribute, a keyword.
 
@@ -148,23 +148,16 @@ def failure_of(message: str) -> Failure | None:
 
 
 def _failure(kind: str, message: str, groups: Mapping[str, str]) -> Failure:
-    said: dict[str, str] = {}
+    said: dict[str, Any] = {}
     for group, text in groups.items():
         column = group.rstrip("12")
         said[column] = said.get(column, "") + text
     inner = failure_of(said.pop("inner", ""))
     if inner is not None:
         return inner
-    failure = Failure(
-        kind,
-        message,
-        {"np": "numpy"}.get(said.get("module", ""), said.get("module", "")),
-        said.get("name", ""),
-        said.get("callee", ""),
-        requirement=said.get("requirement", "").rstrip(",."),
-        found=said.get("found", "").rstrip("."),
-        not_a_package=bool(said.get("not_a_package")),
-    )
+    said |= {"requirement": said.get("requirement", "").rstrip(",."), "found": said.get("found", "").rstrip(".")}
+    said |= {"module": {"np": "numpy"}.get(said.get("module", ""), said.get("module", ""))}
+    failure = Failure(kind, message, **said | {"not_a_package": bool(said.get("not_a_package"))})
     if kind == "keyword":
         # Markdown takes the underscores of __init__ for bold print.
         return failure._replace(callee=re.sub(r"(^|\.)init\Z", r"\1__init__", failure.callee))
@@ -366,7 +359,8 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: 
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
     last = next((line.strip() for line in reversed(block) if line.strip()), "")
-    code = frames[-1].code if frames else pointed_at(block) or last
+    arrows = (arrow[2].strip() for line in block if (arrow := _ARROW.match(line.strip())))  # of notebooks
+    code = frames[-1].code if frames else next(arrows, "") or last
     if failure.kind == "name" and not failure.module:
         found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=found[1]) if found else failure
@@ -397,11 +391,6 @@ def imported_in(code: str) -> str:
     """The absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
     return found[1] if found else ""
-
-
-def pointed_at(lines: Sequence[str]) -> str:
-    """The line of source that a notebook's arrow points at; "" when there is none."""
-    return next((arrow[2].strip() for line in lines if (arrow := _ARROW.match(line.strip()))), "")
 
 
 def frames_of(lines: Sequence[str]) -> Iterator[Frame]:

@@ -146,14 +146,10 @@ def command_parts(
     def takes(key: str) -> str:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
         # --flash_attn says something of a text by being there.
-        types = {
-            "boolean"
-            if set(meaning.words) == {"true", "false"}
-            else "text"
-            if meaning.words
-            else kinds.get(meaning.field)
-            for meaning in meanings
+        switches = {
+            "boolean" if {*meaning.words} == {"true", "false"} else "text" for meaning in meanings if meaning.words
         }
+        types = switches | {kinds.get(meaning.field) for meaning in meanings if not meaning.words}
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
     @cache

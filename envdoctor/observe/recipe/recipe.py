@@ -148,9 +148,8 @@ class Statements:
     def fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
-            return self.fact(
-                meaning.field, Unknown(Message("the recipe computes it, or takes it from a variable")), place
-            )
+            reason = Message("the recipe computes it, or takes it from a variable")
+            return self.fact(meaning.field, Unknown(reason), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
@@ -286,10 +285,8 @@ def _complete(
         said[field] = joined(said.get(field), fact) if field == "kernels" else said.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all such files are.
     for meanings in formats["deepspeed"].keys.values() if unread else ():
-        for meaning in meanings:
-            said.setdefault(
-                meaning.field, statements.fact(meaning.field, Unknown(Message("{} was not read", unread[0])), "")
-            )
+        for field in (meaning.field for meaning in meanings):
+            said.setdefault(field, statements.fact(field, Unknown(Message("{} was not read", unread[0])), ""))
     if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
         number = int(found[1]) if found[1] else len(found[2].split(","))
         said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
@@ -298,12 +295,7 @@ def _complete(
     for form in defaults:  # it grows
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
-    fields = [
-        "nnodes",
-        "global_batch",
-        "method",
-        *(spec.key[7:] for spec in statements.registry if spec.key[:7] == "recipe."),
-    ]
+    fields = ("nnodes", "global_batch", "method", *kinds_of(statements.registry))
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
@@ -394,13 +386,10 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
             continue
         facts: dict[Value | None, Fact | None] = {}
         for row in rows:
-            version = installed(f"pkg.{row['package']}")
+            package = row["package"]
+            version = installed(f"pkg.{package}")
             known = isinstance(version, str)
-            origin = (
-                Message("default of {} {}", row["package"], version)
-                if known
-                else Message("default of every {}", row["package"])
-            )
+            origin = Message("default of {} {}", package, version) if known else Message("default of every {}", package)
             spans = row["defaults"].get(key, ())
             if not known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
                 spans = [{"value": "none", "releases": ">=0"}, *spans]  # releases before leave it open
