@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
+from envdoctor.facts.registry import Registry
 from envdoctor.observe.recipe.reading.document import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
@@ -54,12 +55,16 @@ class Format(NamedTuple):
 
 
 class Formats:
-    """All formats, in the order in which a framework is chosen when a recipe has several. ``released`` are the rows of
-    the table recipe-defaults."""
+    """All formats, in the order in which a framework is chosen when a recipe has several. ``registry`` has the
+    recipe's fields, of which ``kinds`` are the types; ``released`` are the rows of the table recipe-defaults."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], released: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], registry: Registry, released: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         self._formats = {str(row["name"]): _format(row) for row in rows}
         self._released = tuple(released)
+        self.registry = registry
+        self.kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
 
     def __iter__(self) -> Iterator[Format]:
         return iter(self._formats.values())

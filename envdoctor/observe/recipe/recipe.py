@@ -31,7 +31,7 @@ class Statements:
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``extra`` what is added
     to the lengths of prompt and answer."""
 
-    def __init__(self, formats: Formats, registry: Registry) -> None:
+    def __init__(self, formats: Formats) -> None:
         self.said: dict[str, Fact] = {}
         self.weak: dict[str, Fact] = {}
         self.keys: list[Mapping[str, Value]] = []
@@ -40,7 +40,7 @@ class Statements:
         self.given: set[str] = set()
         self.open: set[str] = set()
         self.extra = 0
-        self.formats, self.registry = formats, registry
+        self.formats, self.registry = formats, formats.registry
 
     def read(self, file: str, part: Part, form: Format) -> None:
         """Take in a part: what it says stands before what was said until now, of one that must agree behind it."""
@@ -231,22 +231,14 @@ def read_recipe(
 
     Raises :class:`RecipeFileError`.
     """
-    formats = Formats(rows, released)
-    files = list(read_files(given, cwd, formats, kinds_of(registry)))
-    return recipe_of(files, formats, registry, installed, ", ".join(given))
+    formats = Formats(rows, registry, released)
+    return recipe_of(list(read_files(given, cwd, formats)), formats, installed, ", ".join(given))
 
 
-def kinds_of(registry: Registry) -> dict[str, str]:
-    """The types of the recipe's fields."""
-    return {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
-
-
-def recipe_of(
-    files: Sequence[RecipeFile], formats: Formats, registry: Registry, installed: Callable[[str], Value], origin: str
-) -> Recipe:
+def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable[[str], Value], origin: str) -> Recipe:
     """What files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
-    statements = Statements(formats, registry)
+    statements = Statements(formats)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     for name, part, form in sorted(
         parts, key=lambda one: (one[2].authority < 0, one[2].authority, one[1].program > "")
@@ -267,7 +259,7 @@ def recipe_of(
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in named)),
         "recipe_key": Records(tuple(keys)),
     }
-    facts = [fact for fact in statements.said.values() if registry.find(fact.key) is not None]
+    facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing)
 
@@ -295,7 +287,7 @@ def _complete(
     for form in defaults:  # it grows
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
-    fields = ("nnodes", "global_batch", "method", *kinds_of(statements.registry))
+    fields = ("nnodes", "global_batch", "method", *formats.kinds)
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
