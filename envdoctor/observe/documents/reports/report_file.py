@@ -155,9 +155,8 @@ def _command_lines(block: _Block, formats: Formats) -> list[Part]:
         goes_on = line.rstrip().endswith("\\") and number in script
     if not found:
         return []
-    text = "\n" * (block.start - 1) + "\n".join(
-        script.get(number, "") for number in range(block.start, block.start + len(block.rows))
-    )
+    rows = [script.get(number, "") for number, _ in enumerate(block.rows, block.start)]
+    text = _in_place(block._replace(rows=rows))
     with suppress(RecipeError):  # words that only look like a command
         return [part for part in command_parts(text, formats) if part.entries]
     return []
