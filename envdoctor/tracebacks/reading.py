@@ -82,11 +82,7 @@ _FORMS = (
         r" has no attribute '(?P<name>\w{1,200})'",
     ),
     # The tokenizers of transformers say it without quotes; a class is written with a capital.
-    (
-        "has no attribute",
-        "member",
-        r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})",
-    ),
+    ("has no attribute", "member", r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})"),
     # huggingface_hub's own wording.
     (" attribute ", "attribute", rf"\bNo (?P<module>{_DOTTED}) attribute (?P<name>\w{{1,200}})"),
     (
