@@ -9,15 +9,13 @@ from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, read_document
+from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, folders_above, read_document
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.message import Message, said_by
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
 _DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
-#: A configuration that is named by its path from the project's root is looked for in so many folders above the recipe.
-_ABOVE = 4
 _TAKES = {"boolean": "flag", "texts": "many"}
 
 
@@ -222,10 +220,7 @@ def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[s
 
 
 def _look_for(name: str, beside: str, cwd: str) -> str | None:
-    folders = [os.path.dirname(beside)]
-    for _ in range(_ABOVE):
-        folders.append(os.path.dirname(folders[-1]))
-    for start in (*dict.fromkeys(folders), cwd):
+    for start in (*folders_above(os.path.dirname(beside)), cwd):
         path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
         if os.path.isfile(path):
             return path

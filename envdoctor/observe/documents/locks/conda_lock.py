@@ -130,14 +130,10 @@ class Conda:
             raise LockError("names no package")
         old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
-        return Lock(
-            [*self.packages, *pip.packages],
-            None if whole else Message(_OPEN, self._path),
-            self._python,
-            tuple(self._facts.values()),
-            notes=(*self.notes[:5], *pip.notes),
-            commands=tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else (),
-        )
+        commands = tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else ()
+        incomplete, facts = None if whole else Message(_OPEN, self._path), tuple(self._facts.values())
+        packages, notes = [*self.packages, *pip.packages], (*self.notes[:5], *pip.notes)
+        return Lock(packages, incomplete, self._python, facts, notes=notes, commands=commands)
 
 
 def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
