@@ -130,7 +130,7 @@ def statements(site: Path, changed: Iterable[str] | None = None) -> list[str]:
     """The entry statements of what is installed there; of packages outside of CORE only where they require, themselves
     or through others, one of those that ``changed``."""
     installed = {name: version for name, (version, _) in requirements_of(site).items()}
-    found = [entry for entry in entries(load_matrix(), installed) if not entry.needs_gpu]
+    found = [entry for entry in entries(load_matrix().rows, installed) if not entry.needs_gpu]
     if changed is not None:
         touched = {*CORE, *dependents(site, changed)}
         found = [entry for entry in found if entry.package in touched]

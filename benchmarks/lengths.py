@@ -22,9 +22,7 @@ import time
 from itertools import accumulate
 from pathlib import Path
 
-from envdoctor.lengths import measure, tokenizer_in
-from envdoctor.lengths.section import Spread
-from envdoctor.lengths.summary import spread
+from envdoctor.lengths.summary import Spread, measure, spread
 from envdoctor.sandbox import Place
 
 TEMPLATE = (
@@ -69,8 +67,8 @@ def main() -> None:
         place = Place(options.python, os.environ, folder, folder, "")
         by_batch = {}
         for batch in BATCHES:
-            there = tokenizer_in(folder, folder)
-            by_batch[batch] = found = measure(str(data), data.name, there, place, cutoff=CUTOFF, batch=batch)
+            shown = {"data": data.name, "tokenizer": folder}
+            by_batch[batch] = found = measure(str(data), folder, place, **shown, cutoff=CUTOFF, batch=batch)
             if len(by_batch) == 1:
                 seconds, computed = time.time() - started, cpu_seconds() - computed
         out, before = Path(folder, "full.json"), cpu_seconds()

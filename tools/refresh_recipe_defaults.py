@@ -286,7 +286,7 @@ def rows(source: Source, releases: Mapping[str, Defaults], formats: Formats) -> 
 
 def harvested(package: str, index: Index, matrix: Matrix) -> Iterator[str]:
     """The rows of one package."""
-    formats = Formats(matrix.rows("recipe-formats", "format"))
+    formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
     sources = [source for source in SOURCES if source.package == package and source.form in {f.name for f in formats}]
     found: dict[Source, dict[str, Defaults]] = {source: {} for source in sources}
     for version, name in wheels(index, package).items():

@@ -101,7 +101,6 @@ class Answer(NamedTuple):
     rules: tuple[Named, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
-    packages: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:

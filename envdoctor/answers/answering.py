@@ -123,7 +123,7 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
     told = moved_by(name_moves(situation.matrix, module, name))
     if told:
         return told
-    released = situation.by_names(package) or situation.changes(package)
+    released = situation.by_names(package) or situation.ledger.changes(package)
     if released is None:
         return []
     version = _judged(released, situation.version(package))
@@ -138,7 +138,7 @@ def moved_of(situation: Situation, package: str, module: str, name: str = "") ->
 
 def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
     """Whether what is no attribute of a module is a module below it, which an import of its own makes one."""
-    released = situation.by_names(package) or situation.changes(package)
+    released = situation.by_names(package) or situation.ledger.changes(package)
     if released is None:
         return False
     version = _judged(released, situation.version(package))

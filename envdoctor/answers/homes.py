@@ -117,7 +117,7 @@ def moved_by(moves: Iterable[Move], kind: str = "") -> list[Moved]:
 
 def changed_place(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
     """The releases that have a name of a module, or the module; None when nothing about it changed."""
-    released = situation.changes(package)
+    released = situation.ledger.changes(package)
     if released is None:
         return None
     below = f"{module}.{name}" if name else module
@@ -175,7 +175,7 @@ def changed_keyword(
     found = _changed(
         situation, likely, ("parameters", keyword), told, lambda one: [*one.subjects_named("parameters", names[0])]
     )
-    released = situation.changes(found[0].home.package) if len(found) == 1 else None
+    released = situation.ledger.changes(found[0].home.package) if len(found) == 1 else None
     return found if released is not None and not any(_classes(released, keyword)) else []
 
 

@@ -93,12 +93,6 @@ class Question:
         return self.situation.matrix.rows("packages", "package")
 
 
-def within(released: Released | None, specifier: str) -> list[str]:
-    """The releases of a package that a specifier allows and that were not withdrawn, the newest first."""
-    there = [one.version for one in reversed(released.releases) if not one.yanked] if released is not None else []
-    return [version for version in there if allows(specifier, version)]
-
-
 def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved], asker: Asker | None) -> Answer:
     """The answer with what to do: another release of who asks, of who is asked, or of who has it now."""
     situation, failure = question.situation, question.failure
@@ -131,7 +125,9 @@ def package_answer(question: Question, home: Home) -> Answer:
     answer = Answer(question.reading, (home,), asker=caller(question, package))
     if home.there:
         return answer._replace(notes=(("elsewhere", f"{package} {home.installed}"),))
-    way = question.install(package, within(question.situation.ledger.package(package), specifier), specifier)
+    newest_first = reversed(getattr(question.situation.ledger.package(package), "releases", ()))
+    allowed = [one.version for one in newest_first if not one.yanked and allows(specifier, one.version)]
+    way = question.install(package, allowed, specifier)
     return answer._replace(ways=(way,) if way else ())
 
 

@@ -36,13 +36,9 @@ class Situation(NamedTuple):
         """Every package whose names the ledger has read."""
         return filter(None, map(self.by_names, self.ledger.packages()))
 
-    def changes(self, package: str | None) -> Released | None:
-        """What changed between the releases of a package; None where the ledger has no such file of it."""
-        return self.ledger.changes(package) if package else None
-
     def all_changes(self) -> Iterator[Released]:
         """Every package of which it is known what changed."""
-        return filter(None, map(self.changes, self.ledger.packages()))
+        return filter(None, map(self.ledger.changes, self.ledger.packages()))
 
     def version(self, package: str) -> str:
         """The installed version of a package, "" when it is not known or there is none."""

@@ -23,7 +23,6 @@ from envdoctor.judge.finding import Finding
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.knowledge.rules import about_revisions
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
@@ -96,7 +95,7 @@ def diff_revision(
     facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", PINS)))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
-    rules = matrix.only(lambda rule: about_revisions(rule) or "pin.state" in set(rule.keys()))
+    rules = matrix.only(lambda rule: rule.scope == "revision" or "pin.state" in set(rule.keys()))
     judgement = with_fixes(judge(facts, rules, policy), rules)
     commits = _history(pair, judgement, request, matrix, tell)
     return report_of(

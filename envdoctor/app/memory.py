@@ -13,8 +13,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.lengths.section import DataSection
-from envdoctor.lengths.summary import DataError, fed_length, measure, tokenizer_in
+from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
 from envdoctor.memory.prediction import model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySection
@@ -42,13 +41,13 @@ def lengths_of(
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
-    found = tokenizer_in(folder, tokenizer or str(facts.value("model.name")))
+    shown = tokenizer or str(facts.value("model.name"))
     asked = facts.number("recipe.max_length")
     cutoff = int(asked) if asked is not None and asked >= 1 else None
     batch = batch_of(facts, training=True)
     try:
         path = os.path.join(sources.folder(), data)
-        section = measure(path, data, found, place, cutoff=cutoff, batch=batch)
+        section = measure(path, folder, place, data=data, tokenizer=shown, cutoff=cutoff, batch=batch)
     except DataError as error:
         raise JobError(said_by(error)) from None
     length = fed_length(section, facts.value("recipe.packing") is True)

@@ -235,7 +235,7 @@ def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...
         fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)
     }
     bare = request.device == "cpu" or _no_accelerator(facts)
-    return tuple(entry.statement for entry in entries(matrix, installed) if not (entry.needs_gpu and bare))
+    return tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
 
 
 def _no_accelerator(facts: FactSet) -> bool:

@@ -80,10 +80,10 @@ class _Needs:
             yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
 
     def _statements(self, package: str) -> Iterator[str]:
-        return (entry.statement for entry in entries(self._matrix, self._there) if entry.package == package)
+        return (entry.statement for entry in entries(self._matrix.rows, self._there) if entry.package == package)
 
     def _need(self, package: str, statements: Sequence[str]) -> str:
-        choice = all(one in choices(self._matrix, package) for one in statements)
+        choice = all(one in choices(self._matrix.rows, package) for one in statements)
         asked = [parse_statement(one) for one in statements]
         if any(self._is_used(module, name) for module, name in asked):
             return ""

@@ -260,7 +260,7 @@ class Candidates(NamedTuple):
             # When none of the nearest will do, one from the other end of the range may.
             for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
-            if name not in self._released() and not fitting:
+            if name not in self.matrix.part("releases", "releases") and not fitting:
                 yield [(name, specifier)]
             return
         if all(ranges):
@@ -268,16 +268,13 @@ class Candidates(NamedTuple):
                 pins = [(name, f"=={version}") for (name, _), version in zip(wanted, versions, strict=True)]
                 yield self._with_companions(pins)
 
-    def _released(self) -> Mapping[str, list[str]]:
-        return self.matrix.part("releases", "releases")
-
     def versions(self, name: str, specifier: str) -> list[str]:
         """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
         the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
         specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
-        released = self._released().get(name, [])
+        released = self.matrix.part("releases", "releases").get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
             package = self.matrix.ledger.package(name) if not fitting else None

@@ -6,13 +6,14 @@ from typing import Any
 
 from envdoctor.derive import with_facts
 from envdoctor.facts.values import Fact
+from envdoctor.install.candidates import torch_row
 from envdoctor.install.fixes import offer_alone, with_fixes
 from envdoctor.judge.judging import errors_of, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.judge.selftest import Case, facts_of
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
-from envdoctor.versions.pep440 import base_release, is_named_by
+from envdoctor.versions.pep440 import base_release
 
 _PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
 
@@ -66,7 +67,7 @@ def _with_companions(given: Mapping[str, Any], matrix: Matrix) -> dict[str, Any]
         values.setdefault(f"pkg.{item['package']}", item["version"])
     torch = values.get("pkg.torch")
     release = base_release(torch) if isinstance(torch, str) else None
-    row = next((row for row in matrix.rows("torch-builds") if release and is_named_by(release, row["key"])), None)
+    row = torch_row(release, matrix) if release else None
     if row is None or not isinstance(torch, str):
         return values
     tag = torch.partition("+")[2]

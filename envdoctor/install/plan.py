@@ -1,7 +1,7 @@
 """One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. Requirements of
 the training stack that are not met are met with it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -57,11 +57,12 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
     aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
     search = _Search(now, aims)
-    found = search.run()
+    # With a fix for each error that the search had no judgements left for.
+    found = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
     if found.remedy == NOTHING:
         return judgement
     asked = _requirements(judgement, matrix)
-    found = search.meeting(found, asked)
+    found = search.completed(found, asked, lambda problem, after: _stands(problem, after.facts), but="torch")
     met = [problem for problem in asked if not _stands(problem, found.after.facts)]
     cleared = [problem for problem in wanted if problem not in found.after.errors]
     left = [problem for problem in wanted if problem in found.after.errors]
@@ -145,7 +146,7 @@ class _Search:
             open_ = (one for one in (*node.after.new(self._now), *standing) if one not in node.given_up)
             problem = next(open_, None)
             if problem is None:
-                return self._completed(self._without_needless(node))
+                return self._without_needless(node)
             if problem in self._now.told:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
@@ -156,23 +157,17 @@ class _Search:
                 worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
                 worth += _STANDING * len(added.after.errors.keys() - node.given_up)
                 heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
-        return self._completed(self._without_needless(best))
+        return self._without_needless(best)
 
-    def _completed(self, node: _Node) -> _Node:
-        """The same with a fix for each error that the search had no judgements left for, where that brings no other."""
-        for problem in self._aims:
-            choices = self._candidates(problem, node.after.facts) if problem in node.after.errors else ()
-            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices)
-            node = next((one for one in tried if one and problem not in one.after.errors), node)
-        return node
-
-    def meeting(self, node: _Node, requirements: Iterable[Problem]) -> _Node:
-        """The same changes with those that meet these requirements too, where that brings no error, breaks no other
-        requirement and leaves torch as it is."""
-        for problem in requirements:
-            choices = self._candidates(problem, node.after.facts) if _stands(problem, node.after.facts) else ()
-            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if "torch" not in remedy.pins)
-            node = next((one for one in tried if one and not _stands(problem, one.after.facts)), node)
+    def completed(
+        self, node: _Node, problems: Iterable[Problem], stands: Callable[[Problem, After], object], but: str = ""
+    ) -> _Node:
+        """The same changes with those that end each of these problems that ``stands``, where that brings no error,
+        breaks no other requirement and leaves the package ``but`` as it is."""
+        for problem in problems:
+            choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
+            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
+            node = next((one for one in tried if one and not stands(problem, one.after)), node)
         return node
 
     def _harmless(self, remedy: Remedy, node: _Node) -> _Node | None:

@@ -20,7 +20,7 @@ __all__, __getattr__ = door(
         "model_types": "ModelTypes asked_release knows",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
-        "rules": "CONFIDENCES EFFECTS Rule SEVERITIES about_revisions digest placeholders with_conditions",
+        "rules": "CONFIDENCES EFFECTS Rule SEVERITIES digest placeholders with_conditions",
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",
         "toml_files": "LARGEST TomlError load_toml parse_toml",

@@ -8,10 +8,9 @@ from envdoctor.facts.registry import FactSpec, Registry, canonical_key
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import dotted
 
-#: Comparison operators of specifiers. ``~=`` is expanded; ``===`` has no place in a rule.
-COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 # Patterns are compiled when a rule is read from TOML: a compiled matrix needs none of them.
 _QUANTIFIED = r"(any|all)\(([^()]+)\)\Z"
+#: Comparison operators of specifiers: ``~=`` is expanded; ``===`` has no place in a rule.
 _PART = r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z"
 _RELEASE = r"[0-9]+(\.[0-9]+)*\Z"
 _VERSION_OPERAND = r"(?a)\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z"

@@ -4,11 +4,12 @@ A statement takes one module or one name, so that its text names the entry that 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from envdoctor.versions.pep440 import is_version, satisfies
 
+_Rows = Callable[[str], Sequence[Mapping[str, Any]]]
 _WORD = r"[A-Za-z_]\w*"
 _STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_WORD}))?\Z", re.ASCII)
 
@@ -37,19 +38,14 @@ def parse_statement(statement: str) -> tuple[str, str | None]:
     return match[1], match[2]
 
 
-class _Tables(Protocol):
-    """Whoever gives the rows of a table: the matrix, or the request of an observation."""
-
-    def rows(self, table: str, part: str = "row", /) -> Sequence[Mapping[str, Any]]: ...
-
-
-def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
-    """The entries of these packages (normalised names with their versions), in the order of the table.
+def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[Entry]:
+    """The entries of these packages (normalised names with their versions), in the order of the table, which ``rows``
+    gives by its name.
 
     Of a package whose version is none by PEP 440 only the statements that every release has. Statements that nobody
     writes without another package are left out where that is not among them.
     """
-    for row in tables.rows("entry-statements"):
+    for row in rows("entry-statements"):
         version, releases = installed.get(row["name"]), row.get("versions")
         if version is None or not (releases is None or (is_version(version) and satisfies(version, releases))):
             continue
@@ -59,7 +55,7 @@ def entries(tables: _Tables, installed: Mapping[str, str]) -> Iterator[Entry]:
                 yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))
 
 
-def choices(tables: _Tables, package: str) -> frozenset[str]:
+def choices(rows: _Rows, package: str) -> frozenset[str]:
     """The statements about a package that code takes for one purpose among several."""
-    rows = (row for row in tables.rows("entry-statements") if row["name"] == package)
-    return frozenset(statement for row in rows for statement in row.get("choice", ()))
+    named = (row for row in rows("entry-statements") if row["name"] == package)
+    return frozenset(statement for row in named for statement in row.get("choice", ()))

@@ -278,17 +278,6 @@ class Released:
                     return Unknown(Message("{} {} makes names like {}", self.name, version, kind))
         return None
 
-    def parameters(self, place: str, version: str) -> tuple[str, ...] | Unknown:
-        """What can be given to the function or class at a public place (``trl:SFTConfig``), see
-        :mod:`envdoctor.source.signatures`; Unknown where the ledger has no parameters of it."""
-        home = self.items("alias", place, version)
-        if isinstance(home, Unknown):
-            return home
-        place = home[0] if home else place
-        if self.listed("parameters", place, version) is False:
-            return Unknown(Message("the ledger has no parameters of {}", place))
-        return self.items("parameters", place, version)
-
     def having(self, section: str, *subjects: str, item: str | None = None) -> "Releases":
         """Return the releases that list any of the subjects, or have the item of one."""
         from envdoctor.versions.releases import Releases
@@ -299,30 +288,19 @@ class Released:
     def subjects(self, section: str) -> Iterator[str]:
         """Every subject of a section, sorted."""
         start, end = self._place(section)
-        last = b""
-        for line in self._data[start:end].splitlines():
-            subject = line.partition(b"\t")[0]
-            if subject != last:
-                yield subject.decode()
-            last = subject
+        for subject in dict.fromkeys(line.partition(b"\t")[0] for line in self._data[start:end].splitlines()):
+            yield subject.decode()
 
     def subjects_with(self, section: str, item: str) -> Iterator[str]:
         """Every subject of a section that has the item in any release, sorted."""
-        last = ""
-        for subject, items in self._lines_with(section, f"\t{item}"):
-            if subject != last and item in items:
-                yield subject
-                last = subject
+        yield from dict.fromkeys(subject for subject, items in self._lines_with(section, f"\t{item}") if item in items)
 
     def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
         """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
         whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
-        last = ""
         for mark in (":", ".") if not whole else (":",):
-            for subject, _ in self._lines_with(section, f"{mark}{name}\t"):
-                if subject != last and ":" in subject and subject.endswith(mark + name):
-                    yield subject
-                    last = subject
+            subjects = dict.fromkeys(subject for subject, _ in self._lines_with(section, f"{mark}{name}\t"))
+            yield from (subject for subject in subjects if ":" in subject and subject.endswith(mark + name))
 
     def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
         """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that

@@ -174,11 +174,8 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[Asked]:
         by = f"{candidate.name} {candidate.version}".strip()
-        base = (
-            [Asked(candidate.name, (), f"=={candidate.version}" if candidate.version else "", by)]
-            if candidate.extras
-            else []
-        )
+        own = f"=={candidate.version}" if candidate.version else ""
+        base = [Asked(candidate.name, (), own, by)] if candidate.extras else []
         is_there = self._there.get(candidate.name) == candidate.version
         if not self._step.deps or (is_there and candidate.name not in self._step.kept):
             return base

@@ -98,14 +98,10 @@ def _registry(matrix: Matrix) -> Iterator[str]:
         for column in (*spec.identity, *(column for columns in spec.concerns.values() for column in columns)):
             if column not in spec.columns:
                 yield f"{spec.key}: {column} is no column of it"
-        for key in (
-            *spec.depends_on,
-            *spec.concerns,
-            *(key for one in spec.columns.values() for key in one.depends_on),
-        ):
+        of_columns = (key for one in spec.columns.values() for key in one.depends_on)
+        for key in (*spec.depends_on, *spec.concerns, *of_columns):
             if matrix.registry.find(key) is None and key not in known:
                 yield f"{spec.key}: depends_on: {key} is not a registered fact"
-
     for name, entry in matrix.registry.help_texts.items():
         for key in entry.get("keys", ()):
             explained = matrix.registry.find(key)

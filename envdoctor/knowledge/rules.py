@@ -64,11 +64,6 @@ class Rule(NamedTuple):
                 yield condition[0]
 
 
-def about_revisions(rule: Rule) -> bool:
-    """Whether the rule judges a comparison of two revisions: it means nothing for an environment alone."""
-    return rule.scope == "revision"
-
-
 def digest(text: str) -> str:
     """Names an English text, so that its translation can say which wording it translates (``zh_of``)."""
     import hashlib  # brings OpenSSL along; needed only where a translation is checked

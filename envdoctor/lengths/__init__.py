@@ -5,8 +5,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "read_data": "RowProblem",
-        "section": "DataSection Padding",
-        "summary": "DataError fed_length measure tokenizer_in",
+        "read_data": "DataProblem",
+        "summary": "DataError DataSection Padding fed_length measure",
     },
 )

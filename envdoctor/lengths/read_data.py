@@ -1,9 +1,9 @@
 """Child script: look at a data file: the size of every row, and the texts of some as they go into the tokenizer.
 
-It is asked with ``path``, ``template`` (the chat template, or null), ``variables`` (its special tokens), ``sampled``
-(how many rows of all sizes) and ``longest`` (how many of the largest). It answers with a ``problem``, or ``sizes`` of
-all rows, ``rows`` as pairs of a row's number and its texts (``sampled`` rows of all sizes, then the others from the
-largest down), ``formats`` of the rows, ``unread`` and ``refused``, each a list of rows with the reason.
+It is asked with ``path`` and ``folder``, the model's, for its chat template. It answers with a ``problem``, or
+``sizes`` of all rows, ``rows`` as pairs of a row's number and its texts (``sampled`` rows of all sizes, then the others
+from the largest down), ``formats`` of the rows, the usual first, ``template`` (whether there is one), and ``unread``
+and ``refused``, each a list of rows with the reason.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ import random
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
+from envdoctor.facts.values import Unknown
+from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
+from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.revision.template.parts.settings import special_tokens, templates_in
+from envdoctor.sandbox.templates import template_environment
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.text.message import Message, MessageError
 
 # One row of training data as what goes into the model: conversations for a chat template, or plain text.
 #
@@ -38,19 +43,13 @@ _ANSWERED = ("output", "response", "completion", "answer", "solution")
 _TEXTS = ("text", "content")
 _ROLES = {
     "human": "user",
-    "gpt": "assistant",
-    "model": "assistant",
-    "bot": "assistant",
-    "function_call": "assistant",
-    "observation": "tool",
-    "function": "tool",
-    "function_response": "tool",
-    "ipython": "tool",
+    **dict.fromkeys(("gpt", "model", "bot", "function_call"), "assistant"),
+    **dict.fromkeys(("observation", "function", "function_response", "ipython"), "tool"),
 }
 
 
-class RowProblem(Exception):
-    """A row is nothing to train on; the message is what follows its place in a sentence."""
+class DataProblem(MessageError):
+    """A file cannot be read, or a row is nothing to train on; the message is what follows its name or place."""
 
 
 def samples_of(row: Any) -> tuple[str, list[Sample]]:
@@ -58,8 +57,8 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
     if isinstance(row, str):
         return "text", [row]
     if not isinstance(row, dict):
-        raise RowProblem(Message("is no object of columns"))
-    before = [_turn("system", row["system"])] if isinstance(row.get("system"), str) and row["system"] else []
+        raise DataProblem("is no object of columns")
+    before = _turns("system", row["system"]) if isinstance(row.get("system"), str) and row["system"] else []
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
     asked = before + (turns if turns is not None else _asked(row))
     if row.get("chosen") is not None and row.get("rejected") is not None:
@@ -68,7 +67,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
         return "preferences", [answer if _begins(answer) else asked + answer for answer in answers]
     if turns is not None:
         return "conversations", [asked]
-    answer = next((row[name] for name in _ANSWERED if row.get(name) is not None), None)
+    answer = _first(row, _ANSWERED)
     if _first(row, _ASKED) is not None and (answer is not None or _first(row, _TEXTS) is None):
         return "instructions", [asked + _turns("assistant", answer)]
     text = _first(row, _TEXTS) if len(row) == 1 or "text" in row else None
@@ -76,7 +75,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
         return "text", [text]
     values = [value for value in row.values() if isinstance(value, str)]
     if not values:
-        raise RowProblem(Message("has no text in any column"))
+        raise DataProblem("has no text in any column")
     return "other", ["\n".join(values)]
 
 
@@ -99,7 +98,7 @@ def _asked(row: dict[str, Any]) -> Turns:
     if isinstance(question, list):
         return turns + _turns("user", question)
     parts = [text for text in (_text(question), _text(row.get("input"))) if text]
-    return turns + ([_turn("user", "\n".join(parts))] if parts else [])
+    return turns + (_turns("user", "\n".join(parts)) if parts else [])
 
 
 def _begins(turns: Turns) -> bool:
@@ -114,16 +113,11 @@ def _turns(role: str, value: Any) -> Turns:
         case list():
             return [turn for item in value for turn in _turns(role, item)]
         case dict():
-            said = value.get("role", value.get("from"))
-            content = value.get("content", value.get("value"))
-            calls = value.get("tool_calls")
+            said, calls = value.get("role", value.get("from")), value.get("tool_calls")
+            role = said if isinstance(said, str) else role
             extra = json.dumps(calls, ensure_ascii=False) if calls else ""
-            return [_turn(said if isinstance(said, str) else role, _text(content) + extra)]
-    return [_turn(role, value)]
-
-
-def _turn(role: str, content: Any) -> dict[str, str]:
-    return {"role": _ROLES.get(role.lower(), role.lower()), "content": _text(content)}
+            value = _text(value.get("content", value.get("value"))) + extra
+    return [{"role": _ROLES.get(role.lower(), role.lower()), "content": _text(value)}]
 
 
 def _text(value: Any) -> str:
@@ -138,6 +132,9 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+#: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
+_SAMPLED = 1000
+_LONGEST = 500
 #: Characters of all texts that are handed on.
 _MOST_TEXT = 24 << 20
 #: Bytes of one row; a book has one or two million.
@@ -145,6 +142,7 @@ _LONGEST_ROW = 16 << 20
 #: Bytes of a file that has to be read as a whole.
 _LARGEST = 512 << 20
 _MOST_ROWS = 4_000_000
+_LARGEST_TEMPLATE = 1 << 20
 _OTHERS = {
     b"ARRO": "is Arrow, which is not read: write it as JSONL, datasets.Dataset.from_file(…).to_json(…)",
     b"\x1f\x8b": "is compressed: unpack it first",
@@ -156,190 +154,173 @@ _OTHERS = {
 _BLANKS = " \t\r\n,"
 
 
-class _Problem(Exception):
-    """A file is no data that can be read; the message is what follows its name in a sentence."""
-
-
-class _Rows(NamedTuple):
-    """``sizes`` of all rows (bytes, or characters where the file is read as text); ``row`` gives the content of one,
-    and raises :class:`RowProblem`."""
-
-    sizes: array[int]
-    row: Callable[[int], Any]
-
-
-def answer(**request: Any) -> dict[str, Any]:
+def answer(path: str, folder: str) -> dict[str, Any]:
     """What the parent is told."""
     try:
-        return _looked_at(request)
-    except _Problem as error:
-        return {"problem": str(error)}
+        with open(Files().open(path), "rb") as file:
+            return _looked_at(*_rows_of(file, path), *_template_in(folder))
+    except DataProblem as error:
+        return {"problem": error.message}
     except OSError as error:
         return {"problem": Message("cannot be read: {}", because_of(error))}
 
 
-def _looked_at(request: dict[str, Any]) -> dict[str, Any]:
-    render = _renderer(request["template"], request["variables"])
-    with open(Files().open(request["path"]), "rb") as file:
-        rows = _rows_of(file, request["path"])
-        ordered = sorted(range(len(rows.sizes)), key=rows.sizes.__getitem__)
-        sampled = _of_all_sizes(rows.sizes, ordered, request["sampled"])
-        formats: Counter[str] = Counter()
-        found: list[tuple[int, list[str]]] = []
-        unread: list[tuple[int, str]] = []
-        refused: list[tuple[int, str]] = []
-        room = _MOST_TEXT
-        for index in dict.fromkeys([*sampled, *ordered[: -request["longest"] - 1 : -1]]):
-            try:
-                name, samples = samples_of(rows.row(index))
-            except (RowProblem, RecursionError) as error:
-                why = str(error) if isinstance(error, RowProblem) else Message("is nested too deeply")
-                unread.append((index + 1, why))
-                continue
-            formats[name] += 1
-            texts = []
-            for sample in samples:
-                text, problem = render(sample)
-                texts.append(text)
-                if problem:
-                    refused.append((index + 1, problem))
-            room -= sum(map(len, texts))
-            if room < 0:
-                break
-            found.append((index, texts))
-    there = set(sampled)
-    known = {"formats": formats, "sampled": sum(index in there for index, _ in found)}
-    return {"sizes": list(rows.sizes), "rows": found, **known, "unread": sorted(unread), "refused": sorted(refused)}
+def _template_in(folder: str) -> tuple[str | None, dict[str, str]]:
+    """The chat template, if there is one, and the special tokens that it may name."""
+    content = read_bytes(folder, "tokenizer_config.json", LARGEST)
+    try:
+        config = {} if isinstance(content, Unknown) else parse_object(content).data
+    except JsonProblem:
+        config = {}
+    own = read_bytes(folder, "chat_template.jinja", _LARGEST_TEMPLATE)
+    if isinstance(own, Unknown):
+        template = (templates_in(config.get("chat_template")) or {}).get("default")
+    else:
+        template = own.decode("utf-8-sig", "replace")
+    return template, special_tokens(config)
 
 
-def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int], number: int) -> list[int]:
+def _looked_at(
+    sizes: Sequence[int], row: Callable[[int], Any], template: str | None, variables: dict[str, str]
+) -> dict[str, Any]:
+    compiled = cache(lambda: template_environment().from_string(template))
+    ordered = sorted(range(len(sizes)), key=sizes.__getitem__)
+    sampled = _of_all_sizes(sizes, ordered)
+    formats: Counter[str] = Counter()
+    found: list[tuple[int, list[str]]] = []
+    unread: list[tuple[int, str]] = []
+    refused: list[tuple[int, str]] = []
+    room = _MOST_TEXT
+    for index in dict.fromkeys([*sampled, *ordered[: -_LONGEST - 1 : -1]]):
+        try:
+            name, samples = samples_of(row(index))
+        except (DataProblem, RecursionError) as error:
+            why = error.message if isinstance(error, DataProblem) else Message("is nested too deeply")
+            unread.append((index + 1, why))
+            continue
+        formats[name] += 1
+        texts = [plain_text(sample) for sample in samples]
+        for place, sample in enumerate(samples):
+            if template is not None and not isinstance(sample, str):
+                told = {"messages": sample, "tools": None, "documents": None}
+                try:
+                    texts[place] = compiled().render(**told, **variables)
+                except Exception as error:
+                    refused.append((index + 1, f"{type(error).__name__}: {error}"[:200]))
+        room -= sum(map(len, texts))
+        if room < 0:
+            break
+        found.append((index, texts))
+    return {
+        "sizes": list(sizes),
+        "rows": found,
+        "sampled": sum(index in sampled for index, _ in found),
+        "formats": [name for name, _ in formats.most_common()],
+        "template": template is not None,
+        "unread": sorted(unread),
+        "refused": sorted(refused),
+    }
+
+
+def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int]) -> dict[int, None]:
     """Rows at random, half of them by how many there are and half by how large they are: each from its own stretch of
     the rows, which are ``ordered`` by size."""
     draw = random.Random(0)  # noqa: S311
-    half = number // 2
+    half = _SAMPLED // 2
     until = list(accumulate(sizes[index] for index in ordered))
     by_number = [int((place + draw.random()) * len(ordered) / half) for place in range(half)]
     by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
-    return list(dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size)))
+    return dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
 
 
-def _renderer(source: str | None, variables: dict[str, str]) -> Callable[[Sample], tuple[str, str]]:
-    """What makes the text of a sample, and says why the template did not where it refused."""
-    if source is None:
-        return lambda sample: (plain_text(sample), "")
-    from envdoctor.sandbox.templates import template_environment
-
-    environment = template_environment()
-    compiled = cache(lambda: environment.from_string(source))
-
-    def render(sample: Sample) -> tuple[str, str]:
-        if isinstance(sample, str):
-            return sample, ""
-        try:
-            return compiled().render(messages=sample, tools=None, documents=None, **variables), ""
-        except Exception as error:
-            return plain_text(sample), f"{type(error).__name__}: {error}"[:200]
-
-    return render
-
-
-def _rows_of(file: BinaryIO, name: str) -> _Rows:
-    """The rows of JSONL, of a JSON array, or of CSV by its ``name``. Raises :class:`_Problem`."""
+def _rows_of(file: BinaryIO, name: str) -> tuple[Sequence[int], Callable[[int], Any]]:
+    """The sizes of all rows (bytes, or characters where the file is read as text) of JSONL, of a JSON array, or of CSV
+    by its ``name``; and what gives the content of one. Both raise :class:`DataProblem`."""
     first = file.read(256)
     for mark, problem in _OTHERS.items():
         if first.startswith(mark):
-            raise _Problem(problem)
+            raise DataProblem(problem)
     file.seek(0)
+    pieces: Iterator[tuple[int, Any]]
+    content: Callable[[Any, int], Any]
     if name.endswith((".csv", ".tsv")):
-        rows = _table(file, "\t" if name.endswith(".tsv") else ",")
+        pieces, content = _table(file, "\t" if name.endswith(".tsv") else ","), lambda row, size: row
     elif first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-        rows = _array(file)
+        text = _whole(file)
+        pieces, content = _items(text), lambda place, size: _parsed(text[place : place + size].encode())
     else:
-        rows = _lines(file)
-    if not rows.sizes:
-        raise _Problem(Message("holds no rows"))
-    return rows
-
-
-def _lines(file: BinaryIO) -> _Rows:
-    places, sizes = array("Q"), array("Q")
-    place = number = 0
-    while line := file.readline(_LONGEST_ROW + 1):
-        number += 1
-        if len(line) > _LONGEST_ROW:
-            raise _Problem(Message("has more than {} MiB in line {}, and no row has", _LONGEST_ROW >> 20, number))
-        if not line.isspace():
+        pieces, content = _lines(file), lambda place, size: _parsed(_piece(file, place, size))
+    sizes, places = array("Q"), list[Any]()
+    try:
+        for size, place in pieces:
+            if len(sizes) == _MOST_ROWS:
+                raise DataProblem("has more than {} rows: give a part of it", f"{_MOST_ROWS:,}")
+            sizes.append(size)
             places.append(place)
-            sizes.append(len(line))
-            _count(sizes)
+    except json.JSONDecodeError as error:
+        raise DataProblem("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg) from None
+    except csv.Error as error:
+        raise DataProblem("is not CSV: row {}: {}", len(sizes) + 1, error) from None
+    except (ValueError, RecursionError):
+        problem = "cannot be read: row {} is nested too deeply, or has a number that is too long"
+        raise DataProblem(problem, len(sizes) + 1) from None
+    if not sizes:
+        raise DataProblem("holds no rows")
+    return sizes, lambda index: content(places[index], sizes[index])
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """The size and place of each row of JSONL."""
+    place = 0
+    for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW + 1), b""), 1):
+        if len(line) > _LONGEST_ROW:
+            raise DataProblem("has more than {} MiB in line {}, and no row has", _LONGEST_ROW >> 20, number)
+        if not line.isspace():
+            yield len(line), place
         place += len(line)
 
-    def row(index: int) -> Any:
-        file.seek(places[index])
-        return _parsed(file.read(sizes[index]))
 
-    return _Rows(sizes, row)
-
-
-def _array(file: BinaryIO) -> _Rows:
-    text = _whole(file)
+def _items(text: str) -> Iterator[tuple[int, int]]:
+    """The size and place of each item of a JSON array."""
     decode = json.JSONDecoder().raw_decode
-    places, sizes = array("Q"), array("Q")
     place = text.index("[") + 1
     while True:
         while place < len(text) and text[place] in _BLANKS:
             place += 1
         if text[place : place + 1] == "]":
-            break
-        try:
-            _, end = decode(text, place)
-        except json.JSONDecodeError as error:
-            raise _Problem(
-                Message("is not JSON: line {}, column {}: {}", error.lineno, error.colno, error.msg)
-            ) from None
-        except (ValueError, RecursionError):
-            text = "cannot be read: row {} is nested too deeply, or has a number that is too long"
-            raise _Problem(Message(text, len(sizes) + 1)) from None
-        places.append(place)
-        sizes.append(end - place)
-        _count(sizes)
+            return
+        _, end = decode(text, place)
+        yield end - place, place
         place = end
-    return _Rows(sizes, lambda index: _parsed(text[places[index] : places[index] + sizes[index]].encode()))
 
 
-def _table(file: BinaryIO, delimiter: str) -> _Rows:
+def _table(file: BinaryIO, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The size of each row of CSV, and its cells by the names of their columns."""
     csv.field_size_limit(_LONGEST_ROW)
-    sizes = array("Q")
-    rows: list[dict[str, str]] = []
-    try:
-        for row in csv.DictReader(io.StringIO(_whole(file), newline=""), delimiter=delimiter):
-            rows.append({name: text for name, text in row.items() if isinstance(name, str) and isinstance(text, str)})
-            sizes.append(sum(map(len, rows[-1].values())))
-            _count(sizes)
-    except csv.Error as error:
-        raise _Problem(Message("is not CSV: row {}: {}", len(rows) + 1, error)) from None
-    return _Rows(sizes, rows.__getitem__)
+    for row in csv.DictReader(io.StringIO(_whole(file), newline=""), delimiter=delimiter):
+        cells = {name: cell for name, cell in row.items() if isinstance(name, str) and isinstance(cell, str)}
+        yield sum(map(len, cells.values())), cells
+
+
+def _piece(file: BinaryIO, place: int, size: int) -> bytes:
+    file.seek(place)
+    return file.read(size)
 
 
 def _whole(file: BinaryIO) -> str:
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise _Problem(Message("is larger than {} MiB, and only JSONL is read in pieces", _LARGEST >> 20))
+        raise DataProblem("is larger than {} MiB, and only JSONL is read in pieces", _LARGEST >> 20)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _Problem(Message("is not text in UTF-8 (byte {})", error.start)) from None
+        raise DataProblem("is not text in UTF-8 (byte {})", error.start) from None
 
 
 def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise RowProblem(Message("is not text in UTF-8")) from None
+        raise DataProblem("is not text in UTF-8") from None
     except (ValueError, RecursionError):
-        raise RowProblem(Message("is not JSON")) from None
-
-
-def _count(sizes: array[int]) -> None:
-    if len(sizes) > _MOST_ROWS:
-        raise _Problem(Message("has more than {} rows: give a part of it", f"{_MOST_ROWS:,}"))
+        raise DataProblem("is not JSON") from None

@@ -1,32 +1,23 @@
-"""The lengths of all rows as what decides about memory: how many are long, what is padding (by how the samples are put
-together), the largest batch. Lengths in tokens, padding as shares of 1."""
+"""The lengths of all rows of a data file as what decides about memory, the section ``data`` of a report: how many are
+long, what is padding (by how the samples are put together), the largest batch. Lengths in tokens, padding as shares.
+
+Some rows are tokenised, and the others are told from their sizes. A bounded child of envdoctor's reads the file and
+renders the chat template (``read_data.py``); a child of the target's interpreter tokenises (``payload/tokenizing.py``),
+with the target's release of ``tokenizers``. The rows of a Parquet file are written as lines first, by the target's
+pyarrow (``payload/unpacking.py``).
+"""
 
 import os
 import random
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypedDict
 
-from envdoctor.facts.values import Unknown
-from envdoctor.lengths.section import DataSection, Padding, Spread
-from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
-from envdoctor.observe.model.reading.model_file import read_bytes
-from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message, MessageError, unpacked
 
-# The length of every row of a data file: some are tokenised, and the others are told from their sizes.
-#
-# A bounded child of envdoctor's reads the file and renders the chat template (``read_data.py``); a child of the
-# target's interpreter tokenises (``payload/tokenizing.py``), with the target's release of ``tokenizers``. The rows of
-# a Parquet file are written as lines first, by the target's pyarrow (``payload/unpacking.py``).
-
-#: Rows of all sizes, and the largest, of which as many are tokenised as it takes to know the longest.
-_SAMPLED = 1000
-_LONGEST = 500
 _READ_SECONDS = 60.0
 _READ_MIB = 2048
 #: Seconds after which no more of the largest rows are tokenised; a batch that has begun may end.
@@ -45,7 +36,6 @@ _PACKED_AT_ONCE = 1000
 #: transformers.trainer_pt_utils.get_length_grouped_indices sorts within so many batches, drawn at random.
 _GROUPED = 50
 
-_LARGEST_TEMPLATE = 1 << 20
 #: Tokenizers of models of vision and a quarter of a million words have 35 MB.
 _LARGEST_TOKENIZER = 256 << 20
 
@@ -54,68 +44,81 @@ class DataError(MessageError):
     """The file cannot be used; the message is one sentence that names it."""
 
 
-class Tokenizer(NamedTuple):
-    """The tokenizer in a model's folder, which is ``shown`` as the user wrote it: ``file`` is the path of
-    tokenizer.json, or None, then ``missing`` says why; ``template`` is the chat template, if there is one, and
-    ``variables`` the special tokens that it may name."""
+class Padding(TypedDict):
+    """Shares of padding in batches of ``batch`` samples, by how these are put together."""
 
-    shown: str
-    file: str | None
-    missing: str
-    template: str | None
-    variables: dict[str, str]
+    batch: int
+    random: float
+    grouped: float
+    packed: float
 
 
-def tokenizer_in(folder: str, shown: str) -> Tokenizer:
-    """The tokenizer, as far as it can be used without running code of the model's; ``shown`` is the folder as the user
-    wrote it."""
-    file = os.path.join(folder, "tokenizer.json")
-    missing = ""
-    if not os.path.isfile(file):
-        missing = Message("{} has no tokenizer.json, and code of a model is never run", shown)
-    elif os.path.getsize(file) > _LARGEST_TOKENIZER:
-        missing = Message("tokenizer.json of {} is larger than {} MiB", shown, _LARGEST_TOKENIZER >> 20)
-    content = read_bytes(folder, "tokenizer_config.json", LARGEST)
-    try:
-        config = {} if isinstance(content, Unknown) else parse_object(content).data
-    except JsonProblem:
-        config = {}
-    own = read_bytes(folder, "chat_template.jinja", _LARGEST_TEMPLATE)
-    if isinstance(own, Unknown):
-        template = (templates_in(config.get("chat_template")) or {}).get("default")
-    else:
-        template = own.decode("utf-8-sig", "replace")
-    return Tokenizer(shown, None if missing else file, missing, template, special_tokens(config))
+class Spread(TypedDict):
+    """Lengths are tokens of a sample: half of the rows have at most ``p50``, and ``cut`` are longer than the recipe's
+    cutoff (None: it has none). ``longest_batch`` are the tokens of the largest batch, padding included. All of them are
+    None where tokens could not be counted."""
+
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    longest: int | None
+    cut: int | None
+    padding: Padding | None
+    longest_batch: int | None
+
+
+class DataSection(Spread):
+    """``rows`` of the file, of which ``looked_at`` were read and tokenised; ``formats`` are theirs, the usual first.
+    ``template``: the chat template of ``tokenizer`` (a folder) was counted.
+
+    ``longest`` was counted; where ``longest_at_most`` is larger, a row that was not may have as many. Without tokens
+    it is the number of bytes of the longest text. ``cutoff`` is the recipe's, in tokens.
+    """
+
+    path: str
+    rows: int
+    looked_at: int
+    formats: list[str]
+    tokenizer: str
+    template: bool
+    longest_at_most: int
+    cutoff: int | None
+    notes: list[str]
 
 
 def measure(
-    path: str, shown: str, tokenizer: Tokenizer, place: Place, *, cutoff: int | None = None, batch: int | None = None
+    path: str, folder: str, place: Place, *, data: str, tokenizer: str, cutoff: int | None, batch: int | None
 ) -> DataSection:
-    """The section of the report about the file at the absolute ``path``, ``shown`` as the user wrote it; of a row of
-    preferences the longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None where
-    unknown. Raises :class:`DataError`."""
-    data = _read(_unpacked(path, shown, place), shown, tokenizer)
-    rows = data["rows"]
+    """The section of the report about the file at the absolute ``path``, in tokens of the model in ``folder``, without
+    running code of the model's; ``data`` and ``tokenizer`` are both as the user wrote them. Of a row of preferences the
+    longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None where unknown.
+    Raises :class:`DataError`."""
+    asked = {"path": _unpacked(path, data, place), "folder": folder}
+    limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
+    seen = ask_once("envdoctor.lengths.read_data:answer", asked, limits, packages=True)
+    problem = seen.clause() if isinstance(seen, Problem) else seen.get("problem")
+    if problem:
+        raise DataError("--data {} {}", data, problem)
+    rows = seen["rows"]
     if not rows:
-        number, why = data["unread"][0] if data["unread"] else (1, "is larger than all that is read")
-        raise DataError("--data {}: no row of it could be read; row {} {}", shown, number, why)
-    notes = _notes(data)
-    answer = _tokenised(data, tokenizer, place)
+        number, why = seen["unread"][0] if seen["unread"] else (1, "is larger than all that is read")
+        raise DataError("--data {}: no row of it could be read; row {} {}", data, number, why)
+    notes = _notes(seen)
+    answer = _tokenised(seen, folder, tokenizer, place)
     if isinstance(answer, str):
         notes.insert(0, Message("tokens could not be counted: {}", answer))
         looked_at, lengths = len(rows), list[int]()
         most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
     else:
-        counts, most = answer
-        known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
-        looked_at, lengths = len(known), _of_all(data["sizes"], known)
+        known, most = answer
+        looked_at, lengths = len(known), _of_all(seen["sizes"], known)
     return {
-        "path": shown,
-        "rows": len(data["sizes"]),
+        "path": data,
+        "rows": len(seen["sizes"]),
         "looked_at": looked_at,
-        "formats": [name for name, _ in Counter(data["formats"]).most_common()],
-        "tokenizer": tokenizer.shown,
-        "template": tokenizer.template is not None,
+        "formats": seen["formats"],
+        "tokenizer": tokenizer,
+        "template": seen["template"],
         **spread(lengths, cutoff, batch or _BATCH),
         "longest_at_most": max([most, *lengths]),
         "cutoff": cutoff,
@@ -165,18 +168,6 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
     raise DataError("--data {} {}", shown, why)
 
 
-def _read(path: str, shown: str, tokenizer: Tokenizer) -> Any:
-    rows = {"path": path, "sampled": _SAMPLED, "longest": _LONGEST}
-    request = {**rows, "template": tokenizer.template, "variables": tokenizer.variables}
-    limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
-    answer = ask_once("envdoctor.lengths.read_data:answer", request, limits, packages=True)
-    if isinstance(answer, Problem):
-        raise DataError("--data {} {}", shown, answer.clause())
-    if "problem" in answer:
-        raise DataError("--data {} {}", shown, answer["problem"])
-    return answer
-
-
 def _notes(data: Mapping[str, Any]) -> list[Message]:
     notes = []
     looked = len(data["rows"]) + len(data["unread"])
@@ -191,15 +182,18 @@ def _notes(data: Mapping[str, Any]) -> list[Message]:
     return notes
 
 
-def _tokenised(data: Mapping[str, Any], tokenizer: Tokenizer, place: Place) -> tuple[list[int], int] | str:
-    """The tokens of the first of the rows, and the most that any other row can have; or why there are none."""
-    if tokenizer.file is None:
-        return tokenizer.missing
+def _tokenised(data: Mapping[str, Any], folder: str, shown: str, place: Place) -> tuple[dict[int, int], int] | str:
+    """The tokens of the first rows by number, and the most that any other row can have; or why none."""
+    file = os.path.join(folder, "tokenizer.json")
+    if not os.path.isfile(file):
+        return Message("{} has no tokenizer.json, and code of a model is never run", shown)
+    if os.path.getsize(file) > _LARGEST_TOKENIZER:
+        return Message("tokenizer.json of {} is larger than {} MiB", shown, _LARGEST_TOKENIZER >> 20)
     sizes, rows = data["sizes"], data["rows"]
     there = {index for index, _ in rows}
     job = {
-        "tokenizer": tokenizer.file,
-        "special": tokenizer.template is None,
+        "tokenizer": file,
+        "special": not data["template"],
         "rows": [{"size": sizes[index], "texts": texts} for index, texts in rows],
         "sampled": data["sampled"],
         "beyond": max((size for index, size in enumerate(sizes) if index not in there), default=0),
@@ -218,7 +212,8 @@ def _tokenised(data: Mapping[str, Any], tokenizer: Tokenizer, place: Place) -> t
             return unpacked(record.get("problem")) or str(record.get("skip") or record.get("error"))
     if not counts:
         return f"{answer.ending}: {answer.detail}"
-    return counts, most if answer.ending == "ok" else max(sizes)
+    known = {index: count for (index, _), count in zip(rows, counts, strict=False)}
+    return known, most if answer.ending == "ok" else max(sizes)
 
 
 def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:

@@ -46,14 +46,7 @@ class CachedFacts:
     """
 
     def __init__(
-        self,
-        home: str | None,
-        kind: str,
-        name: str,
-        *,
-        key: object,
-        facts: FactSet,
-        rows: Rows = lambda *table: (),
+        self, home: str | None, kind: str, name: str, *, key: object, facts: FactSet, rows: Rows = lambda *table: ()
     ) -> None:
         self._entries = CacheFolder(home, kind, _MOST_ENTRIES)
         self._name = f"{name}.json"

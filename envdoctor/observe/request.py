@@ -23,10 +23,6 @@ class Target(NamedTuple):
     because: Message
 
 
-def _no_rows(table: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
-    return ()
-
-
 class Request(NamedTuple):
     """What to look at.
 
@@ -47,7 +43,7 @@ class Request(NamedTuple):
     model: "ModelSource | None" = None
     code: tuple[str, ...] = ()
     facts: FactSet = FactSet()
-    rows: Callable[..., Sequence[Mapping[str, Any]]] = _no_rows
+    rows: Callable[..., Sequence[Mapping[str, Any]]] = lambda *table: ()
     variables: Mapping[str, str] = {}
     cache: str | None = None
     platform: str = ""

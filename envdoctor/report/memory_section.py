@@ -8,7 +8,7 @@ from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, It
 from envdoctor.report.page import Page
 
 if TYPE_CHECKING:
-    from envdoctor.lengths.section import DataSection, Padding
+    from envdoctor.lengths.summary import DataSection, Padding
     from envdoctor.memory.section import MemorySaving, MemorySection
 
 #: Parts of the peak that a terminal lists, and the colours that parts have.

@@ -11,7 +11,7 @@ from envdoctor.report.cleaned import cleaned
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
-    from envdoctor.lengths.section import DataSection
+    from envdoctor.lengths.summary import DataSection
     from envdoctor.memory.section import MemorySection
     from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection

@@ -7,7 +7,7 @@ launchers, errors that a package raises from another one, and the lines of lazy 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # One message of an error as what was asked for and not there: a module, a name, an attribute, a keyword.
 
@@ -82,11 +82,7 @@ _FORMS = (
         r" has no attribute '(?P<name>\w{1,200})'",
     ),
     # The tokenizers of transformers say it without quotes; a class is written with a capital.
-    (
-        "has no attribute",
-        "member",
-        r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})",
-    ),
+    ("has no attribute", "member", r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})"),
     # huggingface_hub's own wording.
     (" attribute ", "attribute", rf"\bNo (?P<module>{_DOTTED}) attribute (?P<name>\w{{1,200}})"),
     (
@@ -148,23 +144,16 @@ def failure_of(message: str) -> Failure | None:
 
 
 def _failure(kind: str, message: str, groups: Mapping[str, str]) -> Failure:
-    said: dict[str, str] = {}
+    said: dict[str, Any] = {}
     for group, text in groups.items():
         column = group.rstrip("12")
         said[column] = said.get(column, "") + text
     inner = failure_of(said.pop("inner", ""))
     if inner is not None:
         return inner
-    failure = Failure(
-        kind,
-        message,
-        {"np": "numpy"}.get(said.get("module", ""), said.get("module", "")),
-        said.get("name", ""),
-        said.get("callee", ""),
-        requirement=said.get("requirement", "").rstrip(",."),
-        found=said.get("found", "").rstrip("."),
-        not_a_package=bool(said.get("not_a_package")),
-    )
+    said |= {"requirement": said.get("requirement", "").rstrip(",."), "found": said.get("found", "").rstrip(".")}
+    said |= {"module": {"np": "numpy"}.get(said.get("module", ""), said.get("module", ""))}
+    failure = Failure(kind, message, **said | {"not_a_package": bool(said.get("not_a_package"))})
     if kind == "keyword":
         # Markdown takes the underscores of __init__ for bold print.
         return failure._replace(callee=re.sub(r"(^|\.)init\Z", r"\1__init__", failure.callee))
@@ -195,16 +184,12 @@ _PREFIX = re.compile(
 _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\":")
 
 
-def lines_of(text: str) -> list[str]:
-    """The last lines of a text, at most 20,000, without what is no part of them; indentation stays.
+def numbered(text: str) -> tuple[int, list[str]]:
+    """The last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the number
+    (from 1) that the first of them has in the text.
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
-    return numbered(text)[1]
-
-
-def numbered(text: str) -> tuple[int, list[str]]:
-    """The same with the number (from 1) that the first of them has in the text."""
     left = text[: max(0, len(text) - _CHARACTERS)].count("\n")
     lines = _BREAKS.sub("\n", text[-_CHARACTERS:]).split("\n")
     kept = [_plain(line[:_LINE]) for line in lines[-_LINES:]]
@@ -245,14 +230,13 @@ class Frame(NamedTuple):
 class Reading(NamedTuple):
     """``error`` is the name of the exception ("" when it is not said) and ``message`` what it says. ``failure`` is None
     for an error of another kind. ``frames`` lead to it, the last is where it happened; ``statements`` are the modules
-    that lines of source import, the outermost first. ``passed_on`` is the message that stood for it at the end."""
+    that lines of source import, the outermost first."""
 
     error: str
     message: str
     failure: Failure | None
     frames: tuple[Frame, ...] = ()
     statements: tuple[str, ...] = ()
-    passed_on: str = ""
 
 
 class _Error(NamedTuple):
@@ -282,11 +266,11 @@ _LAUNCHED = ("ngine core initialization failed", "ngine process failed to start"
 
 def read_error(text: str) -> Reading:
     """Read a message or a traceback, whatever stands around it. Takes time in proportion to the text's last MiB."""
-    lines = lines_of(text)
+    _, lines = numbered(text)
     errors = list(_errors(lines))[-_ERRORS:]
     if not errors:
         return _bare(lines)
-    chosen, passed_on = _that_matters(errors, lines)
+    chosen = _that_matters(errors, lines)
     failure = failure_of(chosen.message)
     start = _start_of(chosen.line, errors, lines)
     block = lines[start : chosen.line]
@@ -294,7 +278,7 @@ def read_error(text: str) -> Reading:
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
     statements = tuple(filter(None, map(imported_in, [frame.code for frame in frames] or lines[: chosen.line])))
-    return Reading(chosen.name, chosen.message, failure, tuple(frames), statements, passed_on)
+    return Reading(chosen.name, chosen.message, failure, tuple(frames), statements)
 
 
 def _bare(lines: Sequence[str]) -> Reading:
@@ -337,9 +321,8 @@ def _message(lines: Sequence[str], number: int, start: int) -> str:
     return first if failure_of(first) is not None and "Failed to import" not in first else " ".join(said).strip()
 
 
-def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> tuple[_Error, str]:
-    """The error to answer, and the message that stands for it at the end of the text."""
-    last = errors[-1]
+def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
+    """The error to answer."""
     chosen: _Error | None = None
     lazy: _Error | None = None
     for place in range(len(errors) - 1, -1, -1):
@@ -355,8 +338,7 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> tuple[_Erro
         launched = error.name in _LAUNCHERS or any(words in error.message for words in _LAUNCHED)
         if not (caused or handled or (chosen is None and launched)):
             break
-    chosen = chosen or lazy or last
-    return chosen, last.message if chosen is not last else ""
+    return chosen or lazy or errors[-1]
 
 
 def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
@@ -373,7 +355,8 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: 
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
     last = next((line.strip() for line in reversed(block) if line.strip()), "")
-    code = frames[-1].code if frames else pointed_at(block) or last
+    arrows = (arrow[2].strip() for line in block if (arrow := _ARROW.match(line.strip())))  # of notebooks
+    code = frames[-1].code if frames else next(arrows, "") or last
     if failure.kind == "name" and not failure.module:
         found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=found[1]) if found else failure
@@ -404,11 +387,6 @@ def imported_in(code: str) -> str:
     """The absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
     return found[1] if found else ""
-
-
-def pointed_at(lines: Sequence[str]) -> str:
-    """The line of source that a notebook's arrow points at; "" when there is none."""
-    return next((arrow[2].strip() for line in lines if (arrow := _ARROW.match(line.strip()))), "")
 
 
 def frames_of(lines: Sequence[str]) -> Iterator[Frame]:

@@ -6,11 +6,11 @@ from envdoctor.knowledge import Entry, entries, load_matrix
 
 
 def statements(**installed):
-    return [entry.statement for entry in entries(load_matrix(), installed)]
+    return [entry.statement for entry in entries(load_matrix().rows, installed)]
 
 
 def test_a_statement_gives_its_package_module_and_name():
-    found = {entry.statement: entry for entry in entries(load_matrix(), {"trl": "1.16.0", "peft": "0.17.0"})}
+    found = {entry.statement: entry for entry in entries(load_matrix().rows, {"trl": "1.16.0", "peft": "0.17.0"})}
     asked = Entry("from trl import SFTTrainer", "trl", "trl", "SFTTrainer", needs_gpu=False, derives=True)
     assert found["from trl import SFTTrainer"] == asked
     assert found["import peft"] == Entry("import peft", "peft", "peft", None, needs_gpu=False, derives=True)

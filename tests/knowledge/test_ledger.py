@@ -73,7 +73,6 @@ SERVED = Unknown("spade.served of spade-kit 1.1.0: a finder of the package may s
 
 
 LAZY = Unknown("spade.lazy of spade-kit 1.1.0: it has a __getattr__")
-BY_HANDLE = ("&spade.handles:Base", "length")
 
 
 def released(folder: Path, name: str, text: str) -> Released:
@@ -114,7 +113,7 @@ TOLD: dict[str, dict[str, object]] = {
     },
     "items offers spade": {"1.0.1": ("Handle", "dig", "old_dig"), "1.2.0": DIFFER},
     "items offers spad": {"1.0.0": ()},
-    "items parameters spade.handles:Handle": {"1.3.0": BY_HANDLE},
+    "items parameters spade.handles:Handle": {"1.3.0": ("&spade.handles:Base", "length")},
     "items calls spade.handles:Handle.grip": {"1.1.1": ("2 hard=",)},
     # requirements and wheels speak of other releases
     "items requires *": {"1.2.0": ("numpy>=1.17", "torch<3"), "1.4.0": UP_TO},
@@ -146,11 +145,6 @@ TOLD: dict[str, dict[str, object]] = {
     "offers spade.tools.known Name": {"1.0.0": False},  # no module has such a name
     "exists spade.tools.other": {"1.0.0": False},
     "exists spade.tools.other.inner": {"1.0.0": False},
-    # parameters are found by public places
-    "parameters spade:Handle": {"1.0.0": BY_HANDLE, "2.0": Unknown},
-    "parameters spade.handles:Handle": {"1.0.0": BY_HANDLE},
-    "parameters spade.handles:nothing": {"1.0.0": ()},
-    "parameters spade:dig": {"1.0.0": Unknown("the ledger has no parameters of spade:dig")},
 }
 
 

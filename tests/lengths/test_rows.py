@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.lengths import DataError, measure, tokenizer_in
+from envdoctor.lengths import DataError, measure
 from envdoctor.sandbox import Place
 
 ROWS = [{"text": "a"}, {"text": "你好 \n b" * 9}, {"text": "c"}]
@@ -25,7 +25,7 @@ def measured(tmp_path: Path) -> Callable[..., Any]:
     def do(name: str, content: bytes) -> Any:
         (tmp_path / name).write_bytes(content)
         place = Place(sys.executable, os.environ, str(tmp_path), str(tmp_path))
-        return measure(str(tmp_path / name), name, tokenizer_in(str(tmp_path), "model"), place)
+        return measure(f"{tmp_path}/{name}", str(tmp_path), place, data=name, tokenizer="m", cutoff=None, batch=None)
 
     return do
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.lengths import RowProblem
+from envdoctor.lengths import DataProblem
 from envdoctor.lengths.read_data import plain_text, samples_of
 
 
@@ -48,7 +48,7 @@ def test_a_row_is_the_samples_of_its_format(row: Any, name: str, samples: list[A
 
 @pytest.mark.parametrize("row", [3, None, [], {}, {"a": 1}])
 def test_what_is_nothing_to_train_on_is_named(row: Any) -> None:
-    with pytest.raises(RowProblem):
+    with pytest.raises(DataProblem):
         samples_of(row)
 
 

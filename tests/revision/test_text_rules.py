@@ -10,7 +10,7 @@ from header_true import Repository
 
 from envdoctor.facts import Fact, FactSet
 from envdoctor.judge import Policy, judge
-from envdoctor.knowledge import Matrix, about_revisions
+from envdoctor.knowledge import Matrix
 from envdoctor.revision import change_facts, compare_snapshots
 
 AREAS = ("config", "generation", "tokenizer", "template", "preprocessor", "licence", "files")
@@ -29,7 +29,7 @@ def found(matrix: Matrix) -> Callable[..., dict[str, str]]:
         facts.update(change_facts(comparison, "test"))
         for name, version in packages.items():
             facts.add(Fact(f"pkg.{name}", version, "test", "given"))
-        judgement = judge(facts, matrix.only(about_revisions), Policy())
+        judgement = judge(facts, matrix.only(lambda rule: rule.scope == "revision"), Policy())
         return {finding.id: finding.message.en for finding in judgement.findings}
 
     return run

@@ -70,7 +70,6 @@ def test_what_a_lazy_package_stands_for_is_found():
     reading = read_error(LAZY)
     assert reading.failure.name == "split_torch_state_dict_into_shards"
     assert reading.frames[-1].module == "transformers.modeling_utils"
-    assert reading.passed_on.startswith("Could not import module 'Trainer'")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Taking:
         """
         among = {*self.providers, "torch"}
         installed = {**dict.fromkeys(among, ""), package[0]: package[1]}
-        asked = {entry.statement: entry for entry in entries(self, installed) if entry.package == package[0]}
+        asked = {entry.statement: entry for entry in entries(self.rows, installed) if entry.package == package[0]}
         beside = [read_requirement(text).name for text in required if ";" not in text]
         found: dict[str, set[str]] = defaultdict(set)
         statements = [(one.statement, one.module, one.name) for one in asked.values()]

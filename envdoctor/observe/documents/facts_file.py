@@ -45,12 +45,24 @@ def read_facts_file(place: Path, registry: Registry, path: str = "", unread: lis
     A value that its key cannot have is refused; with ``unread`` it is unknown, and the list gets the reason.
     """
     path = path or str(place)
-    return facts_of_document(_load(place, path), path, registry, unread)
+    return facts_of_document(load_facts_document(place, path), path, registry, unread)
 
 
 def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
     """The file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
-    document: Mapping[str, Any] = _load(place, path)
+    try:
+        data = read_named(place, path, _LARGEST)
+        if data is None:
+            raise FactsFileError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
+        document: Mapping[str, Any] = json.loads(data, object_pairs_hook=_without_repetition)
+    except OSError as error:
+        raise FactsFileError("{}: cannot be read: {}", path, because_of(error)) from None
+    except (RecursionError, MemoryError):
+        raise FactsFileError("{}: nested too deeply or too large to be read", path) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FactsFileError("{}: not JSON: {}", path, error) from None
+    except ValueError as error:
+        raise FactsFileError("{}: {}", path, error) from None
     _check_shape(document, path)
     return document
 
@@ -97,23 +109,6 @@ def facts_of_document(
         if spec is not None and not key.endswith("*") and registry.records_of(key) is None and key not in facts:
             facts.add(Fact(key, Unknown(_message(document, str(reason))), name, "given"))
     return facts
-
-
-def _load(place: Path, path: str) -> Any:
-    try:
-        data = read_named(place, path, _LARGEST)
-        if data is None:
-            raise FactsFileError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
-        document = json.loads(data, object_pairs_hook=_without_repetition)
-    except OSError as error:
-        raise FactsFileError("{}: cannot be read: {}", path, because_of(error)) from None
-    except (RecursionError, MemoryError):
-        raise FactsFileError("{}: nested too deeply or too large to be read", path) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FactsFileError("{}: not JSON: {}", path, error) from None
-    except ValueError as error:
-        raise FactsFileError("{}: {}", path, error) from None
-    return document
 
 
 def _check_shape(document: object, path: str) -> None:

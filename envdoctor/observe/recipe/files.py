@@ -1,7 +1,7 @@
 """The files of a recipe: those that were given and those that they name, each read and taken apart."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -9,15 +9,13 @@ from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, read_document
+from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, folders_above, read_document
 from envdoctor.text.documents import content_of, text_of
 from envdoctor.text.message import Message, said_by
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
 _DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
-#: A configuration that is named by its path from the project's root is looked for in so many folders above the recipe.
-_ABOVE = 4
 _TAKES = {"boolean": "flag", "texts": "many"}
 
 
@@ -34,8 +32,8 @@ class RecipeFile(NamedTuple):
     missing: tuple[tuple[str, Origin, str], ...] = ()
 
 
-def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str, str]) -> Iterator[RecipeFile]:
-    """The files in their order, behind each those that it names. ``kinds`` are the types of the recipe's fields.
+def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
+    """The files in their order, behind each those that it names.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
@@ -44,20 +42,13 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats, kinds: dict[str
         path = os.path.normpath(os.path.join(cwd, name))
         if path not in seen:
             try:
-                yield from _taken_apart(path, name, cwd, formats, kinds, seen=seen)
+                yield from _taken_apart(path, name, cwd, formats, seen=seen)
             except RecipeError as error:
                 raise RecipeFileError("--recipe {}: {}", name, error) from None
 
 
 def _taken_apart(
-    path: str,
-    name: str,
-    cwd: str,
-    formats: Formats,
-    kinds: dict[str, str],
-    *,
-    seen: set[str],
-    words: Sequence[str | None] = (),
+    path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = ()
 ) -> Iterator[RecipeFile]:
     """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
@@ -73,7 +64,7 @@ def _taken_apart(
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
                 missing.append((script, Origin(name, line), Message("is not there")))
 
-    taken = _parts(path, formats, kinds, words, other)
+    taken = _parts(path, formats, words, other)
     parts = with_formats(taken, formats)
     named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
     # The scripts or modules of one's own that commands start, with the words behind them.
@@ -94,7 +85,7 @@ def _taken_apart(
         # As the user would type its name here.
         shown = os.path.relpath(there, cwd) if there.startswith(cwd.rstrip(os.sep) + os.sep) else there
         try:
-            later += _taken_apart(there, shown, cwd, formats, kinds, seen=seen, words=behind)
+            later += _taken_apart(there, shown, cwd, formats, seen=seen, words=behind)
         except RecipeError as error:
             if one not in own:
                 missing.append((shown, where, said_by(error)))
@@ -115,11 +106,7 @@ def _places(name: str) -> Iterator[str]:
 
 
 def _parts(
-    path: str,
-    formats: Formats,
-    kinds: Mapping[str, str],
-    words: Sequence[str | None],
-    other: Callable[[str, int], str | None],
+    path: str, formats: Formats, words: Sequence[str | None], other: Callable[[str, int], str | None]
 ) -> list[Part]:
     content = content_of(path, _LARGEST, "recipe", RecipeError)
     if path.endswith((".py", ".ipynb")):
@@ -128,14 +115,11 @@ def _parts(
     text = text_of(content, RecipeError)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
-    return command_parts(text, formats, kinds, other)
+    return command_parts(text, formats, other)
 
 
 def command_parts(
-    text: str,
-    formats: Formats,
-    kinds: Mapping[str, str],
-    other: Callable[[str, int], str | None] = lambda name, line: None,
+    text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None
 ) -> list[Part]:
     """The commands of a script or of command lines; ``other`` gives the text of a script that it runs.
 
@@ -146,14 +130,10 @@ def command_parts(
     def takes(key: str) -> str:
         meanings = [meaning for form in formats if (found := formats.find(form, key)) for meaning in found[1]]
         # --flash_attn says something of a text by being there.
-        types = {
-            "boolean"
-            if set(meaning.words) == {"true", "false"}
-            else "text"
-            if meaning.words
-            else kinds.get(meaning.field)
-            for meaning in meanings
+        switches = {
+            "boolean" if {*meaning.words} == {"true", "false"} else "text" for meaning in meanings if meaning.words
         }
+        types = switches | {formats.kinds.get(meaning.field) for meaning in meanings if not meaning.words}
         return _TAKES.get(types.pop() or "", "one") if len(types) == 1 else "one" if types else "many"
 
     @cache
@@ -240,10 +220,7 @@ def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[s
 
 
 def _look_for(name: str, beside: str, cwd: str) -> str | None:
-    folders = [os.path.dirname(beside)]
-    for _ in range(_ABOVE):
-        folders.append(os.path.dirname(folders[-1]))
-    for start in (*dict.fromkeys(folders), cwd):
+    for start in (*folders_above(os.path.dirname(beside)), cwd):
         path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
         if os.path.isfile(path):
             return path

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
+from envdoctor.facts.registry import Registry
 from envdoctor.observe.recipe.reading.document import Entry, Part
 
 #: Formats of what says something of a run, and is no recipe of its own.
@@ -31,34 +32,19 @@ class Meaning(NamedTuple):
 class Format(NamedTuple):
     """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
     section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
-    they say), ``defaults`` of fields. ``matrices/schema/recipe-formats.json`` has the columns."""
+    they say). Of two formats that give a field the one with the higher ``authority`` is believed; a negative one never
+    overrides, and what it says otherwise is a contradiction. ``framework`` is whose run is described; empty for a
+    format that stands beside one. ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
 
     name: str
     row: Mapping[str, Any]
     keys: Mapping[str, tuple[Meaning, ...]]
     unused: frozenset[str]
     globs: tuple[str, ...]
-
-    @property
-    def includes(self) -> Mapping[str, str]:
-        found: Mapping[str, str] = self.row.get("includes", {})
-        return found
-
-    @property
-    def names(self) -> Mapping[str, Mapping[str, str]]:
-        found: Mapping[str, Mapping[str, str]] = self.row.get("names", {})
-        return found
-
-    @property
-    def authority(self) -> int:
-        """Of two formats that give a field the one with the higher number is believed; a negative one never
-        overrides, and what it says otherwise is a contradiction."""
-        return int(self.row.get("authority", 2))
-
-    @property
-    def framework(self) -> str:
-        """The framework whose run is described; empty for a format that stands beside one."""
-        return str(self.row.get("framework", ""))
+    includes: Mapping[str, str]
+    names: Mapping[str, Mapping[str, str]]
+    authority: int
+    framework: str
 
     def named(self, program: str) -> Mapping[str, str] | None:
         """What the name of a program or call says, which ends as the format's own names do; None for another one."""
@@ -69,12 +55,16 @@ class Format(NamedTuple):
 
 
 class Formats:
-    """All formats, in the order in which a framework is chosen when a recipe has several. ``released`` are the rows of
-    the table recipe-defaults."""
+    """All formats, in the order in which a framework is chosen when a recipe has several. ``registry`` has the
+    recipe's fields, of which ``kinds`` are the types; ``released`` are the rows of the table recipe-defaults."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], released: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], registry: Registry, released: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         self._formats = {str(row["name"]): _format(row) for row in rows}
         self._released = tuple(released)
+        self.registry = registry
+        self.kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
 
     def __iter__(self) -> Iterator[Format]:
         return iter(self._formats.values())
@@ -82,18 +72,16 @@ class Formats:
     def __getitem__(self, name: str) -> Format:
         return self._formats[name]
 
-    def find(self, form: Format, key: str) -> tuple[Format, tuple[Meaning, ...], str] | None:
+    def find(self, form: Format, key: str, depth: int = 0) -> tuple[Format, tuple[Meaning, ...], str] | None:
         """The format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing of one
         that is known and not used), and how it is called there. None for an unknown key."""
-        return self._find(form, key.replace("-", "_"), 0)
-
-    def _find(self, form: Format, key: str, depth: int) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        key = key.replace("-", "_")
         found = form.keys.get(key)
         if found is not None:
             return form, found, key
         for section, name in form.includes.items() if depth < 4 else ():
             if not section or key.startswith(f"{section}."):
-                inner = self._find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
+                inner = self.find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
                 if inner is not None:
                     return inner
         return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
@@ -162,7 +150,8 @@ def _format(row: Mapping[str, Any]) -> Format:
         for key, several in listed.items()
     }
     globs = tuple(name for name in unused if "*" in name)
-    return Format(str(row["name"]), row, keys, frozenset(unused) - {*globs}, globs)
+    said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
+    return Format(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
 
 
 def spelled(value: object) -> str:

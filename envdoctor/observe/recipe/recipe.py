@@ -31,7 +31,7 @@ class Statements:
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``extra`` what is added
     to the lengths of prompt and answer."""
 
-    def __init__(self, formats: Formats, registry: Registry) -> None:
+    def __init__(self, formats: Formats) -> None:
         self.said: dict[str, Fact] = {}
         self.weak: dict[str, Fact] = {}
         self.keys: list[Mapping[str, Value]] = []
@@ -40,7 +40,7 @@ class Statements:
         self.given: set[str] = set()
         self.open: set[str] = set()
         self.extra = 0
-        self.formats, self.registry = formats, registry
+        self.formats, self.registry = formats, formats.registry
 
     def read(self, file: str, part: Part, form: Format) -> None:
         """Take in a part: what it says stands before what was said until now, of one that must agree behind it."""
@@ -148,9 +148,8 @@ class Statements:
     def fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
-            return self.fact(
-                meaning.field, Unknown(Message("the recipe computes it, or takes it from a variable")), place
-            )
+            reason = Message("the recipe computes it, or takes it from a variable")
+            return self.fact(meaning.field, Unknown(reason), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
@@ -232,22 +231,14 @@ def read_recipe(
 
     Raises :class:`RecipeFileError`.
     """
-    formats = Formats(rows, released)
-    files = list(read_files(given, cwd, formats, kinds_of(registry)))
-    return recipe_of(files, formats, registry, installed, ", ".join(given))
+    formats = Formats(rows, registry, released)
+    return recipe_of(list(read_files(given, cwd, formats)), formats, installed, ", ".join(given))
 
 
-def kinds_of(registry: Registry) -> dict[str, str]:
-    """The types of the recipe's fields."""
-    return {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
-
-
-def recipe_of(
-    files: Sequence[RecipeFile], formats: Formats, registry: Registry, installed: Callable[[str], Value], origin: str
-) -> Recipe:
+def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable[[str], Value], origin: str) -> Recipe:
     """What files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
-    statements = Statements(formats, registry)
+    statements = Statements(formats)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     for name, part, form in sorted(
         parts, key=lambda one: (one[2].authority < 0, one[2].authority, one[1].program > "")
@@ -268,7 +259,7 @@ def recipe_of(
         "recipe_file": Records(tuple({"path": name, "format": form} for name, form in named)),
         "recipe_key": Records(tuple(keys)),
     }
-    facts = [fact for fact in statements.said.values() if registry.find(fact.key) is not None]
+    facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing)
 
@@ -286,10 +277,8 @@ def _complete(
         said[field] = joined(said.get(field), fact) if field == "kernels" else said.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all such files are.
     for meanings in formats["deepspeed"].keys.values() if unread else ():
-        for meaning in meanings:
-            said.setdefault(
-                meaning.field, statements.fact(meaning.field, Unknown(Message("{} was not read", unread[0])), "")
-            )
+        for field in (meaning.field for meaning in meanings):
+            said.setdefault(field, statements.fact(field, Unknown(Message("{} was not read", unread[0])), ""))
     if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
         number = int(found[1]) if found[1] else len(found[2].split(","))
         said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
@@ -298,12 +287,7 @@ def _complete(
     for form in defaults:  # it grows
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
-    fields = [
-        "nnodes",
-        "global_batch",
-        "method",
-        *(spec.key[7:] for spec in statements.registry if spec.key[:7] == "recipe."),
-    ]
+    fields = ("nnodes", "global_batch", "method", *formats.kinds)
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
@@ -394,13 +378,10 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
             continue
         facts: dict[Value | None, Fact | None] = {}
         for row in rows:
-            version = installed(f"pkg.{row['package']}")
+            package = row["package"]
+            version = installed(f"pkg.{package}")
             known = isinstance(version, str)
-            origin = (
-                Message("default of {} {}", row["package"], version)
-                if known
-                else Message("default of every {}", row["package"])
-            )
+            origin = Message("default of {} {}", package, version) if known else Message("default of every {}", package)
             spans = row["defaults"].get(key, ())
             if not known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
                 spans = [{"value": "none", "releases": ">=0"}, *spans]  # releases before leave it open

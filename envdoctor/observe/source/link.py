@@ -44,7 +44,7 @@ def observe(request: Request) -> list[Fact]:
         for item, module in torch_backends(request)
         if isinstance(item.get("version"), str)
     ]
-    wanted = [entry for entry in (*entries(request, versions), *backends) if _has_code(entry, request)]
+    wanted = [entry for entry in (*entries(request.rows, versions), *backends) if _has_code(entry, request)]
     if not wanted:
         return _facts(Records(()), Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}

@@ -20,7 +20,7 @@ from envdoctor.observe.recipe.recipe import HELPERS
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")
 MATRIX = load_matrix()
-FORMATS = Formats(MATRIX.rows("recipe-formats", "format"))
+FORMATS = Formats(MATRIX.rows("recipe-formats", "format"), MATRIX.registry)
 
 
 def read(folder, *names, **installed):

@@ -51,12 +51,12 @@ def read(text: str, path: str, wish: Wish) -> Lock:
 
 
 class Conda:
-    """Specifications and files of conda, and the requirements of pip beside them."""
+    """Specifications and files of conda as ``packages``, and the requirements of pip beside them."""
 
     def __init__(self, path: str, wish: Wish) -> None:
         self._path = path
         self._names = {row["conda"]: row["name"] for row in wish.rows("packages", "package") if row.get("conda")}
-        self._packages: list[Locked] = []
+        self.packages: list[Locked] = []
         self._facts: dict[str, Fact] = {}
         self.pip = Requirements(path, wish)
         self._python: str | None = None
@@ -103,7 +103,7 @@ class Conda:
                 for key, value in zip(("os.platform", "os.arch"), _PLATFORMS.get(subdir, ()), strict=False):
                     self._facts.setdefault(key, Fact(key, value, self._path, "environment"))
             elif wheel is not None and (valid := valid_name(wheel[0])) is not None:
-                self._packages.append(Locked(valid, wheel[1], place, wheel=wheel[2]))
+                self.packages.append(Locked(valid, wheel[1], place, wheel=wheel[2]))
 
     def _add(self, conda: str, version: str, build: str, place: str, said: str = "") -> None:
         name = valid_name(self._names.get(conda, conda))
@@ -114,7 +114,7 @@ class Conda:
             known = version
         elif said and not version:
             known = Unknown(Message("{} asks for {}, no one version", place, said))
-        self._packages.append(Locked(name, known, place, conda=True))
+        self.packages.append(Locked(name, known, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
             cuda = re.search(_CUDA, build) or (
                 re.match(r"(1\d)\.(\d)", version or said.lstrip("= ")) if conda != "pytorch" else None
@@ -123,26 +123,17 @@ class Conda:
             if cuda or re.search(_CPU, build):
                 self._facts.setdefault("torch.cuda", Fact("torch.cuda", value, place, "environment"))
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether conda installs nothing."""
-        return not self._packages
-
     def lock(self) -> Lock:
         """What was read."""
         pip = self.pip.lock()
-        if not self._packages and not pip.packages:
+        if not self.packages and not pip.packages:
             raise LockError("names no package")
         old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
-        return Lock(
-            [*self._packages, *pip.packages],
-            None if whole else Message(_OPEN, self._path),
-            self._python,
-            tuple(self._facts.values()),
-            notes=(*self.notes[:5], *pip.notes),
-            commands=tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else (),
-        )
+        commands = tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else ()
+        incomplete, facts = None if whole else Message(_OPEN, self._path), tuple(self._facts.values())
+        packages, notes = [*self.packages, *pip.packages], (*self.notes[:5], *pip.notes)
+        return Lock(packages, incomplete, self._python, facts, notes=notes, commands=commands)
 
 
 def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:

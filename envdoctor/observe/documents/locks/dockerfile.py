@@ -215,15 +215,9 @@ class _Stage:
         if not self._packages and not self._facts:
             raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
-        facts, notes = tuple(self._facts.values()), tuple(dict.fromkeys(self._notes))
-        return Lock(
-            [*self._packages.values()],
-            Message(_OPEN, self._path),
-            python,
-            facts,
-            notes=notes,
-            commands=tuple(self._commands),
-        )
+        packages, facts = [*self._packages.values()], tuple(self._facts.values())
+        notes, commands = tuple(dict.fromkeys(self._notes)), tuple(self._commands)
+        return Lock(packages, Message(_OPEN, self._path), python, facts, notes=notes, commands=commands)
 
 
 def _instructions(text: str) -> Iterator[_Line]:

@@ -8,9 +8,9 @@ from envdoctor.observe.documents.locks.lock import (
     Lock,
     Locked,
     Wish,
-    extras_of,
     items,
     left_out,
+    line_of,
     name_of,
     place_in,
     read_packages,
@@ -87,4 +87,4 @@ def _poetry(name: str, given: object) -> list[str]:
         return []
     version, markers = str(entry.get("version", "*")).strip(), str(entry.get("markers", ""))
     specifiers = "" if version == "*" else f"=={version}" if re.match(_BARE, version) else version
-    return [f"{name}{extras_of(words(entry.get('extras')))}{specifiers}" + (f" ; {markers}" if markers else "")]
+    return [line_of(name, words(entry.get("extras")), specifiers, markers)]

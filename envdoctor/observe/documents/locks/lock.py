@@ -2,7 +2,7 @@
 without the lists of files that nobody asks for."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
@@ -250,6 +250,7 @@ def words(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def extras_of(names: list[str]) -> str:
-    """``[all,torch]``, or nothing."""
-    return f"[{','.join(names)}]" if names else ""
+def line_of(name: object, extras: Sequence[str], asked: str, marker: str) -> str:
+    """A requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
+    chosen = f"[{','.join(extras)}]" if extras else ""
+    return f"{name}{chosen}{asked}" + (f" ; {marker}" if marker else "")

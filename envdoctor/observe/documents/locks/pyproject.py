@@ -6,7 +6,7 @@ from typing import Any
 
 from envdoctor.facts.values import Origin
 from envdoctor.knowledge.toml_files import TomlError, parse_toml
-from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, extras_of, items, left_out, words
+from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, items, left_out, line_of, words
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.requirement import normalise
 
@@ -97,8 +97,8 @@ def _poetry(table: Mapping[str, Any]) -> Iterator[str]:
         if any(given.get(key) for key in _ELSEWHERE):
             yield f"{name} @ git+https://host.invalid/{name}"
         elif isinstance(given.get("version"), str):
-            marker = f"; {given['markers']}" if isinstance(given.get("markers"), str) else ""
-            yield name + extras_of(words(given.get("extras"))) + ",".join(_clauses(given["version"])) + marker
+            marker = given["markers"] if isinstance(given.get("markers"), str) else ""
+            yield line_of(name, words(given.get("extras")), ",".join(_clauses(given["version"])), marker)
 
 
 def _clauses(text: str) -> Iterator[str]:

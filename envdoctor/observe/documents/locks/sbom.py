@@ -44,7 +44,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
             found.append(Locked(valid, known, place, marker))
     if not found:
         return conda.lock()
-    return Lock(found) if conda.is_empty else (lock := conda.lock())._replace(packages=[*found, *lock.packages])
+    return Lock(found) if not conda.packages else (lock := conda.lock())._replace(packages=[*found, *lock.packages])
 
 
 def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:

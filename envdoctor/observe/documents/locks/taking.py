@@ -22,7 +22,7 @@ from envdoctor.knowledge.ledger_taking import (
     refusals,
 )
 from envdoctor.knowledge.ledger_taking import listed as listed_release
-from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of
 from envdoctor.text.message import Message, listed
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
@@ -43,8 +43,8 @@ _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gr
 _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
 _NO_PYTHON = Message("which releases an install takes is not known without the Python: --target-python 3.11")
-
-
+#: Commands, each as the resolver takes it, and the packages whose release nobody can tell.
+_Steps = Sequence[tuple[Command, Step, Sequence[str]]]
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
 #: none. Raises :class:`~envdoctor.observe.documents.locks.lock.LockError`.
 Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | Message]
@@ -92,29 +92,22 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
         return _resolved(lock, chosen, wish, until)
     start = Taken(refused=tuple(refused), notes=unread)
     situation = Situation(every, whole, target, until)
-    return _installed(lock, steps, chosen, wish, ledger, situation=situation, start=start)
+    return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
 
 
 def _installed(
-    lock: Lock,
-    steps: Sequence[tuple[Command, Step, Sequence[str]]],
-    chosen: Mapping[str, Locked],
-    wish: Wish,
-    ledger: Ledger,
-    *,
-    situation: Situation,
-    start: Taken,
+    steps: _Steps, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, *, situation: Situation, start: Taken
 ) -> Taken:
     """What the steps take one after the other, by the ledger."""
     refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = Releases(ledger, situation)
     # The day of the newest release that the list pins.
-    pins = [(line.name, exact(line.specifiers)) for command in lock.commands for line in command.lines]
+    pins = [(line.name, exact(line.specifiers)) for command, _, _ in steps for line in command.lines]
     pinned = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
     written = max((one.date for one in pinned if one is not None), default="")
     others = Releases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
-    places = {line.by for command in lock.commands for line in (*command.lines, *command.limits)}
+    places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
@@ -207,9 +200,7 @@ def _image(step: Step, ledger: Ledger, situation: Situation) -> _Image:
     return _Image(versions, ranges, frozenset(sure), first.by, isinstance(result, Solution))
 
 
-def _unread(
-    steps: Sequence[tuple[Command, Step, Sequence[str]]], refused: Collection[str], ledger: Ledger
-) -> tuple[Message, ...]:
+def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Message, ...]:
     """Sentences on packages of the list whose requirements are not known: they may refuse what is taken."""
     own = [
         line.name
@@ -227,16 +218,8 @@ def _unread(
 
 def records(refused: Sequence[Refusal], path: str) -> Fact:
     """The fact ``refused``."""
-    items = tuple(
-        {
-            "package": one.package,
-            "kind": one.kind,
-            "version": one.version or ABSENT,
-            "asked": one.asked,
-            "lacks": one.lacks or ABSENT,
-        }
-        for one in refused
-    )
+    columns = ("package", "kind", "version", "asked", "lacks")
+    items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
     return Fact("refused", Records(items), path, "environment")
 
 
@@ -258,9 +241,8 @@ def _texts(command: Command) -> Iterator[str]:
     names = {line.name for line in command.lines}
     yield from (f"--extra-index-url https://download.pytorch.org/whl/{tag}" for tag in command.tags)
     for line in (*command.lines, *(limit for limit in command.limits if limit.name in names)):
-        extras = f"[{','.join(line.extras)}]" if line.extras else ""
         asked = f" @ {line.url}" if "://" in line.url else line.specifiers
-        yield f"{line.name}{extras}{asked}" + (f" ; {line.marker}" if line.marker else "")
+        yield line_of(line.name, line.extras, asked, line.marker)
 
 
 def _solved(

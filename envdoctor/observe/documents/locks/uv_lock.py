@@ -12,9 +12,9 @@ from envdoctor.observe.documents.locks.lock import (
     LockError,
     Wish,
     counts,
-    extras_of,
     items,
     left_out,
+    line_of,
     name_of,
     place_in,
     plain,
@@ -128,11 +128,9 @@ def _locked(entry: Entry, path: str, wish: Wish, *, sure: bool) -> Locked:
     name, source = name_of(package.get("name"), package), package.get("source")
     wheel = wheel_of(str(source.get("url", ""))) if isinstance(source, dict) else None
     requires = tuple(
-        f"{one.get('name')}{extras_of(words(one.get('extra')))}"
-        + (f" ; {plain(str(one['marker']), wish)}" if one.get("marker") else "")
+        line_of(one.get("name"), words(one.get("extra")), "", plain(str(one.get("marker") or ""), wish))
         for one in items(package.get("dependencies"))
     )
-    version = (
-        version_at(place, package.get("version")) if sure else Unknown(Message("{} is for some targets only", place))
-    )
+    partly = Unknown(Message("{} is for some targets only", place))
+    version = version_at(place, package.get("version")) if sure else partly
     return Locked(name, version, place, requires=requires, wheel=wheel[2] if wheel else "", rebuilt=entry.rebuilt)

@@ -18,7 +18,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.reading.document import Part, RecipeError, read_document
-from envdoctor.observe.recipe.recipe import Recipe, kinds_of, recipe_of
+from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.text.documents import decoded, read_named
 from envdoctor.text.files import because_of
 from envdoctor.text.message import Message, joined
@@ -65,9 +65,9 @@ def run_facts(
     """``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
     framework, for a report may show a part of the run only. Lines with the numbers ``doubtful`` are left out. What two
     commands or configurations say differently is unknown; the keys of that come second."""
-    formats = Formats(matrix.rows("recipe-formats", "format"))
+    formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
     blocks = list(_blocks(lines, doubtful))
-    parts = [part for block in blocks for part in _command_lines(block, formats, matrix)]
+    parts = [part for block in blocks for part in _command_lines(block, formats)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
     names = {name.rpartition(".")[2] for form in formats for name in form.names if not re.search(r"[ /*-]", name)}
     fenced = (block for block in blocks if block.fenced)
@@ -82,7 +82,7 @@ def run_facts(
 
     def said_by(chosen: Sequence[tuple[Part, Format]]) -> Recipe:
         file = RecipeFile(name, tuple(chosen))
-        return recipe_of([file], formats, matrix.registry, installed.value, name)
+        return recipe_of([file], formats, installed.value, name)
 
     recipe = said_by(first)
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
@@ -137,7 +137,7 @@ def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]
         start, fenced = number + 1, not fenced
 
 
-def _command_lines(block: _Block, formats: Formats, matrix: Matrix) -> list[Part]:
+def _command_lines(block: _Block, formats: Formats) -> list[Part]:
     """Command lines with the lines that continue them, and between fences the variables that are set beside them."""
     script: dict[int, str] = {}
     goes_on = found = False
@@ -155,11 +155,10 @@ def _command_lines(block: _Block, formats: Formats, matrix: Matrix) -> list[Part
         goes_on = line.rstrip().endswith("\\") and number in script
     if not found:
         return []
-    text = "\n" * (block.start - 1) + "\n".join(
-        script.get(number, "") for number in range(block.start, block.start + len(block.rows))
-    )
+    rows = [script.get(number, "") for number, _ in enumerate(block.rows, block.start)]
+    text = _in_place(block._replace(rows=rows))
     with suppress(RecipeError):  # words that only look like a command
-        return [part for part in command_parts(text, formats, kinds_of(matrix.registry)) if part.entries]
+        return [part for part in command_parts(text, formats) if part.entries]
     return []
 
 

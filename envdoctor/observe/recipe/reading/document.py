@@ -1,11 +1,14 @@
 """YAML and JSON, comments and trailing commas allowed, as settings with their lines."""
 
+import os
 import re
 from typing import Any, NamedTuple
 
 from envdoctor.observe.errors import ObservationError
 from envdoctor.text.message import Message
 
+#: What is named by its path from the project's root is looked for in so many folders above the one that names it.
+_ABOVE = 4
 Scalar = str | int | float | bool | None
 #: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
 MOST_ENTRIES = 2000
@@ -51,6 +54,14 @@ _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "t
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
 #: A string, which stays; a comment; a tab.
 _JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\t', re.DOTALL)
+
+
+def folders_above(folder: str) -> list[str]:
+    """The folder itself, and those above it."""
+    found = [folder]
+    for _ in range(_ABOVE):
+        found.append(os.path.dirname(found[-1]))
+    return list(dict.fromkeys(found))
 
 
 def scalar(text: str) -> Scalar:

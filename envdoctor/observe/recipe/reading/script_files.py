@@ -5,14 +5,12 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from envdoctor.observe.recipe.reading.document import Entry, RecipeError, read_document
+from envdoctor.observe.recipe.reading.document import Entry, RecipeError, folders_above, read_document
 from envdoctor.text.documents import content_of, text_of
 
 #: Bounds: files, and bytes of each.
 _MOST_FILES = 30
 _LARGEST = 1 << 20
-#: Modules may be named from the project's root: so many folders above the script.
-_ABOVE = 4
 
 
 class Beside:
@@ -28,7 +26,11 @@ class Beside:
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return the syntax tree of a module and its folder; None for one of a library. ``level`` and ``folder`` are
         those of a relative import."""
-        starts = self._folders() if not level else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
+        starts = (
+            folders_above(self.folder)
+            if not level
+            else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
+        )
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
@@ -44,7 +46,7 @@ class Beside:
     def document(self, name: str) -> dict[str, Any] | None:
         """Return the settings of a YAML or JSON document as a tree; None where there is none. What a list ``defaults``
         names for hydra is a dictionary from groups to files."""
-        for start in self._folders() if self.folder else ():
+        for start in folders_above(self.folder) if self.folder else ():
             content = self._content(os.path.join(start, name))
             if content is not None:
                 try:
@@ -54,12 +56,6 @@ class Beside:
                 except RecipeError:
                     return None
         return None
-
-    def _folders(self) -> list[str]:
-        found = [self.folder]
-        for _ in range(_ABOVE):
-            found.append(os.path.dirname(found[-1]))
-        return list(dict.fromkeys(found))
 
     def _content(self, path: str) -> bytes | None:
         if path in self._read or self._left <= 0 or not os.path.isfile(path):

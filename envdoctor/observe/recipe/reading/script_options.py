@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envdoctor.observe.recipe.reading.document import scalar
 from envdoctor.source.definitions import keyword_of, texts_in
 
 _OPTION = re.compile(r"--?[A-Za-z]")
@@ -29,7 +30,7 @@ class Parser:
     """An ``argparse.ArgumentParser``, and its groups."""
 
     def __init__(self) -> None:
-        self._arguments: list[_Argument] = []
+        self.arguments: list[_Argument] = []
         self.defaults: dict[str, Any] = {}
 
     def add(self, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call) -> None:
@@ -45,7 +46,7 @@ class Parser:
         longest = next((one for one in names if one.startswith("--")), names[0])
         action = str(said("action")) if isinstance(said("action"), str) else words.get("action", "")
         default = {"store_true": False, "store_false": True}.get(action)
-        self.take(
+        self.arguments.append(
             _Argument(
                 names,
                 said("dest") if isinstance(said("dest"), str) else longest.lstrip("-").replace("-", "_"),
@@ -58,14 +59,10 @@ class Parser:
             )
         )
 
-    def take(self, argument: _Argument) -> None:
-        """Add an argument."""
-        self._arguments.append(argument)
-
     def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int]]:
         """Yield name, value and line of every argument; ``unknown`` stands for what the words leave open."""
         options, alone = options_of(words)
-        for one in self._arguments:
+        for one in self.arguments:
             value = self.defaults.get(one.dest, unknown if one.required else one.default)
             if one.names[0].startswith("-"):
                 for name, given in options:
@@ -93,7 +90,7 @@ class DataParser:
             elif None in given:
                 yield name.replace("-", "_"), unknown
             else:
-                values = [_scalar(str(word)) for word in given]
+                values = [scalar(str(word)) for word in given]
                 yield name.replace("-", "_"), True if not values else values[0] if len(values) == 1 else values
 
 
@@ -109,10 +106,10 @@ def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any])
         if one.arg in given or f"no_{one.arg}" in given:
             values = given.get(one.arg)
             if values is None or None not in values:
-                found[one.arg] = False if values is None else _scalar(str(values[0])) if values else True
+                found[one.arg] = False if values is None else scalar(str(values[0])) if values else True
         elif default is None:
             if alone and alone[0] is not None:
-                found[one.arg] = _scalar(str(alone.pop(0)))
+                found[one.arg] = scalar(str(alone.pop(0)))
         elif isinstance(default, ast.Call) and ast.unparse(default.func).endswith(("Option", "Argument")):
             first = keyword_of(default, "default") or next(iter(default.args), None)
             if first is not None and getattr(first, "value", None) is not Ellipsis:
@@ -143,8 +140,8 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         default = keywords.get("default", False if flag else None)
         is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
         kind = kind or (type(default).__name__ if is_number else "str")
-        parser.take(_Argument(dashed or (dest,), dest, default, "store_true" if flag else "", kind,
-                              False, keywords.get("required") is True, one.lineno))  # fmt: skip
+        action, required = "store_true" if flag else "", keywords.get("required") is True
+        parser.arguments.append(_Argument(dashed or (dest,), dest, default, action, kind, False, required, one.lineno))
     unknown = object()
     return {name: one for name, one, _ in parser.parsed(words, unknown) if one is not unknown}
 
@@ -185,17 +182,4 @@ def _read(word: str | None, kind: str, unknown: Any) -> Any:
         return bool(word)  # argparse calls bool("False"), which is true
     if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
         return _TRUE.get(word.lower(), unknown)
-    return word
-
-
-def _scalar(word: str) -> Any:
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    if word.lower() in ("none", "null"):
-        return None
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
     return word
