@@ -26,7 +26,7 @@ from envdoctor.observe.model.reading.model_file import read_bytes
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.sandbox.templates import template_environment
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import Message, MessageError, packed
 
 # One row of training data as what goes into the model: conversations for a chat template, or plain text.
 #
@@ -160,9 +160,9 @@ def answer(path: str, folder: str) -> dict[str, Any]:
         with open(Files().open(path), "rb") as file:
             return _looked_at(*_rows_of(file, path), *_template_in(folder))
     except DataProblem as error:
-        return {"problem": error.message}
+        return {"problem": packed(error.message)}
     except OSError as error:
-        return {"problem": Message("cannot be read: {}", because_of(error))}
+        return {"problem": packed(Message("cannot be read: {}", because_of(error)))}
 
 
 def _template_in(folder: str) -> tuple[str | None, dict[str, str]]:
@@ -188,7 +188,7 @@ def _looked_at(
     sampled = _of_all_sizes(sizes, ordered)
     formats: Counter[str] = Counter()
     found: list[tuple[int, list[str]]] = []
-    unread: list[tuple[int, str]] = []
+    unread: list[tuple[int, Message]] = []
     refused: list[tuple[int, str]] = []
     room = _MOST_TEXT
     for index in dict.fromkeys([*sampled, *ordered[: -_LONGEST - 1 : -1]]):
@@ -217,7 +217,7 @@ def _looked_at(
         "sampled": sum(index in sampled for index, _ in found),
         "formats": [name for name, _ in formats.most_common()],
         "template": template is not None,
-        "unread": sorted(unread),
+        "unread": [(number, packed(why)) for number, why in sorted(unread)],
         "refused": sorted(refused),
     }
 

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.files import Files
-from envdoctor.text.message import Message, MessageError, unpacked
+from envdoctor.text.message import Message, MessageError, packed, unpacked
 
 _READ_SECONDS = 60.0
 _READ_MIB = 2048
@@ -96,13 +96,13 @@ def measure(
     asked = {"path": _unpacked(path, data, place), "folder": folder}
     limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
     seen = ask_once("envdoctor.lengths.read_data:answer", asked, limits, packages=True)
-    problem = seen.clause() if isinstance(seen, Problem) else seen.get("problem")
+    problem = seen.clause() if isinstance(seen, Problem) else unpacked(seen.get("problem"))
     if problem:
         raise DataError("--data {} {}", data, problem)
     rows = seen["rows"]
     if not rows:
-        number, why = seen["unread"][0] if seen["unread"] else (1, "is larger than all that is read")
-        raise DataError("--data {}: no row of it could be read; row {} {}", data, number, why)
+        number, why = seen["unread"][0] if seen["unread"] else (1, packed(Message("is larger than all that is read")))
+        raise DataError("--data {}: no row of it could be read; row {} {}", data, number, unpacked(why))
     notes = _notes(seen)
     answer = _tokenised(seen, folder, tokenizer, place)
     if isinstance(answer, str):
@@ -164,7 +164,7 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
         why = last.get("skip") or last.get("error")
         jsonl = "datasets.Dataset.from_parquet(…).to_json(…)"
         raise DataError("--data {} is Parquet, and {} there: install it, or write it as JSONL, {}", shown, why, jsonl)
-    why = last.get("problem") or Message("could not be read: {}: {}", answer.ending, answer.detail)
+    why = unpacked(last.get("problem")) or Message("could not be read: {}: {}", answer.ending, answer.detail)
     raise DataError("--data {} {}", shown, why)
 
 
@@ -174,7 +174,7 @@ def _notes(data: Mapping[str, Any]) -> list[Message]:
     if data["unread"]:
         number, why = data["unread"][0]
         text = "{} of {} rows that were looked at cannot be used; row {} {}"
-        notes.append(Message(text, f"{len(data['unread']):,}", f"{looked:,}", number, why))
+        notes.append(Message(text, f"{len(data['unread']):,}", f"{looked:,}", number, unpacked(why)))
     if data["refused"]:
         number, why = data["refused"][0]
         text = "the chat template refused {} samples, of which the words alone were counted; row {}: {}"

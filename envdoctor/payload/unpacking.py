@@ -26,13 +26,14 @@ def run(job: dict[str, Any], emit: Any) -> None:
                     line = json.dumps(row, ensure_ascii=False, default=_plain).encode("utf-8", "replace") + b"\n"
                     left -= len(line)
                     if left < 0:
-                        text = f"has more than {job['most'] >> 30} GiB of rows: give a part of it"
-                        emit({"case": "refused", "problem": text})
+                        problem = ["has more than {} GiB of rows: give a part of it", job["most"] >> 30]
+                        emit({"case": "refused", "problem": problem})
                         return
                     out.write(line)
                     rows += 1
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        emit({"case": "refused", "problem": f"cannot be read by pyarrow {pyarrow.__version__}: {error}"})
+        problem = ["cannot be read by pyarrow {}: {}", pyarrow.__version__, str(error)]
+        emit({"case": "refused", "problem": problem})
         return
     emit({"case": "rows", "rows": rows})
 

@@ -104,6 +104,9 @@ REFUSED = """
     probe --only nothing
     probe --replay nowhere.jsonl
     probe --facts facts.json
+    memory --data notes.txt --tokenizer tokenizer
+    memory --data broken.json --tokenizer tokenizer
+    memory --data rows.jsonl --tokenizer tokenizer
     pin nowhere/x --offline
     lengths
 """.strip().splitlines()
@@ -135,11 +138,14 @@ def inputs(tmp_path: Path) -> Path:
         "broken.yaml": "a: [1",
         "broken.toml": "a = [",
         "notes.txt": "nothing",
+        "rows.jsonl": '{"a": 1}',
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "binary.yaml").write_bytes(b"\0\1\2")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "tokenizer_config.json").write_text("{}")
     return tmp_path
 
 
