@@ -1,6 +1,5 @@
 """``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,8 +7,7 @@ from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.pins import pin_facts, pinned
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.hub.access import Access
@@ -18,11 +16,10 @@ from envdoctor.hub.opening import Pair, open_pair
 from envdoctor.hub.pins import PINS, Pin, find_pins
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.finding import Finding
-from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import about_revisions
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
@@ -64,9 +61,8 @@ def diff_revision(
     Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
     (exit code 3) and is never called unchanged.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
-    policy, renamed = under_present_names(policy or Policy(), matrix)
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     tell = progress or (lambda text: None)
     sources = request.sources
     aliases = matrix.part("families", "organisations")
@@ -97,22 +93,15 @@ def diff_revision(
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(lambda rule: about_revisions(rule) or "pin.state" in set(rule.keys()))
-    judgement = with_fixes(judge(facts, rules, policy), rules)
+    judgement = run.judged(facts, rules)
     commits = _history(pair, judgement, request, matrix, tell)
-    return report_of(
+    notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
+    return run.report(
         "diff-revision",
         gathered.target,
         judgement,
-        matrix,
+        notices,
         incomplete=bool(comparison.unread),
-        exit_zero=exit_zero,
-        notices=(
-            *gathered.notices,
-            *renamed,
-            *ignore_notices(judgement, policy, matrix),
-            *(Notice("note", text) for text in pair.notes),
-        ),
-        started=started,
         revision=_section(pair, access, comparison, judgement, commits, tensors=request.tensors),
     )
 

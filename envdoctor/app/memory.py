@@ -1,18 +1,17 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.app.reporting import judged, report_of
+from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.section import DataSection
 from envdoctor.lengths.summary import DataError, fed_length, measure, tokenizer_in
 from envdoctor.memory.prediction import model_of, predict
@@ -94,8 +93,8 @@ def memory(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
     seen: DataSection | None = None
@@ -127,16 +126,13 @@ def memory(
             text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")
             notices.append(Notice("warning", text))
         facts = with_facts(facts, _facts(section), matrix)
-    judgement, said = judged(facts, "memory", policy, matrix)
-    return report_of(
+    judgement = run.judged(facts, matrix.of_scopes("memory"))
+    return run.report(
         "memory",
         gathered.target,
         judgement,
-        matrix,
+        [*notices, *run.of_rules(judgement)],
         incomplete=section is None and not (alone and seen is not None and seen["longest"] is not None),
-        exit_zero=exit_zero,
-        notices=[*notices, *said],
-        started=started,
         data=seen,
         memory=section,
     )

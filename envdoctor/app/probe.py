@@ -1,7 +1,6 @@
 """``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,14 +9,14 @@ from typing import IO, TYPE_CHECKING
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
-from envdoctor.app.reporting import judged, report_of
+from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown, plain
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask, ask_local
@@ -74,8 +73,8 @@ def probe(
     With ``request.here`` it is the report of rank 0; on the others what they saw themselves, which nobody needs.
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     probes = catalogue(request.payload)
     if request.replay is not None:
         gathered, results = _replay(request, matrix, probes)
@@ -86,7 +85,7 @@ def probe(
             raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = with_facts(gathered.facts, results.facts, matrix)
-    judgement, of_rules = judged(facts, "probe", policy, matrix)
+    judgement = run.judged(facts, matrix.of_scopes("probe"))
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
@@ -94,19 +93,8 @@ def probe(
             "no files of {} are at hand: it was not measured, only tiny models of other families", request.sources.model
         )
         open_ends.append(text)
-    notices = [*gathered.notices, *of_rules, *said]
-    notices += [Notice("error", text) for text in open_ends]
-    return report_of(
-        "probe",
-        gathered.target,
-        judgement,
-        matrix,
-        incomplete=bool(open_ends),
-        exit_zero=exit_zero,
-        notices=notices,
-        started=started,
-        probe=results.section,
-    )
+    notices = [*gathered.notices, *run.of_rules(judgement), *said, *(Notice("error", text) for text in open_ends)]
+    return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
 
 def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
