@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
@@ -106,16 +107,13 @@ def check(
         notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", Message("no rule could be checked: nothing is known of this environment")))
-    incomplete = (
-        bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in (*tried, *absent))
-    )
-    incomplete = incomplete or any(missed.asked for missed in gathered.unjudged)
+    failed = any(notice.level == "error" for notice in notices)
     return run.report(
         "check",
         gathered.target,
         judgement,
         notices,
-        incomplete=incomplete,
+        incomplete=failed or any(missed.asked for missed in gathered.unjudged),
         probe=section,
         memory=peak,
         probe_commands=commands,
@@ -260,18 +258,17 @@ def _training_code(cwd: str) -> list[str]:
     few files are looked at; none that cannot be read."""
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
     try:
-        return [name for name in _candidates(cwd, files) if _trains(os.path.join(cwd, name), files)]
+        return [
+            name for name in islice(_candidates(cwd, files), _MOST_FILES) if _trains(os.path.join(cwd, name), files)
+        ]
     except Spent:
         return []
 
 
 def _candidates(cwd: str, files: Files) -> Iterator[str]:
-    count = 0
     for folder in _FOLDERS:
-        for name in files.names_or_none(os.path.join(cwd, folder)):
-            if name.endswith(_ENDINGS) and count < _MOST_FILES:
-                count += 1
-                yield os.path.join(folder, name)
+        names = files.names_or_none(os.path.join(cwd, folder))
+        yield from (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS))
 
 
 def _trains(path: str, files: Files) -> bool:

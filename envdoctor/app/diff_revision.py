@@ -116,13 +116,13 @@ def _pinned_revision(request: Request, pin: Pin | None) -> str:
 
 def _environment(request: Request, matrix: Matrix) -> Gathered:
     """The environment that the changes are joined with; without one, changes are judged alone."""
-    nothing = Gathered(FactSet(), Target("none", "", Message("--no-environment")))
-    if not request.environment:
-        return nothing
-    try:
-        return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
-    except JobError as error:
-        return Gathered(FactSet(), Target("none", "", said_by(error)))
+    because = Message("--no-environment")
+    if request.environment:
+        try:
+            return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
+        except JobError as error:
+            because = said_by(error)
+    return Gathered(FactSet(), Target("none", "", because))
 
 
 def _revision_facts(pair: Pair) -> list[Fact]:
@@ -155,11 +155,7 @@ def _history(
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
     except SnapshotError as error:
         raise JobError(said_by(error)) from None
-    return {
-        fingerprint: f"{found[change].id[:7]}{_day(found[change])} {found[change].title}"
-        for fingerprint, change in wanted.items()
-        if change in found
-    }
+    return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
 
 
 def _change_of(finding: Finding) -> tuple[str, str, str, str]:
@@ -167,8 +163,9 @@ def _change_of(finding: Finding) -> tuple[str, str, str, str]:
     return (item.get("area", ""), item.get("kind", ""), item.get("path", ""), item.get("symbol", ""))
 
 
-def _day(commit: Commit) -> str:
-    return f" ({commit.date.date().isoformat()})" if commit.date else ""
+def _told(commit: Commit) -> str:
+    day = f" ({commit.date.date().isoformat()})" if commit.date else ""
+    return f"{commit.id[:7]}{day} {commit.title}"
 
 
 def _section(

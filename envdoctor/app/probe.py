@@ -179,13 +179,12 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        place = (group["name"], group["device"], group["dtype"], group["backend"])
-        identity = (*place, group["signature"], group["ranks"])
+        identity = tuple(map(group.get, columns))
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
         where = ("on", group["ranks"]) if group["ranks"] else ()
-        what = " ".join(word for word in (*place, *where) if word)
+        what = " ".join(word for word in (*identity[:4], *where) if word)
         text = Message("no answer from {}: {}: {}", what, group["verdict"], group["why"])
         if group["verdict"] == "fail":
             text = Message(
