@@ -2,7 +2,7 @@
 at blanks or between Chinese characters, by display width, with hanging indents."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
@@ -195,25 +195,17 @@ def command_lines(command: str, width: int | None, first: str = "", rest: str = 
     """
     if width is None or display_width(first) + display_width(command) <= width:
         return [first + command]
-    lines: list[str] = []
-    line, empty = first, True
-    for group in _arguments(command):
-        gap = "" if empty else " "
-        if not empty and display_width(line) + len(gap) + display_width(group) + 2 > width:
-            lines.append(line + " \\")
-            line, gap = rest + "  ", ""
-        line += gap + group
-        empty = False
-    return [*lines, line]
+    return _fill([(" ", words) for words in _arguments(command)], width, first, rest + "  ", " \\")
 
 
-def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str) -> list[str]:
+def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broken: str = "") -> list[str]:
+    """Lines of atoms, each with what stands before it within a line; ``broken`` ends every line but the last."""
     lines: list[str] = []
     line, used, empty = first, display_width(first), True
     for gap, atom in atoms:
         size = display_width(atom)
-        if not empty and used + len(gap) + size > width:
-            lines.append(line.rstrip(" "))
+        if not empty and used + len(gap) + size + len(broken) > width:
+            lines.append(line + broken if broken else line.rstrip(" "))
             line, used, empty = rest, display_width(rest), True
         if empty:
             gap = ""
@@ -247,22 +239,19 @@ def _atoms(text: str) -> list[tuple[str, str]]:
 
 def _words(text: str) -> list[str]:
     """The words, an option together with its value (``--model DIR``)."""
-    words: list[str] = []
-    for word in filter(None, text.split(" ")):
-        last = words[-1] if words else ""
-        if last.startswith("--") and last[-1].isalnum() and " " not in last and "=" not in last and word[0] != "-":
-            words[-1] = f"{last} {word}"
-        else:
-            words.append(word)
-    return words
+    words = filter(None, text.split(" "))
+    return _with_values(words, lambda word: word.startswith("--") and word[-1].isalnum())
 
 
 def _arguments(command: str) -> list[str]:
+    return _with_values(re.findall(_WORD, command), lambda word: word.startswith("-"))
+
+
+def _with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[str]:
     groups: list[str] = []
-    for word in re.findall(_WORD, command):
+    for word in words:
         last = groups[-1] if groups else ""
-        takes_value = last.startswith("-") and "=" not in last and " " not in last
-        if takes_value and not word.startswith("-"):
+        if is_option(last) and " " not in last and "=" not in last and not word.startswith("-"):
             groups[-1] = f"{last} {word}"
         else:
             groups.append(word)
