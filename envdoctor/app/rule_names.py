@@ -1,14 +1,14 @@
-"""Which rule a person means: by its id or by a former one, on the command line and in a configuration."""
+"""Which rule a person means, by its id or by a former one, and what the matrix holds about it."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from envdoctor.app.baseline import stale
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule
+from envdoctor.knowledge.rules import Rule, with_conditions
 from envdoctor.report.report import Notice
 from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
@@ -33,6 +33,20 @@ def rule_named(rule_id: str, matrix: Matrix) -> Named:
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
+
+
+class Explanation(NamedTuple):
+    """A rule with its texts, fixes, evidence and tests; ``renamed_from`` when the id asked for was retired."""
+
+    rule: Rule
+    texts: Mapping[str, Any]
+    renamed_from: str | None = None
+
+
+def explain(rule_id: str, matrix: Matrix) -> Explanation:
+    """Everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+    rule, former = rule_named(rule_id, matrix)
+    return Explanation(with_conditions(rule), matrix.texts(rule), former)
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:

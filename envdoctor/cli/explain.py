@@ -58,15 +58,11 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
         return _explain_error(str(text), asked, in_general, as_json=options["format_"] == "json")
-    return _explain_rule(str(rule_id), asked)
-
-
-def _explain_rule(rule_id: str, asked: Asked) -> int:
-    from envdoctor.app.explain import explain
+    from envdoctor.app.rule_names import explain
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.explanation import render
 
-    rule, texts, renamed_from = explain(rule_id, asked.matrix)
+    rule, texts, renamed_from = explain(str(rule_id), asked.matrix)
     write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
     return 0
 
