@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import working_directory
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
@@ -14,7 +14,7 @@ from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Report
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 
 def compare(
@@ -30,10 +30,8 @@ def compare(
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]
     names = stems if len(set(stems)) == len(stems) else list(files)
-    try:
+    with told_as(JobError, FactsFileError):
         documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
-    except FactsFileError as error:
-        raise JobError(said_by(error)) from None
     shared, drift = drift_between(documents, run.matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
     judgement = run.judged(facts, run.matrix.of_scopes("drift"))

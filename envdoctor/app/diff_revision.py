@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.pins import pin_facts, pinned
@@ -79,11 +79,9 @@ def diff_revision(
         cache=sources.cache,
         notice=tell,
     )
-    try:
+    with told_as(None, SnapshotError):
         old = _pinned_revision(request, pin) if request.pin else request.old
         pair = open_pair(request.repo, old, request.new, access)
-    except SnapshotError as error:
-        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
@@ -151,10 +149,8 @@ def _history(
     from envdoctor.revision.history import attribute
 
     wanted = {finding.fingerprint: _change_of(finding) for finding in judgement.findings if finding.item}
-    try:
+    with told_as(JobError, SnapshotError):
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    except SnapshotError as error:
-        raise JobError(said_by(error)) from None
     return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
@@ -28,7 +28,7 @@ from envdoctor.observe.sources import (
 )
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.recipe.assignments import Assignment
@@ -120,7 +120,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
     typed = sources.model is not None
-    try:
+    with told_as(None, ObservationError):
         environment = _environment(sources, matrix)
         request = Request(
             environ=sources.environ,
@@ -146,8 +146,6 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
-    except ObservationError as error:
-        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
@@ -294,15 +292,13 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
     :class:`UsageProblem`."""
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
-    try:
+    with told_as(UsageProblem, AssignmentError):
         return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
             *target_facts(sources.target, matrix.registry),
             *sources.given,
             *parse_assignments(sources.assignments, matrix.registry),
         ]
-    except AssignmentError as error:
-        raise UsageProblem(said_by(error)) from None
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
@@ -45,11 +45,9 @@ def lengths_of(
     asked = facts.number("recipe.max_length")
     cutoff = int(asked) if asked is not None and asked >= 1 else None
     batch = batch_of(facts, training=True)
-    try:
+    with told_as(JobError, DataError):
         path = os.path.join(sources.folder(), data)
         section = measure(path, data, found, place, cutoff=cutoff, batch=batch)
-    except DataError as error:
-        raise JobError(said_by(error)) from None
     length = fed_length(section, facts.value("recipe.packing") is True)
     return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
 
@@ -61,10 +59,8 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
             raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
         return os.path.join(sources.folder(), folder)
     aliases = matrix.part("families", "organisations")
-    try:
+    with told_as(UsageProblem, ObservationError):
         found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
-    except ObservationError as error:
-        raise UsageProblem(said_by(error)) from None
     if found.folder is None:
         raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
     return found.folder
@@ -184,10 +180,8 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     missing = MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
     if facts.text("model.path") is None:
         raise missing
-    try:
+    with told_as(JobError, ObservationError):
         config = read_object(_folder(facts, sources), "config.json", name)
-    except ObservationError as error:
-        raise JobError(said_by(error)) from None
     if not isinstance(config, dict):
         raise missing
     return config

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.check import check
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
@@ -26,7 +26,6 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.clean import clean
-from envdoctor.text.message import said_by
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -190,7 +189,7 @@ class _New:
         known = libc if facts.text("os.libc_version") is not None else None
         wanted = Wanted(lines, python, system, machine, known)
         environ, folder, tag = self._judged.environ, self._judged.folder(), torch.build.tag
-        try:
+        with told_as(JobError, NoResolver):
             if tag is None:
                 return resolve(wanted, environ, folder), None
             # A mirror of the user's may have this build: then no other index is needed.
@@ -200,8 +199,6 @@ class _New:
             row = next(row for row in self._matrix.rows("packages", "package") if row["name"] == "torch")
             wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)
-        except NoResolver as error:
-            raise JobError(said_by(error)) from None
 
     def _ways(self, report: Report, errors: Sequence[Finding]) -> list[dict[str, str]]:
         """Bounds that may end the errors, with those that there are: what the first fix of each asks for, and what the

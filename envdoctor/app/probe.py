@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
@@ -28,7 +28,7 @@ from envdoctor.probe.session import Session, Wishes, in_use, run_session, sessio
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -99,10 +99,8 @@ def probe(
 
 def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
     """Every probe by name. Raises :class:`JobError`."""
-    try:
+    with told_as(JobError, CatalogueError):
         return find_probes(payload)
-    except CatalogueError as error:
-        raise JobError(said_by(error)) from None
 
 
 def run_probes(
