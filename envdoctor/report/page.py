@@ -48,14 +48,43 @@ class Page(NamedTuple):
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more
 
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
-        """The text, wrapped to the page."""
-        return wrap(text, self.width, first, rest)
+        """Lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
+
+        Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
+        too long.
+        """
+        if self.width is None or display_width(first) + display_width(text) <= self.width:
+            return [first + text]
+        return _fill(_atoms(text), self.width, first, rest)
 
     def items(
         self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
     ) -> list[str]:
-        """Items that are separated, wrapped to the page."""
-        return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
+        """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
+
+        Of the separator, what is not blank stays at the end of the broken line.
+        """
+        separator = self.say(", ") if separator is None else separator
+        if self.width is None or display_width(first) + display_width(separator.join(items)) <= self.width:
+            return [first + separator.join(items)]
+        room = self.width - display_width(rest)
+        glue = separator.rstrip(" ")
+        atoms: list[tuple[str, str]] = []
+        for number, item in enumerate(items):
+            text = item + glue if number < len(items) - 1 else item
+            before = separator[len(glue) :] if number else ""
+            (_, begin), *others = [("", text)] if display_width(text) <= room else _atoms(text)
+            atoms += [(before, begin), *others]
+        return _fill(atoms, self.width, first, rest)
+
+    def command(self, command: str, first: str, rest: str) -> list[str]:
+        """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
+
+        An option stays with its value.
+        """
+        if self.width is None or self.whole_commands or display_width(first) + display_width(command) <= self.width:
+            return [first + command]
+        return _fill([(" ", words) for words in _arguments(command)], self.width, first, rest + "  ", " \\")
 
     def message(self, finding: Finding) -> str:
         """What is wrong, and for which of several targets; sentences that the rule took from facts are in the page's
@@ -150,52 +179,6 @@ def pad(text: str, width: int) -> str:
 def shortened(text: str, longest: int) -> str:
     """The text, cut to ``longest`` characters, the cut marked with ``...``."""
     return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
-
-
-def wrap(text: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most ``width`` columns; the first begins with ``first``, the others with ``rest``.
-
-    Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
-    too long. ``width`` None does not wrap.
-    """
-    if width is None or display_width(first) + display_width(text) <= width:
-        return [first + text]
-    return _fill(_atoms(text), width, first, rest)
-
-
-def wrap_items(
-    items: Iterable[str], width: int | None, first: str = "", rest: str = "", separator: str = ", "
-) -> list[str]:
-    """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
-
-    Of the separator, what is not blank stays at the end of the broken line.
-    """
-    items = list(items)
-    if width is None or display_width(first) + display_width(separator.join(items)) <= width:
-        return [first + separator.join(items)]
-    room = width - display_width(rest)
-    glue = separator.rstrip(" ")
-    atoms: list[tuple[str, str]] = []
-    for number, item in enumerate(items):
-        text = item + glue if number < len(items) - 1 else item
-        before = separator[len(glue) :] if number else ""
-        if display_width(text) <= room:
-            atoms.append((before, text))
-        else:
-            pieces = _atoms(text)
-            atoms.append((before, pieces[0][1]))
-            atoms.extend(pieces[1:])
-    return _fill(atoms, width, first, rest)
-
-
-def command_lines(command: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
-    """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
-
-    An option stays with its value. ``width`` None keeps one line.
-    """
-    if width is None or display_width(first) + display_width(command) <= width:
-        return [first + command]
-    return _fill([(" ", words) for words in _arguments(command)], width, first, rest + "  ", " \\")
 
 
 def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broken: str = "") -> list[str]:
