@@ -93,7 +93,7 @@ def _changes(report: Report, page: Page) -> Planned:
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
     installs = [page.say("install: {command}", command=line) for line in found.commands]
     return Planned(
-        found.constraints, (*ended, *gone, *_settings(found.set, found.env, page), *installs), "; ".join(left)
+        found.constraints, (*ended, *gone, *_settings({**found.set, **found.env}, page), *installs), "; ".join(left)
     )
 
 
@@ -237,24 +237,22 @@ class _New:
 
     def _remarks(self, report: Report, index: str | None, built: Sequence[str]) -> list[str]:
         judged, target, page = self._judged, self._judged.target, self._page
-        warnings = page.separated([finding.id for finding in report.shown() if finding.severity == "warning"])
+        ids = [finding.id for finding in report.shown() if finding.severity == "warning"]
+        warnings = page.separated(ids or [page.say("none")])
         what = [judged.model or page.say("no model"), *(f"{name} {text}" for name, text in target.items())]
         origin = page.say("resolved by uv, for {what}", what=page.separated(what))
-        remarks = [page.say("{name}: {value}", name=_GENERATED, value=origin)]
-        told = warnings or page.say("none")
-        remarks.append(
-            page.say("{n} rules judged it: no error; warnings: {warnings}", report.rules_checked, warnings=told)
-        )
+        rules = report.rules_checked
+        remarks = [
+            page.say("{name}: {value}", name=_GENERATED, value=origin),
+            page.say("{n} rules judged it: no error; warnings: {warnings}", rules, warnings=warnings),
+        ]
         added = {**self._newest, **self._bounds}
         remarks += [page.say("{name}: {value}", name=bound, value=why) for bound, why in added.items()]
-        remarks += _settings(self._settings, {}, page)
+        remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
         remarks.append(page.say("install: uv pip install{options} -r FILE, or: pip install -r FILE", options=best))
-        for name in built:
-            remarks.append(
-                page.say("then, compiled there: {command}", command=f"pip install --no-build-isolation {name}")
-            )
-        return remarks
+        builds = [f"pip install --no-build-isolation {name}" for name in built]
+        return remarks + [page.say("then, compiled there: {command}", command=build) for build in builds]
 
 
 def _stated(sources: Sources, matrix: Matrix) -> Sources:
@@ -288,5 +286,5 @@ def _told(finding: Finding, page: Page) -> str:
     return page.say("{name}: {value}", name=finding.id, value=page.message(finding))
 
 
-def _settings(recipe: Mapping[str, str], variables: Mapping[str, str], page: Page) -> list[str]:
-    return [page.say("also: {change}", change=f"{name}={value}") for name, value in {**recipe, **variables}.items()]
+def _settings(changes: Mapping[str, str], page: Page) -> list[str]:
+    return [page.say("also: {change}", change=f"{name}={value}") for name, value in changes.items()]

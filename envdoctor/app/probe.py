@@ -89,10 +89,8 @@ def probe(
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
-        text = Message(
-            "no files of {} are at hand: it was not measured, only tiny models of other families", request.sources.model
-        )
-        open_ends.append(text)
+        text = "no files of {} are at hand: it was not measured, only tiny models of other families"
+        open_ends.append(Message(text, model))
     notices = [*gathered.notices, *run.of_rules(judgement), *said, *(Notice("error", text) for text in open_ends)]
     return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
@@ -119,9 +117,9 @@ def run_probes(
     python = gathered.needed_interpreter(Message("the experiments run"))
     visible: str | None = ""
     refused: Message | None = None
+    environ, here = request.sources.environ, request.here
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
-        environ, here = request.sources.environ, request.here
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
@@ -132,7 +130,7 @@ def run_probes(
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
     with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
-        place = Place(python, request.sources.environ, request.sources.folder(), scratch, visible, request.payload)
+        place = Place(python, environ, request.sources.folder(), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
         session = session_of(())
@@ -141,19 +139,11 @@ def run_probes(
                 probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
             )
         results = _judged(session, gathered.facts, request, probes)
-        if request.here is None:
+        if here is None:
             return results, notices
         from envdoctor.app.probe_ranks import meet, with_the_others
 
-        met = meet(
-            *(request.here, request.wait),
-            session=session,
-            results=results,
-            refused=refused,
-            place=place,
-            probes=probes,
-            matrix=matrix,
-        )
+        met = meet(here, request.wait, session, results, refused=refused, place=place, probes=probes, matrix=matrix)
         if met.outcome is not None:
             keep(met.outcome)
             outcomes = [*session.outcomes, met.outcome]

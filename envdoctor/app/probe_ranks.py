@@ -51,9 +51,9 @@ def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Prob
 def meet(
     here: Launched,
     seconds: float,
-    *,
     session: Session,
     results: Results,
+    *,
     refused: Message | None,
     place: Place,
     probes: Mapping[str, Probe],
