@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import Asked, configuration_options, environment_options, lang_option
+from envdoctor.cli.options import Asked, Option, Options, configuration_options, environment_options, lang_option
 
 
 @click.command("explain")
@@ -16,14 +16,7 @@ from envdoctor.cli.options import Asked, configuration_options, environment_opti
 @environment_options
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
 @configuration_options
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Of --error and --log.",
-)
+@Options(Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_"))
 @lang_option
 @click.pass_context
 def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: str | None, **options: Any) -> int:
