@@ -13,18 +13,18 @@ __all__ = ["Guard", "__version__", "check", "collect_facts", "diff_revision", "e
 if TYPE_CHECKING:
     from envdoctor.app.check import check
     from envdoctor.app.diff_revision import diff_revision
-    from envdoctor.app.explain import explain
     from envdoctor.app.facts import collect_facts
     from envdoctor.app.guard import guard
     from envdoctor.app.guard_callback import Guard
     from envdoctor.app.pin import pin
+    from envdoctor.app.rule_names import explain
 
 _LAZY = {
     "Guard": "envdoctor.app.guard_callback",
     "check": "envdoctor.app.check",
     "collect_facts": "envdoctor.app.facts",
     "diff_revision": "envdoctor.app.diff_revision",
-    "explain": "envdoctor.app.explain",
+    "explain": "envdoctor.app.rule_names",
     "guard": "envdoctor.app.guard",
     "pin": "envdoctor.app.pin",
 }

@@ -2,20 +2,19 @@
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
-from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
@@ -57,10 +56,9 @@ def check(
     which are compared; one that did not come makes the run incomplete.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
-    policy, renamed = under_present_names(policy or Policy(), matrix)
-    gathered = collect_facts(sources or Sources(), matrix, links=True)
+    run = Judging(policy, matrix, exit_zero)
+    matrix, sources = run.matrix, sources or Sources()
+    gathered = collect_facts(sources, matrix, links=True)
     scopes = ["environment"]
     absent: list[Notice] = []
     if others is not None:
@@ -71,27 +69,23 @@ def check(
     if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
         from envdoctor.app.memory import known_memory
 
-        facts, peak = known_memory(gathered.facts, sources or Sources(), matrix)
+        facts, peak = known_memory(gathered.facts, sources, matrix)
         gathered = gathered._replace(facts=facts)
         scopes += ["memory"] if peak is not None else []
-        hint = [] if peak is not None else [_not_predicted(sources or Sources())]
+        hint = [] if peak is not None else [_not_predicted(sources)]
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
-    judgement = judge(gathered.facts, rules, policy)
+    judgement = run.judged(gathered.facts, rules)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
     tried: list[Notice] = []
     if probe:
-        facts, section, tried = _settle(gathered, sources or Sources(), judgement, matrix, progress)
+        facts, section, tried = _settle(gathered, sources, judgement, matrix, progress)
         if section is not None:
             rules = matrix.of_scopes(*scopes, "probe")
-            judgement = judge(facts, rules, policy)
+            judgement = run.judged(facts, rules)
     else:
-        commands = _probe_commands(gathered, sources or Sources(), judgement)
-    if judgement.findings:
-        from envdoctor.install.fixes import with_fixes  # a healthy environment needs none
-
-        judgement = with_fixes(judgement, rules)
+        commands = _probe_commands(gathered, sources, judgement)
     if any(finding.severity == "error" for finding in judgement.findings):
         from envdoctor.install.plan import with_plan
 
@@ -99,9 +93,8 @@ def check(
     notices = [
         *gathered.notices,
         *_asked_by_model(judgement.facts, matrix),
-        *_code_not_given(gathered, sources or Sources()),
-        *renamed,
-        *ignore_notices(judgement, policy, matrix),
+        *_code_not_given(gathered, sources),
+        *run.of_rules(judgement),
         *tried,
         *absent,
         *hint,
@@ -114,19 +107,13 @@ def check(
         notices.append(Notice("error", text))
     if judgement.rules_checked == 0:
         notices.append(Notice("error", Message("no rule could be checked: nothing is known of this environment")))
-    incomplete = (
-        bool(missing) or judgement.rules_checked == 0 or any(notice.level == "error" for notice in (*tried, *absent))
-    )
-    incomplete = incomplete or any(missed.asked for missed in gathered.unjudged)
-    return report_of(
+    failed = any(notice.level == "error" for notice in notices)
+    return run.report(
         "check",
         gathered.target,
         judgement,
-        matrix,
-        incomplete=incomplete,
-        exit_zero=exit_zero,
-        notices=notices,
-        started=started,
+        notices,
+        incomplete=failed or any(missed.asked for missed in gathered.unjudged),
         probe=section,
         memory=peak,
         probe_commands=commands,
@@ -271,18 +258,17 @@ def _training_code(cwd: str) -> list[str]:
     few files are looked at; none that cannot be read."""
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
     try:
-        return [name for name in _candidates(cwd, files) if _trains(os.path.join(cwd, name), files)]
+        return [
+            name for name in islice(_candidates(cwd, files), _MOST_FILES) if _trains(os.path.join(cwd, name), files)
+        ]
     except Spent:
         return []
 
 
 def _candidates(cwd: str, files: Files) -> Iterator[str]:
-    count = 0
     for folder in _FOLDERS:
-        for name in files.names_or_none(os.path.join(cwd, folder)):
-            if name.endswith(_ENDINGS) and count < _MOST_FILES:
-                count += 1
-                yield os.path.join(folder, name)
+        names = files.names_or_none(os.path.join(cwd, folder))
+        yield from (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS))
 
 
 def _trains(path: str, files: Files) -> bool:

@@ -1,21 +1,20 @@
 """``envdoctor compare``: do the machines of a job agree with each other?"""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import working_directory
-from envdoctor.app.reporting import judged, report_of
+from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Report
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 
 def compare(
@@ -25,28 +24,17 @@ def compare(
 
     Raises :class:`UsageProblem` for fewer than two files, :class:`JobError` for one that cannot be read.
     """
-    started = time.perf_counter()
     if len(set(files)) < 2:
         raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
-    matrix = matrix or load_matrix()
+    run = Judging(policy, matrix, exit_zero)
     here = working_directory() or Path("/")
     stems = [Path(name).stem for name in files]
     names = stems if len(set(stems)) == len(stems) else list(files)
-    try:
+    with told_as(JobError, FactsFileError):
         documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
-    except FactsFileError as error:
-        raise JobError(said_by(error)) from None
-    shared, drift = drift_between(documents, matrix.registry)
+    shared, drift = drift_between(documents, run.matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
-    judgement, said = judged(facts, "drift", policy, matrix)
+    judgement = run.judged(facts, run.matrix.of_scopes("drift"))
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
-    return report_of(
-        "compare",
-        Target("facts", f"{names[0]}, {names[1]}{more}", Message("--facts")),
-        judgement,
-        matrix,
-        incomplete=False,
-        exit_zero=exit_zero,
-        notices=said,
-        started=started,
-    )
+    target = Target("facts", f"{names[0]}, {names[1]}{more}", Message("--facts"))
+    return run.report("compare", target, judgement, run.of_rules(judgement))

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.app.errors import UsageProblem
+from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.judge.policy import Ignore
 from envdoctor.knowledge.rules import CONFIDENCES, SEVERITIES
 from envdoctor.knowledge.toml_files import TomlError, load_toml
 from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import said_by
 
 
 class Configuration(NamedTuple):
@@ -83,10 +82,8 @@ def _trusted(path: Path, start: Path) -> Path:
 
 def load_configuration(path: Path) -> Configuration:
     """Read and check one file. Raises :class:`UsageProblem`, which names the file and the key."""
-    try:
+    with told_as(UsageProblem, TomlError):
         document = load_toml(path)
-    except TomlError as error:
-        raise UsageProblem(said_by(error)) from None
     said: Any = document
     if path.name == "pyproject.toml" or set(document) == {"tool"}:
         tool = document.get("tool", {})

@@ -1,15 +1,13 @@
 """``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.pins import pin_facts, pinned
-from envdoctor.app.reporting import report_of
-from envdoctor.app.rule_names import ignore_notices, under_present_names
+from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.hub.access import Access
@@ -18,11 +16,10 @@ from envdoctor.hub.opening import Pair, open_pair
 from envdoctor.hub.pins import PINS, Pin, find_pins
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.install.fixes import with_fixes
 from envdoctor.judge.finding import Finding
-from envdoctor.judge.judging import Judgement, judge
+from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Moved, RevisionSection, Side
@@ -63,9 +60,8 @@ def diff_revision(
     Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
     (exit code 3) and is never called unchanged.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
-    policy, renamed = under_present_names(policy or Policy(), matrix)
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     tell = progress or (lambda text: None)
     sources = request.sources
     aliases = matrix.part("families", "organisations")
@@ -82,11 +78,9 @@ def diff_revision(
         cache=sources.cache,
         notice=tell,
     )
-    try:
+    with told_as(None, SnapshotError):
         old = _pinned_revision(request, pin) if request.pin else request.old
         pair = open_pair(request.repo, old, request.new, access)
-    except SnapshotError as error:
-        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
@@ -96,22 +90,15 @@ def diff_revision(
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(lambda rule: rule.scope == "revision" or "pin.state" in set(rule.keys()))
-    judgement = with_fixes(judge(facts, rules, policy), rules)
+    judgement = run.judged(facts, rules)
     commits = _history(pair, judgement, request, matrix, tell)
-    return report_of(
+    notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
+    return run.report(
         "diff-revision",
         gathered.target,
         judgement,
-        matrix,
+        notices,
         incomplete=bool(comparison.unread),
-        exit_zero=exit_zero,
-        notices=(
-            *gathered.notices,
-            *renamed,
-            *ignore_notices(judgement, policy, matrix),
-            *(Notice("note", text) for text in pair.notes),
-        ),
-        started=started,
         revision=_section(pair, access, comparison, judgement, commits, tensors=request.tensors),
     )
 
@@ -126,13 +113,13 @@ def _pinned_revision(request: Request, pin: Pin | None) -> str:
 
 def _environment(request: Request, matrix: Matrix) -> Gathered:
     """The environment that the changes are joined with; without one, changes are judged alone."""
-    nothing = Gathered(FactSet(), Target("none", "", Message("--no-environment")))
-    if not request.environment:
-        return nothing
-    try:
-        return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
-    except JobError as error:
-        return Gathered(FactSet(), Target("none", "", said_by(error)))
+    because = Message("--no-environment")
+    if request.environment:
+        try:
+            return collect_facts(request.sources._replace(gpu=False, model=None), matrix)
+        except JobError as error:
+            because = said_by(error)
+    return Gathered(FactSet(), Target("none", "", because))
 
 
 def _revision_facts(pair: Pair) -> list[Fact]:
@@ -161,15 +148,9 @@ def _history(
     from envdoctor.revision.history import attribute
 
     wanted = {finding.fingerprint: _change_of(finding) for finding in judgement.findings if finding.item}
-    try:
+    with told_as(JobError, SnapshotError):
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    except SnapshotError as error:
-        raise JobError(said_by(error)) from None
-    return {
-        fingerprint: f"{found[change].id[:7]}{_day(found[change])} {found[change].title}"
-        for fingerprint, change in wanted.items()
-        if change in found
-    }
+    return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
 
 
 def _change_of(finding: Finding) -> tuple[str, str, str, str]:
@@ -177,8 +158,9 @@ def _change_of(finding: Finding) -> tuple[str, str, str, str]:
     return (item.get("area", ""), item.get("kind", ""), item.get("path", ""), item.get("symbol", ""))
 
 
-def _day(commit: Commit) -> str:
-    return f" ({commit.date.date().isoformat()})" if commit.date else ""
+def _told(commit: Commit) -> str:
+    day = f" ({commit.date.date().isoformat()})" if commit.date else ""
+    return f"{commit.id[:7]}{day} {commit.title}"
 
 
 def _section(

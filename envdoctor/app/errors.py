@@ -1,6 +1,9 @@
 """The two ways in which a command can fail before it has anything to report."""
 
-from envdoctor.text.message import MessageError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from envdoctor.text.message import MessageError, said_by
 
 
 class UsageProblem(MessageError):
@@ -9,3 +12,12 @@ class UsageProblem(MessageError):
 
 class JobError(MessageError):
     """The job could not be done: exit code 3. The message is one sentence for the user."""
+
+
+@contextmanager
+def told_as(kind: type[MessageError] | None, *errors: type[MessageError]) -> Iterator[None]:
+    """Raise such errors of the rooms below as a ``kind`` of the two; with None, each says by its ``usage`` as which."""
+    try:
+        yield
+    except errors as error:
+        raise (kind or (UsageProblem if getattr(error, "usage", False) else JobError))(said_by(error)) from None

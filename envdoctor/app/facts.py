@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.derive import derive
@@ -28,7 +28,7 @@ from envdoctor.observe.sources import (
 )
 from envdoctor.report.report import Notice
 from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.recipe.assignments import Assignment
@@ -120,7 +120,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
     """
     typed = sources.model is not None
-    try:
+    with told_as(None, ObservationError):
         environment = _environment(sources, matrix)
         request = Request(
             environ=sources.environ,
@@ -146,8 +146,6 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
-    except ObservationError as error:
-        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
@@ -216,24 +214,35 @@ def _with_recipe(
 ) -> tuple[FactSet, Sources]:
     """The facts with those of the recipe and of the model, and the sources with the model that the recipe names, unless
     another one was given or nothing is known of it."""
+    from envdoctor.observe.recipe.recipe import read_recipe
+
     typed = {fact.key: fact.value for fact in _given(sources, matrix)}  # packages by whose release a default is meant
-    recipe = recipe_facts(facts, sources.recipe, sources.folder(), matrix, typed)
-    notices += recipe.notices
+
+    def installed(key: str) -> Value:
+        return typed[key] if key in typed else facts.value(key)
+
+    released = matrix.rows("recipe-defaults", "arguments")
+    formats = matrix.rows("recipe-formats", "format")
+    recipe = read_recipe(sources.recipe, sources.folder(), formats, matrix.registry, installed, released=released)
+    for key in ("recipe.", "recipe_file", "recipe_key"):
+        facts.drop(key)
+    facts.update(recipe.facts)
+    notices += _notices(facts, recipe)
     if sources.model is not None:
-        return _with_model(recipe.facts, request, sources, matrix), sources
-    if recipe.model is None:
-        return recipe.facts, sources
-    named = sources._replace(model=recipe.model)
+        return _with_model(facts, request, sources, matrix), sources
+    model, revision = _text(recipe.model), _text(recipe.revision)
+    if recipe.model is None or model is None:
+        return facts, sources
+    model, origin = f"{model}@{revision}" if revision else model, recipe.model.origin
+    named = sources._replace(model=model)
     try:
-        facts = _with_model(recipe.facts, request, named, matrix)
+        known = _with_model(facts, request, named, matrix)
     except ObservationError:
-        text = Message(
-            "{} names the model {}, which is not on this machine: --model names it", recipe.model_origin, recipe.model
-        )
+        text = Message("{} names the model {}, which is not on this machine: --model names it", origin, model)
         notices.append(Notice("warning", text))
-        return recipe.facts, sources
-    facts.update([f._replace(origin=recipe.model_origin) for f in facts.below("model.") if f.origin == "--model"])
-    return facts, named
+        return facts, sources
+    known.update([fact._replace(origin=origin) for fact in known.below("model.") if fact.origin == "--model"])
+    return known, named
 
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:
@@ -249,14 +258,14 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
     """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
-    path = None
-    if sources.model is not None:
-        from envdoctor.hub.pins import PINS, find_pins
+    if sources.model is None:
+        facts.update(without_pin(Message("no --model")))
+        return ()
+    from envdoctor.hub.pins import PINS, find_pins
 
-        path = find_pins(sources.folder())
-    if path is None or sources.model is None:
-        why = Message("no --model") if sources.model is None else Message("no {}", PINS)
-        facts.update(without_pin(why))
+    path = find_pins(sources.folder())
+    if path is None:
+        facts.update(without_pin(Message("no {}", PINS)))
         return ()
     from envdoctor.app.pins import add_pin
     from envdoctor.hub.access import Access
@@ -283,15 +292,13 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
     :class:`UsageProblem`."""
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
-    try:
+    with told_as(UsageProblem, AssignmentError):
         return [
             *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
             *target_facts(sources.target, matrix.registry),
             *sources.given,
             *parse_assignments(sources.assignments, matrix.registry),
         ]
-    except AssignmentError as error:
-        raise UsageProblem(said_by(error)) from None
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
@@ -362,39 +369,6 @@ def _stated(name: str, text: str) -> Mapping[str, object]:
     return {"os.platform": system, "os.arch": machine}
 
 
-class _RecipeFacts(NamedTuple):
-    """The facts with those of the recipe; the model as ``--model`` would name it, and who says so; notices."""
-
-    facts: FactSet
-    model: str | None
-    model_origin: str
-    notices: tuple[Notice, ...]
-
-
-def recipe_facts(
-    facts: FactSet, files: Sequence[str], cwd: str, matrix: Matrix, typed: Mapping[str, Value] = {}
-) -> _RecipeFacts:
-    """The facts of the recipe files; ``typed`` are values by key that count above ``facts`` for the defaults of a
-    release. Raises :class:`~envdoctor.observe.errors.ObservationError`."""
-
-    from envdoctor.observe.recipe.recipe import read_recipe
-
-    def installed(key: str) -> Value:
-        return typed[key] if key in typed else facts.value(key)
-
-    released = matrix.rows("recipe-defaults", "arguments")
-    formats = matrix.rows("recipe-formats", "format")
-    recipe = read_recipe(files, cwd, formats, matrix.registry, installed, released=released)
-    for key in ("recipe.", "recipe_file", "recipe_key"):
-        facts.drop(key)
-    facts.update(recipe.facts)
-    model = _text(recipe.model)
-    if model is not None and (revision := _text(recipe.revision)) is not None:
-        model = f"{model}@{revision}"
-    origin = recipe.model.origin if recipe.model is not None else ""
-    return _RecipeFacts(facts, model, origin, tuple(_notices(facts, recipe)))
-
-
 def _text(fact: Fact | None) -> str | None:
     return fact.value if fact is not None and isinstance(fact.value, str) and fact.value else None
 
@@ -407,12 +381,12 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
             continue
         place = item["place"]
         where = place[0] if isinstance(place, tuple) else place
+        text = Message("{}: {} is not known; did you mean {}?", where, key, other)
         if state == "unusable":
-            said[state].append(Message("{}: {} has no value that can be used: {}", where, key, other))
+            text = Message("{}: {} has no value that can be used: {}", where, key, other)
         elif other is ABSENT:
-            said[state].append(Message("{}: {} is not known", where, key))
-        else:
-            said[state].append(Message("{}: {} is not known; did you mean {}?", where, key, other))
+            text = Message("{}: {} is not known", where, key)
+        said[state].append(text)
     notices = [
         Notice("warning", Message("{} names {}, which {}: what it sets is not known", place, name, why))
         for name, place, why in recipe.missing
@@ -420,9 +394,7 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
     for texts in said.values():
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:
-            more = Message(
-                "{} more like this: `envdoctor facts --format json` lists them in recipe_key",
-                len(texts) - _MOST_NOTICES,
-            )
+            left = len(texts) - _MOST_NOTICES
+            more = Message("{} more like this: `envdoctor facts --format json` lists them in recipe_key", left)
             notices.append(Notice("warning", more))
     return notices

@@ -22,7 +22,8 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
 
     Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    path = config or find_configuration(start) or _project(start) or start / "envdoctor.toml"
+    project = start / "pyproject.toml"  # although it says nothing of envdoctor yet
+    path = config or find_configuration(start) or (project if project.is_file() else start / "envdoctor.toml")
     before = ""
     table = "tool.envdoctor.ignore" if path.name == "pyproject.toml" else "ignore"
     if path.exists():
@@ -34,10 +35,8 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
         before = data.decode()
         if set(parse_toml(data, str(path))) == {"tool"}:
             table = "tool.envdoctor.ignore"
-    text = _text(table, entry)
-    if "\r\n" in before:
-        text = text.replace("\n", "\r\n")
     line_end = "\r\n" if "\r\n" in before else "\n"
+    text = _text(table, entry).replace("\n", line_end)
     after = before.rstrip("\r\n") + (line_end * 2 if before.strip() else "") + text
     try:
         parse_toml(after.encode(), str(path))
@@ -66,12 +65,6 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
             "--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known)
         )
     return spelled
-
-
-def _project(start: Path) -> Path | None:
-    """The pyproject.toml of the folder itself, although it says nothing of envdoctor yet."""
-    path = start / "pyproject.toml"
-    return path if path.is_file() else None
 
 
 def _text(table: str, entry: Ignore) -> str:

@@ -1,18 +1,17 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
-from envdoctor.app.reporting import judged, report_of
+from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
 from envdoctor.memory.prediction import model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
@@ -45,11 +44,9 @@ def lengths_of(
     asked = facts.number("recipe.max_length")
     cutoff = int(asked) if asked is not None and asked >= 1 else None
     batch = batch_of(facts, training=True)
-    try:
+    with told_as(JobError, DataError):
         path = os.path.join(sources.folder(), data)
         section = measure(path, folder, place, data=data, tokenizer=shown, cutoff=cutoff, batch=batch)
-    except DataError as error:
-        raise JobError(said_by(error)) from None
     length = fed_length(section, facts.value("recipe.packing") is True)
     return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
 
@@ -61,10 +58,8 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
             raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
         return os.path.join(sources.folder(), folder)
     aliases = matrix.part("families", "organisations")
-    try:
+    with told_as(UsageProblem, ObservationError):
         found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
-    except ObservationError as error:
-        raise UsageProblem(said_by(error)) from None
     if found.folder is None:
         raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
     return found.folder
@@ -93,8 +88,8 @@ def memory(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
     seen: DataSection | None = None
@@ -126,16 +121,13 @@ def memory(
             text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")
             notices.append(Notice("warning", text))
         facts = with_facts(facts, _facts(section), matrix)
-    judgement, said = judged(facts, "memory", policy, matrix)
-    return report_of(
+    judgement = run.judged(facts, matrix.of_scopes("memory"))
+    return run.report(
         "memory",
         gathered.target,
         judgement,
-        matrix,
+        [*notices, *run.of_rules(judgement)],
         incomplete=section is None and not (alone and seen is not None and seen["longest"] is not None),
-        exit_zero=exit_zero,
-        notices=[*notices, *said],
-        started=started,
         data=seen,
         memory=section,
     )
@@ -187,10 +179,8 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
     missing = MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
     if facts.text("model.path") is None:
         raise missing
-    try:
+    with told_as(JobError, ObservationError):
         config = read_object(_folder(facts, sources), "config.json", name)
-    except ObservationError as error:
-        raise JobError(said_by(error)) from None
     if not isinstance(config, dict):
         raise missing
     return config

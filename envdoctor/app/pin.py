@@ -5,14 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources
 from envdoctor.hub.access import Access
 from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.text.message import said_by
 
 
 class Pinned(NamedTuple):
@@ -42,13 +41,9 @@ def pin(
     path = find_pins(cwd) or os.path.join(cwd, PINS)
     aliases = load_matrix().part("families", "organisations")
     access = Access(cwd, sources.environ, aliases, offline, timeout, cache=sources.cache, notice=progress)
-    try:
+    with told_as(UsageProblem, PinError), told_as(None, SnapshotError):
         pins = read_pins(path)
         snapshot = open_snapshot(repo, revision, access)
-    except PinError as error:
-        raise UsageProblem(said_by(error)) from None
-    except SnapshotError as error:
-        raise (UsageProblem if error.usage else JobError)(said_by(error)) from None
     entry, unread = pin_of(snapshot)
     if unread:
         raise JobError("{}: {} could not be read: {}", snapshot.label, unread[0].path, unread[0].reason)

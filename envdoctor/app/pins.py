@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 
-from envdoctor.app.errors import UsageProblem
+from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
@@ -23,10 +23,8 @@ def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -
     """
     if path is None:
         return None
-    try:
+    with told_as(UsageProblem, PinError):
         pins = {name.lower(): pin for name, pin in read_pins(path).items()}
-    except PinError as error:
-        raise UsageProblem(said_by(error)) from None
     known = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
     if not known and len(pins) == 1:
         return next(iter(pins.values()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.check import check
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
@@ -26,7 +26,6 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.text.clean import clean
-from envdoctor.text.message import said_by
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import read_requirement
 
@@ -94,7 +93,7 @@ def _changes(report: Report, page: Page) -> Planned:
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
     installs = [page.say("install: {command}", command=line) for line in found.commands]
     return Planned(
-        found.constraints, (*ended, *gone, *_settings(found.set, found.env, page), *installs), "; ".join(left)
+        found.constraints, (*ended, *gone, *_settings({**found.set, **found.env}, page), *installs), "; ".join(left)
     )
 
 
@@ -190,7 +189,7 @@ class _New:
         known = libc if facts.text("os.libc_version") is not None else None
         wanted = Wanted(lines, python, system, machine, known)
         environ, folder, tag = self._judged.environ, self._judged.folder(), torch.build.tag
-        try:
+        with told_as(JobError, NoResolver):
             if tag is None:
                 return resolve(wanted, environ, folder), None
             # A mirror of the user's may have this build: then no other index is needed.
@@ -200,8 +199,6 @@ class _New:
             row = next(row for row in self._matrix.rows("packages", "package") if row["name"] == "torch")
             wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)
-        except NoResolver as error:
-            raise JobError(said_by(error)) from None
 
     def _ways(self, report: Report, errors: Sequence[Finding]) -> list[dict[str, str]]:
         """Bounds that may end the errors, with those that there are: what the first fix of each asks for, and what the
@@ -240,24 +237,22 @@ class _New:
 
     def _remarks(self, report: Report, index: str | None, built: Sequence[str]) -> list[str]:
         judged, target, page = self._judged, self._judged.target, self._page
-        warnings = page.separated([finding.id for finding in report.shown() if finding.severity == "warning"])
+        ids = [finding.id for finding in report.shown() if finding.severity == "warning"]
+        warnings = page.separated(ids or [page.say("none")])
         what = [judged.model or page.say("no model"), *(f"{name} {text}" for name, text in target.items())]
         origin = page.say("resolved by uv, for {what}", what=page.separated(what))
-        remarks = [page.say("{name}: {value}", name=_GENERATED, value=origin)]
-        told = warnings or page.say("none")
-        remarks.append(
-            page.say("{n} rules judged it: no error; warnings: {warnings}", report.rules_checked, warnings=told)
-        )
+        rules = report.rules_checked
+        remarks = [
+            page.say("{name}: {value}", name=_GENERATED, value=origin),
+            page.say("{n} rules judged it: no error; warnings: {warnings}", rules, warnings=warnings),
+        ]
         added = {**self._newest, **self._bounds}
         remarks += [page.say("{name}: {value}", name=bound, value=why) for bound, why in added.items()]
-        remarks += _settings(self._settings, {}, page)
+        remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
         remarks.append(page.say("install: uv pip install{options} -r FILE, or: pip install -r FILE", options=best))
-        for name in built:
-            remarks.append(
-                page.say("then, compiled there: {command}", command=f"pip install --no-build-isolation {name}")
-            )
-        return remarks
+        builds = [f"pip install --no-build-isolation {name}" for name in built]
+        return remarks + [page.say("then, compiled there: {command}", command=build) for build in builds]
 
 
 def _stated(sources: Sources, matrix: Matrix) -> Sources:
@@ -291,5 +286,5 @@ def _told(finding: Finding, page: Page) -> str:
     return page.say("{name}: {value}", name=finding.id, value=page.message(finding))
 
 
-def _settings(recipe: Mapping[str, str], variables: Mapping[str, str], page: Page) -> list[str]:
-    return [page.say("also: {change}", change=f"{name}={value}") for name, value in {**recipe, **variables}.items()]
+def _settings(changes: Mapping[str, str], page: Page) -> list[str]:
+    return [page.say("also: {change}", change=f"{name}={value}") for name, value in changes.items()]

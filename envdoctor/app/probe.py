@@ -1,23 +1,22 @@
 """``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
-from envdoctor.app.reporting import judged, report_of
+from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown, plain
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import ask, ask_local
@@ -29,7 +28,7 @@ from envdoctor.probe.session import Session, Wishes, in_use, run_session, sessio
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.files import because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -74,8 +73,8 @@ def probe(
     With ``request.here`` it is the report of rank 0; on the others what they saw themselves, which nobody needs.
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    started = time.perf_counter()
-    matrix = matrix or load_matrix()
+    run = Judging(policy, matrix, exit_zero)
+    matrix = run.matrix
     probes = catalogue(request.payload)
     if request.replay is not None:
         gathered, results = _replay(request, matrix, probes)
@@ -86,35 +85,20 @@ def probe(
             raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = with_facts(gathered.facts, results.facts, matrix)
-    judgement, of_rules = judged(facts, "probe", policy, matrix)
+    judgement = run.judged(facts, matrix.of_scopes("probe"))
     open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
-        text = Message(
-            "no files of {} are at hand: it was not measured, only tiny models of other families", request.sources.model
-        )
-        open_ends.append(text)
-    notices = [*gathered.notices, *of_rules, *said]
-    notices += [Notice("error", text) for text in open_ends]
-    return report_of(
-        "probe",
-        gathered.target,
-        judgement,
-        matrix,
-        incomplete=bool(open_ends),
-        exit_zero=exit_zero,
-        notices=notices,
-        started=started,
-        probe=results.section,
-    )
+        text = "no files of {} are at hand: it was not measured, only tiny models of other families"
+        open_ends.append(Message(text, model))
+    notices = [*gathered.notices, *run.of_rules(judgement), *said, *(Notice("error", text) for text in open_ends)]
+    return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
 
 def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
     """Every probe by name. Raises :class:`JobError`."""
-    try:
+    with told_as(JobError, CatalogueError):
         return find_probes(payload)
-    except CatalogueError as error:
-        raise JobError(said_by(error)) from None
 
 
 def run_probes(
@@ -133,9 +117,9 @@ def run_probes(
     python = gathered.needed_interpreter(Message("the experiments run"))
     visible: str | None = ""
     refused: Message | None = None
+    environ, here = request.sources.environ, request.here
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
-        environ, here = request.sources.environ, request.here
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
@@ -146,7 +130,7 @@ def run_probes(
         visible = permission.visible
         notices += [Notice("note", text) for text in permission.notes]
     with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
-        place = Place(python, request.sources.environ, request.sources.folder(), scratch, visible, request.payload)
+        place = Place(python, environ, request.sources.folder(), scratch, visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
         session = session_of(())
@@ -155,19 +139,11 @@ def run_probes(
                 probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
             )
         results = _judged(session, gathered.facts, request, probes)
-        if request.here is None:
+        if here is None:
             return results, notices
         from envdoctor.app.probe_ranks import meet, with_the_others
 
-        met = meet(
-            *(request.here, request.wait),
-            session=session,
-            results=results,
-            refused=refused,
-            place=place,
-            probes=probes,
-            matrix=matrix,
-        )
+        met = meet(here, request.wait, session, results, refused=refused, place=place, probes=probes, matrix=matrix)
         if met.outcome is not None:
             keep(met.outcome)
             outcomes = [*session.outcomes, met.outcome]
@@ -191,13 +167,12 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        place = (group["name"], group["device"], group["dtype"], group["backend"])
-        identity = (*place, group["signature"], group["ranks"])
+        identity = tuple(map(group.get, columns))
         known = group["verdict"] == "fail" and section["in_use"] is not None
         if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
             continue
         where = ("on", group["ranks"]) if group["ranks"] else ()
-        what = " ".join(word for word in (*place, *where) if word)
+        what = " ".join(word for word in (*identity[:4], *where) if word)
         text = Message("no answer from {}: {}: {}", what, group["verdict"], group["why"])
         if group["verdict"] == "fail":
             text = Message(

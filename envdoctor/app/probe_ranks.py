@@ -51,9 +51,9 @@ def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Prob
 def meet(
     here: Launched,
     seconds: float,
-    *,
     session: Session,
     results: Results,
+    *,
     refused: Message | None,
     place: Place,
     probes: Mapping[str, Probe],
@@ -102,7 +102,6 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     elsewhere = []
     refused: dict[str, list[str]] = {}
     unread: list[int] = []
-    answered: list[tuple[str, Sequence[int]]] = []
     for (host, digest), numbers in came.members.items():
         items = _items(came.documents.get(digest), matrix)
         if isinstance(items, str):
@@ -110,10 +109,9 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
         elif items is None:
             unread += numbers
         else:
-            answered.append((host, numbers))
             elsewhere.append((host, numbers, items))
-    count = sum(len(numbers) for _, numbers in answered)
-    machines = len({host for host, _ in answered})
+    count = sum(len(numbers) for _, numbers, _ in elsewhere)
+    machines = len({host for host, _, _ in elsewhere})
     problems = []
     if came.missing:
         problems.append(
@@ -185,21 +183,14 @@ def _group(item: _Item, where: str) -> ProbeGroup:
     """What a report tells of a result of another rank; its types are those of the facts."""
     said: dict[str, Any] = {key: value for key, value in item.items() if not isinstance(value, (Absent, Unknown))}
     return {
-        "name": said.get("name", ""),
-        "device": said.get("device", ""),
-        "dtype": said.get("dtype"),
-        "backend": said.get("backend"),
-        "model": said.get("model"),
-        "verdict": said.get("verdict", ""),
-        "signature": said.get("signature", ""),
-        "wrong": int(said.get("wrong", 0)),
-        "cases": int(said.get("cases", 0)),
+        **{column: said.get(column, "") for column in ("name", "device")},
+        **{column: said.get(column) for column in ("dtype", "backend", "model")},
+        **{column: said.get(column, "") for column in ("verdict", "signature")},
+        **{column: int(said.get(column, 0)) for column in ("wrong", "cases")},
         "tensors": said["tensors"].split(", ") if said.get("tensors") else [],
         "ratio": said.get("ratio"),
         "nodes": [said["node"]] if said.get("node") else [],
-        "masks": list(said.get("masks", ())),
-        "stresses": list(said.get("stresses", ())),
-        "lengths": list(said.get("lengths", ())),
+        **{column: list(said.get(column, ())) for column in ("masks", "stresses", "lengths")},
         "tile": said.get("tile"),
         "lse": None,
         "example": said.get("example"),

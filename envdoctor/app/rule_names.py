@@ -1,38 +1,46 @@
-"""Which rule a person means: by its id or by a former one, on the command line and in a configuration."""
+"""Which rule a person means, by its id or by a former one, and what the matrix holds about it."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from envdoctor.app.baseline import stale
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule
+from envdoctor.knowledge.rules import Rule, with_conditions
 from envdoctor.report.report import Notice
 from envdoctor.text.message import Message
 from envdoctor.text.nearest import did_you_mean
 
 
 class Named(NamedTuple):
-    """The rule that was asked for; ``former`` is the id that was given, when the rule has another one now."""
+    """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
+    given, when the rule has another one now."""
 
     rule: Rule
-    former: str | None = None
+    texts: Mapping[str, Any]
+    renamed_from: str | None = None
 
 
 def rule_named(rule_id: str, matrix: Matrix) -> Named:
     """The rule of that id, present or former. Raises :class:`UsageProblem`."""
     rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
     if rule is not None:
-        return Named(rule)
+        return Named(rule, matrix.texts(rule))
     if retired is not None:
         successor = matrix.find(retired.now or "")
         if successor is not None:
-            return Named(successor, rule_id)
+            return Named(successor, matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
+
+
+def explain(rule_id: str, matrix: Matrix) -> Named:
+    """Everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+    named = rule_named(rule_id, matrix)
+    return named._replace(rule=with_conditions(named.rule))
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:

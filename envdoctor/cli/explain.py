@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import Asked, configuration_options, environment_options, lang_option
+from envdoctor.cli.options import Asked, Option, Options, configuration_options, environment_options, lang_option
 
 
 @click.command("explain")
@@ -16,14 +16,7 @@ from envdoctor.cli.options import Asked, configuration_options, environment_opti
 @environment_options
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
 @configuration_options
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Of --error and --log.",
-)
+@Options(Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_"))
 @lang_option
 @click.pass_context
 def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: str | None, **options: Any) -> int:
@@ -58,15 +51,11 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
         return _explain_error(str(text), asked, in_general, as_json=options["format_"] == "json")
-    return _explain_rule(str(rule_id), asked)
-
-
-def _explain_rule(rule_id: str, asked: Asked) -> int:
-    from envdoctor.app.explain import explain
+    from envdoctor.app.rule_names import explain
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.explanation import render
 
-    rule, texts, renamed_from = explain(rule_id, asked.matrix)
+    rule, texts, renamed_from = explain(str(rule_id), asked.matrix)
     write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
     return 0
 

@@ -22,20 +22,8 @@ except ModuleNotFoundError as missing:
         )
     finally:
         raise SystemExit(3) from None
-#: Sub-commands and their modules, in the order of the help text.
-_COMMANDS = {
-    "check": "check",
-    "probe": "probe",
-    "memory": "memory",
-    "plan": "plan",
-    "diff-revision": "diff_revision",
-    "pin": "pin",
-    "facts": "facts",
-    "compare": "compare",
-    "explain": "explain",
-    "ignore": "ignore",
-    "matrix": "matrix",
-}
+#: Sub-commands in the order of the help text; ``diff-revision`` is ``diff_revision.py``.
+_NAMES = ["check", "probe", "memory", "plan", "diff-revision", "pin", "facts", "compare", "explain", "ignore", "matrix"]
 #: Options of former releases, and what does their work now.
 _RETIRED = {
     "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
@@ -48,22 +36,21 @@ class _Commands(click.Group):
     """Imports the module of the one command that runs: ``check`` must not pay for the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return _NAMES
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
+        if cmd_name not in _NAMES:
             return None
-        command: click.Command = import_module(f"envdoctor.cli.{module}").command
+        command: click.Command = import_module(f"envdoctor.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
+        if args and not args[0].startswith("-") and args[0] not in _NAMES:
             from envdoctor.text.nearest import alike
 
-            near = alike(args[0], _COMMANDS)
+            near = alike(args[0], _NAMES)
             hint = f"did you mean {near}?" if near else "envdoctor --help names them"
             ctx.fail(f"No such command '{args[0]}'; {hint}")
         return super().resolve_command(ctx, args)

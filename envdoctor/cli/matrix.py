@@ -93,7 +93,7 @@ def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
 
     loaded = load_matrix(matrix)
     named = [rule_named(rule_id, loaded) for rule_id in ids]
-    lines = [f"{each.former} is now {each.rule.id}" for each in named if each.former]
+    lines = [f"{each.renamed_from} is now {each.rule.id}" for each in named if each.renamed_from]
     cases = list(test_rules([each.rule for each in named] if ids else loaded.rules, loaded))
     failed = [f"{rule_id}: {case}" for rule_id, case in cases if not case.passed]
     lines += [*failed, f"{len(cases) - len(failed)} passed, {len(failed)} failed"]

@@ -121,20 +121,17 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 def not_shown(report: Report, page: Page) -> list[Section]:
     """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
     missed = [(entry.severity, entry.id, missing_words(entry, page)) for entry in report.not_checked]
-    others = [(f, f.ignored) for f in report.findings if f.ignored is not None]
-    ignored = [(f.severity, f.id, page.message(f), reason) for f, reason in others]
-    folded = [(f, f.superseded_by) for f in report.findings if f.superseded_by and f.ignored is None]
-    twins = [(f.severity, f.id, page.message(f), other) for f, other in folded]
+    others = [(f, f.ignored, f.superseded_by) for f in report.findings]
+    ignored = [(f.severity, f.id, page.message(f), reason) for f, reason, _ in others if reason is not None]
+    twins = [(f.severity, f.id, page.message(f), twin) for f, reason, twin in others if twin and reason is None]
     titled: dict[str, Sequence[Sequence[str]]]
     titled = {"Not checked": missed, "Ignored": ignored, "Same cause as another finding": twins}
     head = (page.say("severity"), page.say("rule"), "", "")
-    return [
-        Section(
-            page.say(title), [Table(head[: len(rows[0])], rows, [f"{row[0]}[{row[1]}]: {row[-1]}" for row in rows])]
-        )
-        for title, rows in titled.items()
-        if rows
-    ]
+    sections = []
+    for title, rows in titled.items():
+        lines = [f"{severity}[{name}]: {words[-1]}" for severity, name, *words in rows]
+        sections += [Section(page.say(title), [Table(head[: len(rows[0])], rows, lines)])] if rows else []
+    return sections
 
 
 def counts_line(report: Report, page: Page) -> str:

@@ -41,7 +41,13 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     said = page.say("{name}: {value}", name=reading.error, value=reading.message) if reading.error else reading.message
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
     if not answer.known:
-        return text_of([Section("", [head, Paragraph(_not_known(answer, page))])], page).rstrip("\n")
+        text = page.say("Not known: nothing about this is known of released packages")
+        if reading.failure is None:
+            text = page.say(
+                "Not known: no symptom of a rule or a known error, and none of ImportError, AttributeError and "
+                "unexpected keyword argument"
+            )
+        return text_of([Section("", [head, Paragraph(text)])], page).rstrip("\n")
     suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
     fields = list(_fields(answer, page))
     groups: list[Sequence[Block]] = [[head], *suspects, fields] if suspects else [[head, *fields]]
@@ -72,15 +78,6 @@ def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
 
 def _field(label: str, *contents: Content) -> Field:
     return Field(f"  {label}", contents)
-
-
-def _not_known(answer: Answer, page: Page) -> str:
-    if answer.reading.failure is None:
-        return page.say(
-            "Not known: no symptom of a rule or a known error, and none of ImportError, AttributeError and unexpected "
-            "keyword argument"
-        )
-    return page.say("Not known: nothing about this is known of released packages")
 
 
 def _fields(answer: Answer, page: Page) -> Iterator[Field]:

@@ -26,9 +26,8 @@ def header(report: Report, page: Page) -> Section:
     outcomes = [_outcome(one, page) for one in report.targets]
     fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
     fields += [Field(page.say("Targets"), outcomes)] if outcomes else []
-    labels = (page.say("Model"), page.say("Code"), page.say("Recipe"))
-    for label, text in zip(labels, (_model(facts, page), _code(facts, page), _recipe(facts, page)), strict=True):
-        fields += [Field(label, [text])] if text else []
+    said = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
+    fields += [Field(label, [text]) for label, words in said if (text := words(facts, page))]
     return Section("", [*blocks, *fields])
 
 

@@ -1,6 +1,5 @@
 """The block to paste into a bug report: versions, torch build, GPUs, driver, system and model, nothing private."""
 
-import re
 from collections.abc import Iterable
 
 from envdoctor import __version__
@@ -10,6 +9,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Absent, Fact, Unknown, spell
 from envdoctor.report.cleaned import CleanFacts
 from envdoctor.report.header import gpu_groups, python_words, system_words, torch_words
+from envdoctor.report.markdown_report import fenced
 from envdoctor.report.page import Page, pad, shortened
 
 _OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
@@ -33,19 +33,8 @@ def render(facts: FactSet, registry: Registry) -> str:
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
     column = max(len(label) for label, _ in rows)
     body = [f"{pad(label, column)}  {shortened(text, 200)}".rstrip() for label, text in rows]
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(body))), default=0))
-    return "\n".join(
-        [
-            f"<details><summary>Environment (envdoctor {__version__})</summary>",
-            "",
-            f"{fence}text",
-            *body,
-            fence,
-            "",
-            "</details>",
-            "",
-        ]
-    )
+    summary = f"<details><summary>Environment (envdoctor {__version__})</summary>"
+    return "\n".join([summary, "", fenced(body, "text"), "", "</details>", ""])
 
 
 def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:

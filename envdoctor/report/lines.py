@@ -21,7 +21,7 @@ from envdoctor.report.blocks import (
     Table,
 )
 from envdoctor.report.color import paint
-from envdoctor.report.page import LABEL, Page, command_lines, display_width, pad, wrap, wrap_items
+from envdoctor.report.page import LABEL, Page, display_width, pad
 
 #: Columns of the labels of a finding, with its margin; of the bar that is the whole of its scale; of a table's column.
 _CARD, _BAR, _COLUMN = 9, 50, 28
@@ -35,7 +35,7 @@ def part_lines(part: Part, page: Page, color: bool = False) -> list[str]:
     """Return the lines of a section or of findings of one cause, without a blank line around them."""
     if isinstance(part, Card):
         return _card(part, page, color)
-    title = [] if part.bare or not part.title else wrap(part.title, page.width, "", "  ")
+    title = [] if part.bare or not part.title else page.lines(part.title, "", "  ")
     return title + block_lines(part.blocks, page, color)
 
 
@@ -50,7 +50,7 @@ def _card(card: Card, page: Page, color: bool) -> list[str]:
     lines = [f"{level}[{name}]{times}"]
     listed = card.cases if page.verbosity > 0 else card.cases[:_MOST]
     for case in listed:
-        lines += wrap(case.message, page.width, "  ", "  ")
+        lines += page.lines(case.message, "  ", "  ")
         lines += [f"  --> {place}" for place in case.places]
         lines += [line for found in case.found for line in page.items(found, " " * 4, " " * 4)]
     if len(listed) < len(card.cases):
@@ -67,18 +67,18 @@ def _block(block: Block, page: Page, color: bool) -> list[str]:
                 return [line for content in block.contents for line in _bare(content, page)]
             return _contents(block.contents, pad(block.label, LABEL), " " * LABEL, page)
         case Group():
-            return [*wrap(block.title, page.width, "  ", "    "), *_contents(block.contents, " " * 4, " " * 4, page)]
+            return [*page.lines(block.title, "  ", "    "), *_contents(block.contents, " " * 4, " " * 4, page)]
         case Table(lines=None):
             return ["  " + " ".join([*(pad(cell, _COLUMN) for cell in row[:-1]), row[-1]]) for row in block.rows]
         case Table():
-            return [line for text in block.lines or () for line in wrap(text, page.width, "  ", " " * 6)]
+            return [line for text in block.lines or () for line in page.lines(text, "  ", " " * 6)]
         case Paragraph():
-            return wrap(block.text, page.width, block.margin, block.margin + "  ")
+            return page.lines(block.text, block.margin, block.margin + "  ")
         case Lines():
             return list(block.lines)
         case Banner():
             # painted after wrapping: colour codes take no columns
-            first, *others = wrap(block.text, page.width, "", "  ")
+            first, *others = page.lines(block.text, "", "  ")
             style = block.level if block.level in SEVERITIES else "bold"
             return [paint(block.label, style, color and bool(block.label)) + first[len(block.label) :], *others]
         case Items():
@@ -110,15 +110,14 @@ def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
             return page.items(texts, first, rest, content.glue) if texts else []
         case Commands():
             listed = content.lines if page.verbosity > 0 else content.lines[:_MOST]
-            width = None if page.whole_commands else page.width
             starts = [first, *[rest] * len(listed)]
             written = zip(starts, listed, strict=False)
-            return [line for start, command in written for line in command_lines(command, width, start, rest)]
+            return [line for start, command in written for line in page.command(command, start, rest)]
         case Sources():
             return _sources(content, first, rest, page)
         case Bars():
             return _bars(content, first, rest, page)
-    return wrap(content, page.width, first, rest)
+    return page.lines(content, first, rest)
 
 
 def _bars(block: Bars, first: str, rest: str, page: Page) -> list[str]:
@@ -148,7 +147,7 @@ def _sources(sources: Sources, first: str, rest: str, page: Page) -> list[str]:
         shows = source.shows if everything else ""
         address = source.url.removeprefix("https://").removeprefix("www.")
         items = [", ".join(words or [source.kind]) + ":", address if shows else page.bracket(address, checked)]
-        lines += wrap_items(items, page.width, rest if lines else first, rest, " ")
+        lines += page.items(items, rest if lines else first, rest, " ")
         if shows:
-            lines += wrap(page.bracket(shows, checked), page.width, rest + "  ", rest + "  ")
+            lines += page.lines(page.bracket(shows, checked), rest + "  ", rest + "  ")
     return lines

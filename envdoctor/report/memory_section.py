@@ -13,26 +13,6 @@ if TYPE_CHECKING:
 
 #: Parts of the peak that a terminal lists, and the colours that parts have.
 _MOST_TERMS, _COLOURS = 3, 6
-_TERMS = {
-    "weights": "weights",
-    "adapters": "adapters",
-    "reference model": "reference model",
-    "gradients": "gradients",
-    "optimizer states": "optimizer states",
-    "temporary values of the optimizer": "temporary values of the optimizer",
-    "batch": "batch",
-    "embeddings and masks": "embeddings and masks",
-    "attention": "attention",
-    "MLP": "MLP",
-    "hidden states": "hidden states",
-    "logits and loss": "logits and loss",
-    "gradients of activations": "gradients of activations",
-    "communication buffers": "communication buffers",
-    "gathered layers": "gathered layers",
-    "KV cache": "KV cache",
-    "activations of a step": "activations of a step",
-    "CUDA context": "CUDA context",
-}
 _PHASES = {
     "forward": "forward",
     "backward": "backward",
@@ -42,8 +22,6 @@ _PHASES = {
     "start": "start of the engine",
     "KV cache": "KV cache",
 }
-
-
 _FORMATS = {
     "conversations": "conversations",
     "instructions": "instructions",
@@ -80,7 +58,7 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
 def _details(section: MemorySection, page: Page) -> list[Field]:
     """The bars, where the peak is and what holds it, and what would lower it."""
     terms = section["terms"]
-    names = [f"{page.say(_TERMS[term['name']])} {_gib(term['gib'])}" for term in terms]
+    names = [f"{page.say(term['name'])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
     parts = Bars([Bar("", segments, page.separated(names))], sum(term["gib"] for term in terms))
     fields = [Field("", [_needed(section, page)])] if section["verdict"] is not None else []

@@ -2,7 +2,7 @@
 at blanks or between Chinese characters, by display width, with hanging indents."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
@@ -48,14 +48,43 @@ class Page(NamedTuple):
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more
 
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
-        """The text, wrapped to the page."""
-        return wrap(text, self.width, first, rest)
+        """Lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
+
+        Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
+        too long.
+        """
+        if self.width is None or display_width(first) + display_width(text) <= self.width:
+            return [first + text]
+        return _fill(_atoms(text), self.width, first, rest)
 
     def items(
         self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
     ) -> list[str]:
-        """Items that are separated, wrapped to the page."""
-        return wrap_items(items, self.width, first, rest, self.say(", ") if separator is None else separator)
+        """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
+
+        Of the separator, what is not blank stays at the end of the broken line.
+        """
+        separator = self.say(", ") if separator is None else separator
+        if self.width is None or display_width(first) + display_width(separator.join(items)) <= self.width:
+            return [first + separator.join(items)]
+        room = self.width - display_width(rest)
+        glue = separator.rstrip(" ")
+        atoms: list[tuple[str, str]] = []
+        for number, item in enumerate(items):
+            text = item + glue if number < len(items) - 1 else item
+            before = separator[len(glue) :] if number else ""
+            (_, begin), *others = [("", text)] if display_width(text) <= room else _atoms(text)
+            atoms += [(before, begin), *others]
+        return _fill(atoms, self.width, first, rest)
+
+    def command(self, command: str, first: str, rest: str) -> list[str]:
+        """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
+
+        An option stays with its value.
+        """
+        if self.width is None or self.whole_commands or display_width(first) + display_width(command) <= self.width:
+            return [first + command]
+        return _fill([(" ", words) for words in _arguments(command)], self.width, first, rest + "  ", " \\")
 
     def message(self, finding: Finding) -> str:
         """What is wrong, and for which of several targets; sentences that the rule took from facts are in the page's
@@ -152,68 +181,14 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
 
 
-def wrap(text: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most ``width`` columns; the first begins with ``first``, the others with ``rest``.
-
-    Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
-    too long. ``width`` None does not wrap.
-    """
-    if width is None or display_width(first) + display_width(text) <= width:
-        return [first + text]
-    return _fill(_atoms(text), width, first, rest)
-
-
-def wrap_items(
-    items: Iterable[str], width: int | None, first: str = "", rest: str = "", separator: str = ", "
-) -> list[str]:
-    """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
-
-    Of the separator, what is not blank stays at the end of the broken line.
-    """
-    items = list(items)
-    if width is None or display_width(first) + display_width(separator.join(items)) <= width:
-        return [first + separator.join(items)]
-    room = width - display_width(rest)
-    glue = separator.rstrip(" ")
-    atoms: list[tuple[str, str]] = []
-    for number, item in enumerate(items):
-        text = item + glue if number < len(items) - 1 else item
-        before = separator[len(glue) :] if number else ""
-        if display_width(text) <= room:
-            atoms.append((before, text))
-        else:
-            pieces = _atoms(text)
-            atoms.append((before, pieces[0][1]))
-            atoms.extend(pieces[1:])
-    return _fill(atoms, width, first, rest)
-
-
-def command_lines(command: str, width: int | None, first: str = "", rest: str = "") -> list[str]:
-    """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
-
-    An option stays with its value. ``width`` None keeps one line.
-    """
-    if width is None or display_width(first) + display_width(command) <= width:
-        return [first + command]
-    lines: list[str] = []
-    line, empty = first, True
-    for group in _arguments(command):
-        gap = "" if empty else " "
-        if not empty and display_width(line) + len(gap) + display_width(group) + 2 > width:
-            lines.append(line + " \\")
-            line, gap = rest + "  ", ""
-        line += gap + group
-        empty = False
-    return [*lines, line]
-
-
-def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str) -> list[str]:
+def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broken: str = "") -> list[str]:
+    """Lines of atoms, each with what stands before it within a line; ``broken`` ends every line but the last."""
     lines: list[str] = []
     line, used, empty = first, display_width(first), True
     for gap, atom in atoms:
         size = display_width(atom)
-        if not empty and used + len(gap) + size > width:
-            lines.append(line.rstrip(" "))
+        if not empty and used + len(gap) + size + len(broken) > width:
+            lines.append(line + broken if broken else line.rstrip(" "))
             line, used, empty = rest, display_width(rest), True
         if empty:
             gap = ""
@@ -247,22 +222,19 @@ def _atoms(text: str) -> list[tuple[str, str]]:
 
 def _words(text: str) -> list[str]:
     """The words, an option together with its value (``--model DIR``)."""
-    words: list[str] = []
-    for word in filter(None, text.split(" ")):
-        last = words[-1] if words else ""
-        if last.startswith("--") and last[-1].isalnum() and " " not in last and "=" not in last and word[0] != "-":
-            words[-1] = f"{last} {word}"
-        else:
-            words.append(word)
-    return words
+    words = filter(None, text.split(" "))
+    return _with_values(words, lambda word: word.startswith("--") and word[-1].isalnum())
 
 
 def _arguments(command: str) -> list[str]:
+    return _with_values(re.findall(_WORD, command), lambda word: word.startswith("-"))
+
+
+def _with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[str]:
     groups: list[str] = []
-    for word in re.findall(_WORD, command):
+    for word in words:
         last = groups[-1] if groups else ""
-        takes_value = last.startswith("-") and "=" not in last and " " not in last
-        if takes_value and not word.startswith("-"):
+        if is_option(last) and " " not in last and "=" not in last and not word.startswith("-"):
             groups[-1] = f"{last} {word}"
         else:
             groups.append(word)

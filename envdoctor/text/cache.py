@@ -8,9 +8,9 @@ import stat
 import time
 from collections.abc import Mapping
 
-from envdoctor.text.files import digest, read_regular
+from envdoctor.text.files import NEVER_WAIT, digest, read_regular
 
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_READ = NEVER_WAIT | getattr(os, "O_NOFOLLOW", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _UNFINISHED = ".new"
 _SEAL = 16

@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from envdoctor.text.files import because_of
+from envdoctor.text.files import NEVER_WAIT, because_of
 from envdoctor.text.message import Message, MessageError
 
 #: Seconds until somebody must have opened a pipe for writing.
@@ -22,9 +22,7 @@ def read_bounded(
 
     Raises ``OSError`` when it cannot be read or, of a pipe, when its end does not come in time (seconds).
     """
-    # Without O_NONBLOCK the open itself waits for a writer; Windows has neither that nor such files.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, NEVER_WAIT)
     try:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_size > limit:

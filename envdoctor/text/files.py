@@ -19,8 +19,8 @@ except ImportError:  # another Python than CPython
 #: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
 Mark = tuple[int, int]
 
-#: Never wait: opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+#: Opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
+NEVER_WAIT = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 #: A folder on the way, which nobody needs to list.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
@@ -276,11 +276,11 @@ class Files:
         found = self.status(path)
         if self.root is None or not _BY_STEPS:
             _demand_regular(found)
-            return os.open(self.real(path), _OPEN if self.root is None else _OPEN | _NO_FOLLOW)
+            return os.open(self.real(path), NEVER_WAIT if self.root is None else NEVER_WAIT | _NO_FOLLOW)
         folder, name = self._holder(path)
         try:
             _demand_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
-            return os.open(name, _OPEN | _NO_FOLLOW, dir_fd=folder)
+            return os.open(name, NEVER_WAIT | _NO_FOLLOW, dir_fd=folder)
         finally:
             os.close(folder)
 
@@ -289,7 +289,7 @@ class Files:
             return os.listdir(self.real(folder))
         holder, name = self._holder(folder)
         try:
-            descriptor = os.open(name, _OPEN | _NO_FOLLOW | getattr(os, "O_DIRECTORY", 0), dir_fd=holder)
+            descriptor = os.open(name, NEVER_WAIT | _NO_FOLLOW | getattr(os, "O_DIRECTORY", 0), dir_fd=holder)
         finally:
             os.close(holder)
         try:

@@ -195,6 +195,7 @@ def test_all_of_the_catalogue_is_said(matrix: Matrix) -> None:
     }
     tables = {row["reason"] for row in matrix.rows("withdrawn-releases", "release")}
     tables |= {row.get("level", "") for row in matrix.rows("torch-archs", "wheel")}
+    tables |= {name for form in matrix.rows("memory-forms", "form") for name in form["terms"]}
     system = {os.strerror(number) for number in range(1, 140)}
     assert set(CATALOGUE) - constants - tables - system == set()
     assert tables - set(CATALOGUE) - {""} == set()
