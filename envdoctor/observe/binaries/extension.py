@@ -106,7 +106,7 @@ def compiled_files(
     """
     if kind == "dist-info":
         try:
-            names = {one.name for one in listed_libraries(metadata, files) if one.name.endswith(_ENDINGS)}
+            names = {name for name in listed_libraries(metadata, files) if name.endswith(_ENDINGS)}
             own = sorted(name for name in names if not name.partition("/")[0].endswith(".libs"))
             there = [(os.path.join(os.path.dirname(metadata), *name.split("/")), name) for name in own[:MOST_FILES]]
             # What is gone was built for no torch at all: that an installation is incomplete is for others to say.

@@ -6,7 +6,7 @@ And what contradicts itself in a folder of packages.
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from envdoctor.observe.packages.reading.metadata_directory import (
     Distribution,
     Problem,
     checked_version,
+    first_named,
     invalid_name,
     named_by,
     read_directory,
@@ -41,7 +42,6 @@ KEYS = (
     *("environment.path", "environment.kind", "python.version", "python.minor", "python.implementation"),
     *("python.free_threaded", "python.executable", "python.gone", "pkg.*", "dist", "metadata_problem"),
 )
-_NAMED = 3
 _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
@@ -52,11 +52,13 @@ _LIMIT = 1 << 14
 
 
 class _Folders(NamedTuple):
-    """The distributions of each folder in import order; ``trouble`` says what could not be read."""
+    """The distributions of each folder in import order; ``trouble`` says what could not be read, and ``linked`` are the
+    source folders that ``.egg-link`` files lead to."""
 
     distributions: dict[str, list[Distribution]]
     problems: list[Problem]
     trouble: list[Message]
+    linked: list[str]
 
 
 def observe(request: Request) -> list[Fact]:
@@ -90,20 +92,15 @@ def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
 
 
 def _read_folders(layout: Layout) -> _Folders:
-    found = _Folders({}, [], [])
-    linked: list[str] = []
+    found = _Folders({}, [], [], [])
     for folder in layout.site_packages:
         try:
-            scan = scan_folder(folder, layout.files)
+            found.distributions[folder] = _read_folder(folder, layout.files, found)
         except OSError as error:
             found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
-            continue
-        found.distributions[folder] = scan.distributions
-        found.problems.extend(scan.problems)
-        linked += scan.linked
     if not found.distributions:
         raise EnvironmentUnreadable(_nothing_read(layout, found.trouble))
-    for folder in set(linked) & set(found.distributions):
+    for folder in set(found.linked) & set(found.distributions):
         found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
     if layout.kind == "conda":
         try:
@@ -262,96 +259,62 @@ def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Probl
     return (), Problem(item.name, "unreadable", detail, version, item.path)
 
 
-class FolderScan(NamedTuple):
-    """What one folder holds. ``linked`` are the source folders that its ``.egg-link`` files lead to."""
-
-    distributions: list[Distribution]
-    problems: list[Problem]
-    linked: list[str]
-
-
-def scan_folder(folder: str, files: Files) -> FolderScan:
-    """List a folder and read the header of each metadata directory in it.
+def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
+    """The distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
     Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a :class:`Problem`.
     """
-    scan = FolderScan([], [], [])
-    if folder.endswith(".egg"):
-        _scan_egg(folder, files, scan)
-        return scan
+    items: list[Distribution | None] = []
     editable: set[str | None] = set()
-    for entry in files.names(folder):
+    for entry in files.names(folder) if not folder.endswith(".egg") else ():
+        path = f"{folder}{os.sep}{entry}"
         if entry.startswith("~"):
             name = readable(entry)
             detail = Message("{} is what an interrupted pip left behind", name)
-            scan.problems.append(Problem(name, "leftover", detail, ABSENT, os.path.join(folder, entry)))
-        elif entry.endswith(".dist-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
-        elif entry.endswith(".egg-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "PKG-INFO", "egg-info", files), scan)
+            found.problems.append(Problem(name, "leftover", detail, ABSENT, path))
+        elif entry.endswith((".dist-info", ".egg-info")):
+            items.append(read_directory(path, entry, entry.rpartition(".")[2], files, found.problems))
         elif entry.endswith(".egg-link"):
-            _follow_egg_link(folder, entry, files, scan)
+            # "setup.py develop": the first line names the source folder, which a .pth line puts on the path.
+            line = files.text_or_empty(path, 4096).partition("\n")[0].strip()
+            if line and "\0" not in line:
+                target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+                found.linked.append(os.path.normpath(target))
         elif entry.startswith("__editable__."):
             match = re.match(_EDITABLE_PTH, entry)
             editable.add(valid_name(match["name"]) if match else None)
-    if editable:
-        scan.distributions[:] = [
-            item._replace(editable=True) if item.name in editable else item for item in scan.distributions
-        ]
-    _report_duplicates(folder, scan)
-    return scan
+    if folder.endswith(".egg"):
+        items = [_read_egg(folder, files, found.problems)]
+    here = [item._replace(editable=True) if item.name in editable else item for item in items if item is not None]
+    found.problems.extend(_duplicates(folder, here))
+    return here
 
 
-def _keep(read: tuple[Distribution | None, Problem | None], scan: FolderScan) -> None:
-    found, problem = read
-    if found is not None:
-        scan.distributions.append(found)
-    if problem is not None:
-        scan.problems.append(problem)
-
-
-def _scan_egg(folder: str, files: Files, scan: FolderScan) -> None:
-    """An egg on the import path: a folder with EGG-INFO, or a zip file that has only its name to read."""
-    entry = os.path.basename(folder)
+def _read_egg(folder: str, files: Files, problems: list[Problem]) -> Distribution | None:
+    """A folder with EGG-INFO, or a zip file that has only its name to read."""
+    entry, inside = os.path.basename(folder), os.path.join(folder, "EGG-INFO")
     if files.is_folder(folder):
-        _keep(read_directory(os.path.join(folder, "EGG-INFO"), entry, "PKG-INFO", "egg-info", files), scan)
-        return
+        return read_directory(inside, entry, "egg-info", files, problems)
     raw_name, raw_version = named_by(entry)
     name = valid_name(raw_name)
     if name is None:
-        scan.problems.append(invalid_name(raw_name, entry, folder))
-        return
+        problems.append(invalid_name(raw_name, entry, folder))
+        return None
     version = Unknown(Message("{} carries no version", entry)) if raw_version is None else checked_version(raw_version)
-    inside = os.path.join(folder, "EGG-INFO")  # in the zip file
-    scan.distributions.append(Distribution(name, version, "egg-info", ABSENT, False, inside, entry))
+    return Distribution(name, version, "egg-info", ABSENT, False, inside, entry)
 
 
-def _follow_egg_link(folder: str, entry: str, files: Files, scan: FolderScan) -> None:
-    """``setup.py develop``: the first line names the source folder, which a ``.pth`` line puts on the path."""
-    line = files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-    if line and "\0" not in line:
-        target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
-        scan.linked.append(os.path.normpath(target))
-
-
-def _first(names: list[str]) -> list[str]:
-    """As many as a message can name, and how many more there are."""
-    return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
-
-
-def _report_duplicates(folder: str, scan: FolderScan) -> None:
+def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Problem]:
     """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
-    if len({item.name for item in scan.distributions}) == len(scan.distributions):
-        return
     groups: dict[str, list[Distribution]] = {}
-    for item in scan.distributions:
+    for item in distributions:
         groups.setdefault(item.name, []).append(item)
     for name, items in groups.items():
         if len(items) > 1:
-            versions = ", ".join(_first(sorted({item.version for item in items if isinstance(item.version, str)})))
-            entries = " and ".join(_first([os.path.basename(item.path) for item in items]))
+            versions = ", ".join(first_named(sorted({item.version for item in items if isinstance(item.version, str)})))
+            entries = " and ".join(first_named([os.path.basename(item.path) for item in items]))
             detail = Message("{} are in the same folder", entries)
-            scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))
+            yield Problem(name, "duplicate", detail, versions or ABSENT, folder)
 
 
 def decide_versions(

@@ -60,11 +60,11 @@ def _needs(metadata: str, files: Files) -> tuple[str, str] | None:
         listed = listed_libraries(metadata, files)
     except OSError:
         return None
-    for one in listed[:_MOST]:
+    for name in listed[:_MOST]:
         try:
-            with ElfFile(os.path.join(os.path.dirname(metadata), *one.name.split("/")), files) as file:
+            with ElfFile(os.path.join(os.path.dirname(metadata), *name.split("/")), files) as file:
                 versions = [match[1] for version in file.versions() if (match := _VERSION.match(version))]
         except (ElfError, OSError, ValueError):
             continue
-        found += [(version, one.name) for version in versions]
+        found += [(version, name) for version in versions]
     return max(found, key=lambda entry: rank(entry[0]), default=None)

@@ -18,8 +18,8 @@ from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required, torch_backends
-from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
-from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
+from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_libraries
+from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
@@ -33,7 +33,6 @@ KEYS = ("package_damage",)
 NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
-_NAMED = 3
 _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.reading.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
@@ -65,7 +64,7 @@ def observe(request: Request) -> list[Fact]:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
-    lists: dict[str, dict[str, list[Listed]]] = {}
+    lists: dict[str, dict[str, list[str]]] = {}
     compared: list[_Item] = []
     for name in needed(active, stack):
         item = active[name]
@@ -87,7 +86,7 @@ def observe(request: Request) -> list[Fact]:
         if _half_removed(item):  # the name of its folder says which release it was
             said = named_by(os.path.basename(str(item["path"])))[1]
             item = {**item, "version": checked_version(said)} if said else item
-        found.append(_record(item, kind, _few(files), fails=fails))
+        found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     for folder, by_name in lists.items():
         found += _dropped_in(folder, by_name, active, dists, layout.files)
@@ -283,7 +282,7 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
 
 
 def _dropped_in(
-    folder: str, lists: Mapping[str, list[Listed]], active: Mapping[str, _Item], dists: Records, files: Files
+    folder: str, lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
 ) -> Iterator[dict[str, Value]]:
     """Libraries in the folders where packages keep theirs (``torch/lib``, ``nvidia/cudnn/lib``, ``numpy.libs``) that no
     package lists."""
@@ -291,7 +290,7 @@ def _dropped_in(
     owners: dict[str, str] = {}
     for name, listed in lists.items():
         for one in listed:
-            place, _, base = one.name.rpartition("/")
+            place, _, base = one.rpartition("/")
             if place.endswith((".libs", "/lib")):
                 known.setdefault(place, set()).add(base)
                 owners.setdefault(place, name)
@@ -299,7 +298,7 @@ def _dropped_in(
         there = files.names_or_none(os.path.join(folder, *place.split("/")))
         strange = [f"{place}/{name}," for name in there if name not in names and _LIBRARY.search(name)]
         if strange := [name.removesuffix(",") for name in _unlisted(strange, dists, files)]:
-            yield _record(active[owners[place]], "dropped-in", _few(strange), fails=False)
+            yield _record(active[owners[place]], "dropped-in", ", ".join(first_named(strange)), fails=False)
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:
@@ -340,11 +339,6 @@ def _half_installed(
         if "WHEEL" in there and "RECORD" not in there and "INSTALLER" not in there:
             reason = Message("its installation was interrupted, or goes on: it has no list of its files yet")
             yield _record(active[name], "unread", reason, fails=False)
-
-
-def _few(names: list[str]) -> str:
-    more = f", … +{len(names) - _NAMED}" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
