@@ -226,15 +226,8 @@ def _base(settings: dict[str, str], library: str | None, files: Files) -> str | 
     return None
 
 
-class PythonVersion(NamedTuple):
-    """A version ("3.11.9") and the file that says so."""
-
-    version: str
-    origin: str
-
-
-def version_from_files(installation: Installation, files: Files) -> PythonVersion | None:
-    """The full version of the interpreter, or None when no file gives it.
+def version_from_files(installation: Installation, files: Files) -> tuple[str, str] | None:
+    """The full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
 
     ``pyvenv.cfg`` is asked after the base installation's own files: it keeps the version of the day the environment was
     made, and a base that is upgraded in place leaves it behind.
@@ -248,28 +241,25 @@ def version_from_files(installation: Installation, files: Files) -> PythonVersio
         match = re.match(_FULL, installation.settings.get(key, ""))
         if match:
             level = match[2] or _LEVELS.get(match[4] or "", "")
-            return PythonVersion(match[1] + (level + (match[3] or match[5]) if level else ""), "pyvenv.cfg")
+            return match[1] + (level + (match[3] or match[5]) if level else ""), "pyvenv.cfg"
     return None if base is None else _from_dpkg(base, library, files)
 
 
-def conda_name_version(entry: str) -> tuple[str, str, str] | None:
-    """Name, version and build in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``."""
-    if not entry.endswith(".json"):
-        return None
-    parts = entry[: -len(".json")].rsplit("-", 2)
-    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else None
+def conda_name_version(entry: str) -> tuple[str, str]:
+    """Name and version in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``; empty in any other."""
+    match = re.fullmatch(r"(?s)(.+)-([^-]+)-[^-]+\.json", entry)
+    return (match[1], match[2]) if match else ("", "")
 
 
-def _from_conda(base: str, files: Files) -> PythonVersion | None:
+def _from_conda(base: str, files: Files) -> tuple[str, str] | None:
     for entry in files.names_or_none(os.path.join(base, "conda-meta")):
-        if entry.startswith("python-"):
-            parts = conda_name_version(entry)
-            if parts is not None and parts[0] == "python" and re.fullmatch(_FULL, parts[1]):
-                return PythonVersion(parts[1], f"conda-meta/{entry}")
+        name, version = conda_name_version(entry)
+        if name == "python" and re.fullmatch(_FULL, version):
+            return version, f"conda-meta/{entry}"
     return None
 
 
-def _from_header(base: str, library: str | None, files: Files) -> PythonVersion | None:
+def _from_header(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
     if library is None:
         return None
     header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
@@ -277,10 +267,10 @@ def _from_header(base: str, library: str | None, files: Files) -> PythonVersion 
         match = re.search(_PY_VERSION, files.head(os.path.join(base, *header.split("/")), 1 << 16))
     except OSError:
         return None
-    return PythonVersion(match[1].decode("ascii"), header) if match else None
+    return (match[1].decode("ascii"), header) if match else None
 
 
-def _from_dpkg(base: str, library: str | None, files: Files) -> PythonVersion | None:
+def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
     """Debian and Ubuntu keep no header beside their interpreter, but list it with its version."""
     top = files.root or os.sep
     if library is None or not library.startswith("python") or base != os.path.join(top, "usr"):
@@ -294,5 +284,5 @@ def _from_dpkg(base: str, library: str | None, files: Files) -> PythonVersion | 
         stanza = status[start : max(status.find(b"\n\n", start), start)] if start >= 0 else b""
         version = re.search(rb"^Version: (?:\d+:)?(\d+\.\d+\.\d+)(?:~(a|b|rc)(\d+))?", stanza, re.M)
         if b"\nStatus: install ok installed" in stanza and version:
-            return PythonVersion(b"".join(part or b"" for part in version.groups()).decode("ascii"), _DPKG_STATUS)
+            return b"".join(part or b"" for part in version.groups()).decode("ascii"), _DPKG_STATUS
     return None

@@ -15,6 +15,7 @@ from envdoctor.observe.locate.installation import (
     interpreter_in,
     named_for_another,
     read_settings,
+    version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
@@ -251,15 +252,13 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     installation = choice.installation
     if same_folder(installation.prefix, caller.running.prefix):
         return caller.running.version, caller.running.implementation, "sys"
-    from envdoctor.observe.locate.installation import version_from_files
-
     implementation = implementation_of(installation)
     other = named_for_another(installation, choice.executable)
     if other is not None:
         return other, implementation, Message("the name of its interpreter")
     found = version_from_files(installation, caller.files)
     if found is not None:
-        return found.version, implementation, found.origin
+        return found[0], implementation, found[1]
     if executable is None:
         why = (
             Message("there is no interpreter to ask")

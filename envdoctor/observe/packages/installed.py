@@ -229,13 +229,11 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
         return []
     found: list[Distribution] = []
     for entry in entries:
-        parts = conda_name_version(entry)
-        name = valid_name(parts[0]) if parts is not None else None
-        if parts is None or name is None or name in known:
-            continue
-        version: str | Unknown = checked_version(parts[1])
-        path = os.path.join(folder, entry)
-        found.append(Distribution(name, version, "conda", "conda", False, path, f"conda-meta/{entry}"))
+        raw_name, version = conda_name_version(entry)
+        name = valid_name(raw_name)
+        if name is not None and name not in known:
+            path, origin = os.path.join(folder, entry), f"conda-meta/{entry}"
+            found.append(Distribution(name, checked_version(version), "conda", "conda", False, path, origin))
     return found
 
 

@@ -32,18 +32,13 @@ def observe(request: Request) -> list[Fact]:
     if isinstance(found, Unknown):
         return [Fact(key, found, "", "environment") for key in KEYS]
     origin = found.origin
-    cuda = _dotted(found.get("cuda"), origin)
-    hip = _dotted(found.get("hip"), origin)
-    git = found.get("git_version")
-    if isinstance(git, bool):
-        git = Unknown(Message("{} does not say", origin))
     abi, abi_origin = _cxx11_abi(found.folder, files)
     told = any(item["package"] == "torch" for item in request.items("package_damage"))
     missing = () if told else _half_gone(found.folder, files)
     return [
-        Fact("torch.cuda", cuda, origin, "environment"),
-        Fact("torch.hip", hip, origin, "environment"),
-        Fact("torch.git", git, origin, "environment"),
+        Fact("torch.cuda", _dotted(found.get("cuda"), origin), origin, "environment"),
+        Fact("torch.hip", _dotted(found.get("hip"), origin), origin, "environment"),
+        Fact("torch.git", found.get("git_version"), origin, "environment"),
         Fact("torch.cxx11_abi", abi, abi_origin, "environment"),
         Fact("torch.missing_files", missing, "torch/lib", "environment"),
     ]
@@ -52,7 +47,7 @@ def observe(request: Request) -> list[Fact]:
 def _dotted(value: Value, origin: str) -> Value:
     """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
     if not isinstance(value, str):
-        return Unknown(Message("{} does not say", origin)) if isinstance(value, bool) else value
+        return value
     numbers = value.partition("-")[0]
     return numbers if dotted(numbers) is not None else Unknown(Message("{} says {}", origin, repr(value[:60])))
 
