@@ -6,7 +6,7 @@ And what contradicts itself in a folder of packages.
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -76,18 +76,15 @@ def observe(request: Request) -> list[Fact]:
 def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
-    replaced = _replaced_code(folders.distributions, modules, layout)
-    packages, found, strange = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
-    wheels = [_read_tags(item, layout.files) for item in found]
-    problems = [*folders.problems, *strange, *(problem for _, problem in wheels if problem)]
-    named = Counter(item.name for item in found)
-    problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
-    dists = _dists(folders.distributions, found, [tags for tags, _ in wheels])
+    packages = _decide_versions(folders, layout, _replaced_code(folders.distributions, modules, layout))
+    dists = tuple(_dists(folders, layout.files))
+    named = Counter(item["name"] for item in dists)
+    problems = [item._replace(alone=named[item.name] <= 1)._asdict() for item in folders.problems]
     return [
         *_own_facts(layout),
         *packages,
-        _records("dist", dists, incomplete),
-        _records("metadata_problem", (item._asdict() for item in problems), incomplete),
+        Fact("dist", Records(dists, incomplete), Message("installed packages"), "environment"),
+        Fact("metadata_problem", Records(tuple(problems), incomplete), Message("installed packages"), "environment"),
     ]
 
 
@@ -152,16 +149,12 @@ def _replaced_code(
     return found
 
 
-def _dists(
-    in_folders: Mapping[str, list[Distribution]], distributions: list[Distribution], tags: list[tuple[str, ...]]
-) -> Iterable[dict[str, Value]]:
-    """The items of ``dist``; ``distributions`` are those of the folders one after another."""
-    places = iter(zip(distributions, tags, strict=True))
+def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
+    """The items of ``dist``."""
     imported: set[str] = set()
-    for items in in_folders.values():
+    for items in folders.distributions.values():
         here = {item.name for item in items} - imported
-        for _ in items:
-            item, its_tags = next(places)
+        for item in items:
             yield {
                 "name": item.name,
                 "version": item.version,
@@ -171,7 +164,7 @@ def _dists(
                 "active": item.name in here,
                 "requires": Unknown(item.requires_unknown) if item.requires_unknown else item.requires,
                 "requires_python": item.requires_python or ABSENT,
-                "tags": its_tags,
+                "tags": _read_tags(item, files, folders.problems),
                 "path": item.path,
             }
         imported |= here
@@ -201,10 +194,6 @@ def _own_facts(layout: Layout) -> list[Fact]:
         Fact("python.executable", executable, because, "environment"),
         Fact("python.gone", layout.gone or ABSENT, because, "environment"),
     ]
-
-
-def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | None) -> Fact:
-    return Fact(key, Records(tuple(items), incomplete), Message("installed packages"), "environment")
 
 
 def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
@@ -237,24 +226,21 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
     return found
 
 
-def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Problem | None]:
+def _read_tags(item: Distribution, files: Files, problems: list[Problem]) -> tuple[str, ...]:
     """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
     and then the file says nothing."""
-    if item.kind != "dist-info":
-        return (), None
     try:
-        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT)
+        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else _FOR_ALL
     except OSError:
-        return (), None
-    if _FOR_ALL in data:
-        return (), None
-    tags = tuple(tag.decode("utf-8", "replace").strip() for tag in _TAG.findall(data))
+        return ()
+    tags = () if _FOR_ALL in data else tuple(tag.decode("utf-8", "replace").strip() for tag in _TAG.findall(data))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
     if broken is None:
-        return tags, None
+        return tags
     detail = Message("{}/WHEEL has a tag that is none: {}", os.path.basename(item.path), broken)
     version = item.version if isinstance(item.version, str) else ABSENT
-    return (), Problem(item.name, "unreadable", detail, version, item.path)
+    problems.append(Problem(item.name, "unreadable", detail, version, item.path))
+    return ()
 
 
 def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
@@ -315,22 +301,16 @@ def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Prob
             yield Problem(name, "duplicate", detail, versions or ABSENT, folder)
 
 
-def decide_versions(
-    in_folders: Mapping[str, list[Distribution]],
-    folders: tuple[str, ...],
-    files: Files,
-    replaced: Mapping[str, VersionFile],
-) -> tuple[list[Fact], list[Distribution], list[Problem]]:
-    """Decide the version of each package: ``pkg.*``, the distributions with the local tags that version files add, and
-    contradictions between METADATA and version files.
+def _decide_versions(folders: _Folders, layout: Layout, replaced: Mapping[str, VersionFile]) -> list[Fact]:
+    """Decide the version of each package: ``pkg.*``. The distributions get the local tags that version files add, and
+    contradictions between METADATA and version files are problems.
 
-    ``in_folders`` are the distributions of each folder, in import order, and ``folders`` those that packages are
-    imported from. The first folder that has a name decides, as it does for ``import``; two versions in that folder
-    leave it unknown. A version file that adds a local tag, or says something else, wins; so does code that was
-    ``replaced`` by another release.
+    The first folder that has a name decides, as it does for ``import``; two versions in that folder leave it unknown. A
+    version file that adds a local tag, or says something else, wins; so does code that was ``replaced`` by another
+    release.
     """
     chosen: dict[str, Fact] = {}
-    for items in in_folders.values():
+    for items in folders.distributions.values():
         here: dict[str, Fact] = {}
         for item in items:
             name = item.name
@@ -343,13 +323,11 @@ def decide_versions(
                 origin = f"{earlier.origin}, {item.origin}"
                 here[name] = earlier._replace(value=_several(earlier, item), origin=origin)
         chosen.update(here)
-    problems: list[Problem] = []
-    distributions = [item for items in in_folders.values() for item in items]
-    said = {name: read_version_file(name, folders, files) for name in VERSION_FILES}
+    said = {name: read_version_file(name, layout.site_packages, layout.files) for name in VERSION_FILES}
     for name, file in (*said.items(), *replaced.items()):
         if not isinstance(file, Unknown):
-            _prefer_file(name, file, chosen, distributions, problems)
-    return list(chosen.values()), distributions, problems
+            _prefer_file(name, file, chosen, folders)
+    return list(chosen.values())
 
 
 def _several(earlier: Fact, item: Distribution) -> Unknown:
@@ -360,9 +338,7 @@ def _several(earlier: Fact, item: Distribution) -> Unknown:
     return Unknown(Message("two metadata directories in one folder say {} and {}", earlier.value, item.version))
 
 
-def _prefer_file(
-    name: str, file: VersionFile, chosen: dict[str, Fact], distributions: list[Distribution], problems: list[Problem]
-) -> None:
+def _prefer_file(name: str, file: VersionFile, chosen: dict[str, Fact], folders: _Folders) -> None:
     said = file.get("__version__")
     version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
     fact = chosen.get(name)
@@ -373,14 +349,15 @@ def _prefer_file(
         return
     if fact is None:
         detail = Message("{} is there, and no metadata directory", file.origin)
-        problems.append(Problem(name, "no-metadata", detail, version, path))
+        folders.problems.append(Problem(name, "no-metadata", detail, version, path))
     elif isinstance(fact.value, str) and not same_release(fact.value, version):
         detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
-        problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
+        folders.problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
     elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
         return  # here it is METADATA that has the tag
     chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
-    for index, item in enumerate(distributions):
-        beside = item.name == name and os.path.dirname(item.path) == file.folder
-        if beside and isinstance(item.version, str) and same_release(item.version, version):
-            distributions[index] = item._replace(version=version)
+    for items in folders.distributions.values():
+        for index, item in enumerate(items):
+            beside = item.name == name and os.path.dirname(item.path) == file.folder
+            if beside and isinstance(item.version, str) and same_release(item.version, version):
+                items[index] = item._replace(version=version)

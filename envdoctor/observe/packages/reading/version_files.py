@@ -11,16 +11,10 @@ from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import is_version, same_release
 
-#: Packages of PyPI whose METADATA says "2.7.1" and whose file says "2.7.1+cu126": read in the wheels of torch 2.5.1 to
-#: 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of torchao,
-#: torchcodec, triton, xformers, vllm, fbgemm-gpu and bitsandbytes, where both say the same.
-VERSION_FILES = {
-    "torch": "torch/version.py",
-    "torchvision": "torchvision/version.py",
-    "torchaudio": "torchaudio/version.py",
-    "torchtext": "torchtext/version.py",
-    "torchdata": "torchdata/version.py",
-}
+#: Packages of PyPI whose METADATA says "2.7.1" and whose version.py says "2.7.1+cu126": read in the wheels of torch
+#: 2.5.1 to 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of
+#: torchao, torchcodec, triton, xformers, vllm, fbgemm-gpu and bitsandbytes, where both say the same.
+VERSION_FILES = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata")
 
 _LIMIT = 1 << 16
 #: ``name = value`` and ``name: annotation = value`` at the left margin.
@@ -52,13 +46,12 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
 
     Unknown, with the reason, when no folder has it or it cannot be read.
     """
-    origin = VERSION_FILES[name]
-    package, _, file = origin.partition("/")
+    origin = f"{name}/version.py"
     for folder in folders:
-        if package not in files.names_or_none(folder):
+        if name not in files.names_or_none(folder):
             continue
         try:
-            text = files.text(os.path.join(folder, package, file), _LIMIT)
+            text = files.text(os.path.join(folder, name, "version.py"), _LIMIT)
         except FileNotFoundError:
             continue
         except OSError as error:
