@@ -168,10 +168,9 @@ class _Loader:
 
 def _same_file(one: str, other: str, files: Files) -> bool:
     try:
-        first, second = files.status(one), files.status(other)
+        return os.path.samestat(files.status(one), files.status(other))
     except OSError:
         return False
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
 def _record(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile, newest
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
@@ -29,7 +29,6 @@ _PRINTABLE = re.compile(r"[\w.$@]+\Z", re.ASCII)
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
-_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
 #: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
 _MOST_NAMES = 48 << 20
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
@@ -294,11 +293,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
 def _read_file(path: str, name: str, file: ElfFile) -> _CompiledFile:
     libraries = [library for library in file.needed if is_of_torch(library)]
     symbols = [symbol for symbol in file.undefined() if is_torch_symbol(symbol)]
-    highest: dict[str, str] = {}
-    for version in file.versions():
-        if match := _VERSION.match(version):
-            highest[match[1]] = max(highest.get(match[1], "0"), match[2], key=rank)
+    versions = file.versions()
+    glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
     cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
-    return _CompiledFile(
-        path, name, file.machine, symbols, libraries, highest.get("GLIBC"), highest.get("GLIBCXX"), cuda
-    )
+    return _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)
