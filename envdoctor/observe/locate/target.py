@@ -239,7 +239,6 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         live=not foreign,
         gone=gone,
         version_origin=origin,
-        import_lines=tuple(path.import_lines),
         startup=tuple(path.startup),
         incomplete=path.problems[0] if path.problems else None,
         notes=(*notes, *path.problems),
