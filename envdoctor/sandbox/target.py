@@ -32,8 +32,6 @@ from envdoctor.sandbox.child import ChildResult, Limits, run_child, target_envir
 from envdoctor.sandbox.process_tree import Usage
 from envdoctor.text.message import NOTHING, Message, quoted
 
-__all__ = ["ENDINGS", "NO_TORCH", "PAYLOAD", "Answer", "Place", "Task", "run_in_target", "scratch_folder"]
-
 #: The scripts that run in the target interpreter, and the one that runs them.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.

@@ -19,7 +19,7 @@ _PYTHON_NAME = r"(?i)(python|pypy|graalpy)w?[\d.]*t?(\.exe)?\Z"
 _INTERPRETERS = ("bin/python", "bin/python3", "bin/pypy3", "python.exe", "Scripts/python.exe", "bin/python.exe")
 #: How far above the interpreter its library folder is looked for.
 _CLIMB = 6
-_PY_VERSION = rb'(?m)^#define[ \t]+PY_VERSION[ \t]+"(\d{1,3}\.\d{1,3}\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?"'
+_PY_VERSION = r'(?m)^#define[ \t]+PY_VERSION[ \t]+"(\d{1,3}\.\d{1,3}\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?"'
 _FULL = r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:(a|b|rc)(\d{1,3})|\.(alpha|beta|candidate)\.(\d{1,3}))?"
 _LEVELS = {"alpha": "a", "beta": "b", "candidate": "rc"}
 #: Debian's list of installed packages; a few MB on a desktop.
@@ -263,11 +263,8 @@ def _from_header(base: str, library: str | None, files: Files) -> tuple[str, str
     if library is None:
         return None
     header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
-    try:
-        match = re.search(_PY_VERSION, files.head(os.path.join(base, *header.split("/")), 1 << 16))
-    except OSError:
-        return None
-    return (match[1].decode("ascii"), header) if match else None
+    match = re.search(_PY_VERSION, files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16))
+    return (match[1], header) if match else None
 
 
 def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
@@ -275,14 +272,11 @@ def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] 
     top = files.root or os.sep
     if library is None or not library.startswith("python") or base != os.path.join(top, "usr"):
         return None
-    try:
-        status = files.head(os.path.join(top, *_DPKG_STATUS.split("/")), _DPKG_LIMIT)
-    except OSError:
-        return None
+    status = files.text_or_empty(os.path.join(top, *_DPKG_STATUS.split("/")), _DPKG_LIMIT)
     for package in (f"{library}-minimal", f"lib{library}-minimal"):
-        start = status.find(b"Package: " + package.encode("ascii") + b"\n")
-        stanza = status[start : max(status.find(b"\n\n", start), start)] if start >= 0 else b""
-        version = re.search(rb"^Version: (?:\d+:)?(\d+\.\d+\.\d+)(?:~(a|b|rc)(\d+))?", stanza, re.M)
-        if b"\nStatus: install ok installed" in stanza and version:
-            return b"".join(part or b"" for part in version.groups()).decode("ascii"), _DPKG_STATUS
+        start = status.find(f"Package: {package}\n")
+        stanza = status[start : max(status.find("\n\n", start), start)] if start >= 0 else ""
+        version = re.search(r"^Version: (?:\d+:)?(\d+\.\d+\.\d+)(?:~(a|b|rc)(\d+))?", stanza, re.M)
+        if "\nStatus: install ok installed" in stanza and version:
+            return "".join(part or "" for part in version.groups()), _DPKG_STATUS
     return None

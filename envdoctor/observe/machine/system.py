@@ -215,12 +215,10 @@ def _soft_limit(name: str, unit: int) -> Value:
     """A resource limit in units, ABSENT when there is none (unlimited, or an operating system without limits)."""
     try:
         import resource
-    except ImportError:
+
+        soft = resource.getrlimit(getattr(resource, name))[0]
+    except (ImportError, AttributeError):
         return ABSENT
-    kind = getattr(resource, name, None)
-    if kind is None:
-        return ABSENT
-    soft = resource.getrlimit(kind)[0]
     if soft == resource.RLIM_INFINITY:
         return ABSENT
     return soft if unit == 1 else round(soft / unit, 6)

@@ -46,8 +46,8 @@ _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
-_FOR_ALL = b"\nTag: py3-none-any\n"
-_TAG = re.compile(rb"(?m)^Tag:([^\r\n]{1,200})")
+_FOR_ALL = "\nTag: py3-none-any\n"
+_TAG = re.compile(r"(?m)^Tag:([^\r\n]{1,200})")
 _LIMIT = 1 << 14
 
 
@@ -229,11 +229,8 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
 def _read_tags(item: Distribution, files: Files, problems: list[Problem]) -> tuple[str, ...]:
     """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
     and then the file says nothing."""
-    try:
-        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else _FOR_ALL
-    except OSError:
-        return ()
-    tags = () if _FOR_ALL in data else tuple(tag.decode("utf-8", "replace").strip() for tag in _TAG.findall(data))
+    text = files.text_or_empty(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else ""
+    tags = () if _FOR_ALL in text else tuple(map(str.strip, _TAG.findall(text)))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
     if broken is None:
         return tags

@@ -22,7 +22,7 @@ _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w{0,60})[ \t]*(?::[^=\n]{1,200})?=([^\n]{
 _LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|None)[ \t]*(?:#.*)?\Z""")
 #: Where a package may say its own version.
 _FILES = ("__init__.py", "version.py", "_version.py", "__version__.py")
-_OWN_VERSION = re.compile(rb"""\n__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")
+_OWN_VERSION = re.compile(r"""\n__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")
 
 
 class VersionFile(NamedTuple):
@@ -83,13 +83,9 @@ def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
     package's folder. The text is matched, never run; None when no file says it so."""
     for name in _FILES if not place.endswith(".py") else ("",):
         path = os.path.join(place, name) if name else place
-        try:
-            match = _OWN_VERSION.search(b"\n" + files.head(path, _LIMIT))
-        except OSError:
-            continue
-        version = match[1].decode("ascii", "replace") if match else ""
-        if is_version(version):
-            return version, f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
+        match = _OWN_VERSION.search("\n" + files.text_or_empty(path, _LIMIT))
+        if match and is_version(match[1]):
+            return match[1], f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
     return None
 
 
