@@ -176,12 +176,7 @@ def _library(prefix: str, named: str | None, files: Files) -> str | None:
             led_to = _library_named_by(os.path.basename(files.resolved(os.path.join(prefix, "bin", name))))
             if led_to in found:
                 return led_to
-    return max(found, key=_library_order)
-
-
-def _library_order(name: str) -> tuple[bool, int, int]:
-    match = _LIBRARY.match(name)
-    return (name.startswith("python"), int(match[2]), int(match[3])) if match else (False, 0, 0)
+    return max(found, key=lambda name: (name.startswith("python"), *map(int, re.findall(r"\d+", name))))
 
 
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
@@ -189,7 +184,9 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
     for _ in range(_CLIMB):
         for name in (library,) if library is not None else _libraries(folder, files):
             if has_standard_library(folder, name, files):
-                return _unmerged(folder, files)
+                # Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr.
+                merged = folder in (os.sep, files.root)
+                return os.path.dirname(files.resolved(os.path.join(folder, "lib"))) if merged else folder
         if files.is_file(os.path.join(folder, WINDOWS, "os.py")):
             return folder
         above = os.path.dirname(folder)
@@ -199,17 +196,9 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
     return None
 
 
-def _unmerged(folder: str, files: Files) -> str:
-    """Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr."""
-    if folder not in (os.sep, files.root):
-        return folder
-    return os.path.dirname(files.resolved(os.path.join(folder, "lib")))
-
-
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
     """The prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
-    if library in (None, WINDOWS):
-        library = None
+    library = None if library == WINDOWS else library
     places: list[str] = []
     if settings.get("home"):
         home = files.inside(settings["home"])

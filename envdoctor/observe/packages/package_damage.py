@@ -191,8 +191,7 @@ def _compared(
     if isinstance(answer, Problem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return [[compared[0]["name"], "unread", [reason], False]]
-    unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
-    return [*answer["damage"], *unread]
+    return list(answer["damage"])
 
 
 def _met_on_imports(
@@ -210,7 +209,7 @@ def _met_on_imports(
             yield _record(item, kind, f"{one['file']} ({one['reason']})", fails=damaged)
 
 
-def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
+def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> list[dict[str, Value]]:
     """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
     sources = []
     try:
@@ -219,10 +218,9 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> I
         sources = [unquote(url.path)] if url.scheme == "file" else []
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
-    for source in (*sources, *_pointed_to(item, module, layout)):
-        if found := list(_gone_with(item, source, module, layout, cwd)):
-            yield from found
-            return
+    places = (*sources, *_pointed_to(item, module, layout))
+    records = (_gone_with(item, source, module, layout, cwd) for source in places)
+    return [record for record in records if record][:1]
 
 
 def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
@@ -250,10 +248,11 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
                 line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
                 name = normalise(entry.removesuffix(".egg-link"))
                 item: _Item = {"name": name, "version": Unknown(Message("its metadata is gone with its source"))}
-                yield from _gone_with(item, line, modules.get(name), layout, cwd)
+                if record := _gone_with(item, line, modules.get(name), layout, cwd):
+                    yield record
 
 
-def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
+def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
     """The record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
     here = False
@@ -262,9 +261,9 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
         here = module_in(cwd, name, layout.files) is not None
     # The paths in a bare folder may be of another machine.
     if layout.kind == "path" or not os.path.isabs(source) or here or _elsewhere(name, layout):
-        return
-    if layout.files.is_gone(layout.files.inside(source)):
-        yield _record(item, "source-gone", source[:400], fails=module is not None)
+        return None
+    gone = layout.files.is_gone(layout.files.inside(source))
+    return _record(item, "source-gone", source[:400], fails=module is not None) if gone else None
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:
