@@ -207,7 +207,7 @@ class Conversation:
         """One answer a task, when the child has ended."""
         found = []
         for place, lines in enumerate(self._by_task):
-            if place > self._at and result.started:
+            if place > self._at and result.status != "unstarted":
                 found.append(Answer((), "unreached"))
                 continue
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
@@ -221,7 +221,7 @@ class Conversation:
                 round(result.seconds if seconds is None else seconds, 2),
                 lines.number("cpu_s"),
                 max((peak for peak in peaks if peak is not None), default=None),
-                died=result.started and not lines.end,
+                died=result.status != "unstarted" and not lines.end,
             )
             found.append(answer)
         return found
