@@ -184,8 +184,7 @@ def _xformers(text: str) -> BuiltFor:
         case _:
             return BuiltFor()
     release = torch.partition("+")[0] if isinstance(torch, str) else ""
-    parts = release.split(".")
-    plain = 2 <= len(parts) <= 3 and all(len(part) <= 3 and part.isdecimal() and part.isascii() for part in parts)
+    plain = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3}){1,2}", release)
     # CUDA as nvcc numbers it: 1208
     number = cuda if isinstance(cuda, int) and 1000 <= cuda < 10000 else None
     return BuiltFor(release if plain else None, f"{number // 100}.{number % 100}" if number else None)

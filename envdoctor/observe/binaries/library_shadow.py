@@ -102,9 +102,9 @@ class _Loader:
         self.taken: dict[str, tuple[str, str]] = {}
         self.trouble: Message | None = None
 
-    def load(self, path: str, loader: _Loaded | None = None) -> None:
+    def load(self, path: str) -> None:
         """Load a file and what it needs, breadth first as the loader does."""
-        waiting = [self._open(path, loader)]
+        waiting = [self._open(path, None)]
         self.loaded.add(os.path.basename(path))
         while waiting and len(self.loaded) < _MOST_FILES:
             one = waiting.pop(0)

@@ -204,8 +204,7 @@ def choose(
         return _lay_out(default_environment(caller), caller)
     from envdoctor.observe.locate.named import named_environment
 
-    installation, executable = named_environment(python, caller)
-    return _lay_out(Choice(installation, executable, Message("--python")), caller, named=True)
+    return _lay_out(Choice(*named_environment(python, caller), Message("--python")), caller, named=True)
 
 
 def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:

@@ -63,10 +63,8 @@ def _arch(request: Request) -> Value:
 
 
 def _kernel(request: Request) -> Value:
-    if request.platform == "linux":
-        text = request.text("/proc/sys/kernel/osrelease").strip()
-        if text:
-            return text
+    if request.platform == "linux" and (text := request.text("/proc/sys/kernel/osrelease").strip()):
+        return text
     if sys.platform == "win32":
         version = sys.getwindowsversion()
         return f"{version.major}.{version.minor}.{version.build}"

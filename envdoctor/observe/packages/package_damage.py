@@ -64,7 +64,7 @@ def observe(request: Request) -> list[Fact]:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
-    lists: dict[str, dict[str, list[str]]] = {}
+    lists: dict[str, list[str]] = {}
     compared: list[_Item] = []
     for name in needed(active, stack):
         item = active[name]
@@ -77,8 +77,7 @@ def observe(request: Request) -> list[Fact]:
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
-                    listed = listed_libraries(str(item["path"]), layout.files)
-                    lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
+                    lists[name] = listed_libraries(str(item["path"]), layout.files)
     for item, module in torch_backends(request):
         found += _module_gone(item, module.partition(".")[0], layout)
     for name, kind, files, fails in _compared(compared, stack, extensions, request):
@@ -88,8 +87,7 @@ def observe(request: Request) -> list[Fact]:
             item = {**item, "version": checked_version(said)} if said else item
         found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
-    for folder, by_name in lists.items():
-        found += _dropped_in(folder, by_name, active, dists, layout.files)
+    found += _dropped_in(lists, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
@@ -281,23 +279,24 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
 
 
 def _dropped_in(
-    folder: str, lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
+    lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
 ) -> Iterator[dict[str, Value]]:
     """Libraries in the folders where packages keep theirs (``torch/lib``, ``nvidia/cudnn/lib``, ``numpy.libs``) that no
     package lists."""
-    known: dict[str, set[str]] = {}
-    owners: dict[str, str] = {}
+    known: dict[tuple[str, str], set[str]] = {}
+    owners: dict[tuple[str, str], str] = {}
     for name, listed in lists.items():
+        folder = os.path.dirname(str(active[name]["path"]))
         for one in listed:
             place, _, base = one.rpartition("/")
             if place.endswith((".libs", "/lib")):
-                known.setdefault(place, set()).add(base)
-                owners.setdefault(place, name)
-    for place, names in known.items():
+                known.setdefault((folder, place), set()).add(base)
+                owners.setdefault((folder, place), name)
+    for (folder, place), names in known.items():
         there = files.names_or_none(os.path.join(folder, *place.split("/")))
         strange = [f"{place}/{name}," for name in there if name not in names and _LIBRARY.search(name)]
         if strange := [name.removesuffix(",") for name in _unlisted(strange, dists, files)]:
-            yield _record(active[owners[place]], "dropped-in", ", ".join(first_named(strange)), fails=False)
+            yield _record(active[owners[folder, place]], "dropped-in", ", ".join(first_named(strange)), fails=False)
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:

@@ -69,11 +69,6 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
     return Message("torch/lib has no {}", lacking[0]) if lacking else paths
 
 
-def is_torch_symbol(name: bytes) -> bool:
-    """Whether a library of torch has to define it."""
-    return _OURS.match(name) is not None
-
-
 def gnu_hash(name: bytes) -> int:
     """The hash of GNU hash tables (32 bits)."""
     value = 5381
@@ -292,7 +287,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
 
 def _read_file(path: str, name: str, file: ElfFile) -> _CompiledFile:
     libraries = [library for library in file.needed if is_of_torch(library)]
-    symbols = [symbol for symbol in file.undefined() if is_torch_symbol(symbol)]
+    symbols = [symbol for symbol in file.undefined() if _OURS.match(symbol)]
     versions = file.versions()
     glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
     cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
