@@ -16,15 +16,9 @@ KEYS = (
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
-#: What container managers write into the path of the first process' control group.
-_CGROUP_MARKS = (
-    ("kubepods", "kubernetes"),
-    ("docker", "docker"),
-    ("libpod", "podman"),
-    ("lxc", "lxc"),
-    ("garden", "garden"),
-    ("containerd", "containerd"),
-)
+#: What container managers write into the path of the first process' control group, and those that are called otherwise.
+_CGROUP_MARKS = ("kubepods", "docker", "libpod", "lxc", "garden", "containerd")
+_CALLED = {"kubepods": "kubernetes", "libpod": "podman"}
 _GIB = 1 << 30
 _SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
 #: cgroup v1 writes "no limit" as the largest multiple of a page below 2**63.
@@ -126,9 +120,9 @@ def container(request: Request) -> Value:
     if manager:
         return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
     groups = request.text("/proc/1/cgroup")
-    for mark, kind in _CGROUP_MARKS:
+    for mark in _CGROUP_MARKS:
         if mark in groups:
-            return kind
+            return _CALLED.get(mark, mark)
     mounts = request.text("/proc/self/mounts")
     if re.search(r"^overlay / overlay ", mounts, re.MULTILINE):
         reason = Message("the root file system is an overlay, as in a container, but no container manager left a sign")

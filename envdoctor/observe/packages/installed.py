@@ -150,7 +150,6 @@ def _replaced_code(
 
 
 def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
-    """The items of ``dist``."""
     imported: set[str] = set()
     for items in folders.distributions.values():
         here = {item.name for item in items} - imported

@@ -74,7 +74,6 @@ def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
 
 
 def _first_of(needles: tuple[bytes, ...], pieces: Iterable[bytes]) -> bytes | None:
-    """Which needle the pieces of a file hold."""
     tail = b""
     for piece in pieces:
         text = tail + piece

@@ -110,11 +110,6 @@ class _CompiledFile(NamedTuple):
     glibcxx: str | None
     cuda: str | None
 
-    @property
-    def size(self) -> int:
-        """Bytes of its symbols."""
-        return sum(map(len, self.symbols))
-
 
 class _Package(NamedTuple):
     """Everything read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
@@ -166,7 +161,7 @@ def check_extensions(
     room = _MOST_NAMES
     for found in chosen:
         packages.append(read_package(found, files, room))
-        room -= sum(one.size for one in packages[-1].files)
+        room -= sum(len(symbol) for one in packages[-1].files for symbol in one.symbols)
     libraries = _Torch(torch if any(package.files for package in packages) else Message("not needed"), files)
     try:
         items = [_columns(package, libraries, packages, files) for package in packages]
@@ -281,7 +276,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             continue
         if one.symbols or one.libraries:
             read.append(one)
-            room -= one.size
+            room -= sum(map(len, one.symbols))
     return _Package(read, problem, unread)
 
 

@@ -156,7 +156,6 @@ def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
 
 
 def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
-    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
     count = ctypes.c_uint()
     try:
         call("nvmlDeviceGetCount_v2", ctypes.byref(count))
