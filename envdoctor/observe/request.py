@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
     ``platform`` is ``linux``, ``windows`` or ``darwin``. ``root`` stands for ``/`` in every path of the machine that is
     read. ``gpu`` is False under ``--no-gpu``. ``nvml_library`` replaces the search for NVIDIA's library,
-    ``nvml_timeout`` is in seconds. ``nvml_problem`` says why NVML did not answer, for those who stand in for it.
+    ``nvml_timeout`` is in seconds.
     """
 
     environ: Mapping[str, str]
@@ -51,7 +51,6 @@ class Request(NamedTuple):
     gpu: bool = True
     nvml_library: str = ""
     nvml_timeout: float = 10.0
-    nvml_problem: Message | None = None
 
     def path(self, absolute: str) -> str:
         """``/proc/version`` below the request's root."""

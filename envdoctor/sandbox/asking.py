@@ -92,7 +92,8 @@ def ask(
         yield from (_received(json.loads(line), limits) for line in lines)
         waiting = waiting[len(lines) :]
         if waiting:
-            problem = Problem(child.status, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
+            kind = "failed" if child.status == "unstarted" else child.status
+            problem = Problem(kind, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
             yield problem
             waiting = waiting[1:]
     yield from [problem] * len(waiting)
@@ -121,9 +122,8 @@ def ask_program(
 ) -> tuple[str, Problem | None]:
     """Return what a program of the user's wrote, and how it ended if not well."""
     child = run_child(argv, limits, stdin, confined=False, environ=environ, cwd=cwd)
-    text = child.stdout.decode("utf-8", "replace")
-    kind, tail = child.status if child.started else "unstarted", child.stderr_tail.removeprefix(REFUSED)
-    return text, None if kind == "ok" else Problem(kind, limits.seconds, limits.mib, tail)
+    problem = Problem(child.status, limits.seconds, limits.mib, child.stderr_tail.removeprefix(REFUSED))
+    return child.stdout.decode("utf-8", "replace"), None if child.status == "ok" else problem
 
 
 def _framed(question: _Question) -> bytes:

@@ -100,8 +100,8 @@ class Limits(NamedTuple):
 class ChildResult(NamedTuple):
     """How the child ended.
 
-    ``status`` is ``ok`` (exit code 0), ``failed`` (another exit code, or it could not be started), ``crash`` (a
-    signal), ``timeout``, ``memory`` (more than it may have, a MemoryError, or killed by the system) or
+    ``status`` is ``ok`` (exit code 0), ``failed`` (another exit code), ``unstarted`` (there was no such program),
+    ``crash`` (a signal), ``timeout``, ``memory`` (more than it may have, a MemoryError, or killed by the system) or
     ``output-limit``. ``stdout`` holds what came until then, never more than the limit; where lines were handed on, what
     stood behind the last line end. ``stderr_tail`` is the last 8 KiB of stderr, to be cleaned before it is shown.
     ``code`` is the exit code, negative for a signal (also when a shell in between said 128 + signal), None when it was
@@ -114,11 +114,6 @@ class ChildResult(NamedTuple):
     code: int | None = None
     seconds: float = 0.0
     peak_mib: float | None = None
-
-    @property
-    def started(self) -> bool:
-        """Whether there was such a program."""
-        return self.status != "failed" or self.code is not None
 
 
 def run_child(
@@ -161,7 +156,7 @@ def run_child(
             bufsize=0,
         )
     except (OSError, ValueError) as error:
-        return ChildResult("failed", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
+        return ChildResult("unstarted", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
     child = _Child(process, stdin, limits.output, on_line)
     try:
         deadline = started + limits.seconds * limits.patience
@@ -174,7 +169,7 @@ def run_child(
         code = 128 - code
     tail = child.errors.decode("utf-8", "replace")
     if code == NOT_STARTED and tail.startswith(REFUSED):
-        code, status = None, "failed"
+        code, status = None, "unstarted"
     peak = round(child.peak / (1 << 20), 1) if child.peak else None
     return ChildResult(
         status if code is None else _status(code, tail, confined),

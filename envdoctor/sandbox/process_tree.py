@@ -30,17 +30,13 @@ class Usage(NamedTuple):
 
 def usage_of(pid: int) -> Usage:
     """What the process and its descendants use now; nothing where the system does not tell (other than Linux)."""
-    own = everything = ticks = 0
-    queue = 0.0
-    if sys.platform == "linux":
-        for member in _family(pid):
-            fields = _status_fields(member)
-            own += fields.get("RssAnon", 0) + fields.get("RssShmem", 0)
-            everything += fields.get("VmRSS", 0)
-            ticks += _ticks(member)
-            queue += _queue(member)
-        return Usage(own, everything, ticks / os.sysconf("SC_CLK_TCK"), queue)
-    return Usage()
+    if sys.platform != "linux":
+        return Usage()
+    members = _family(pid)
+    fields = [_status_fields(member) for member in members]
+    own = sum(field.get("RssAnon", 0) + field.get("RssShmem", 0) for field in fields)
+    everything = sum(field.get("VmRSS", 0) for field in fields)
+    return Usage(own, everything, sum(map(_seconds, members)), sum(map(_queue, members)))
 
 
 def end_all(pid: int, mark: str) -> None:
@@ -109,11 +105,11 @@ def _said(pid: int, name: str) -> str:
         return ""
 
 
-def _ticks(pid: int) -> int:
+def _seconds(pid: int) -> float:
     """Processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
     (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 when it is gone."""
     # The name before the last bracket may hold anything.
-    return sum(map(int, _said(pid, "stat").rpartition(")")[2].split()[11:15]))
+    return sum(map(int, _said(pid, "stat").rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _queue(pid: int) -> float:

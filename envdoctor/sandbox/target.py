@@ -32,8 +32,6 @@ from envdoctor.sandbox.child import ChildResult, Limits, run_child, target_envir
 from envdoctor.sandbox.process_tree import Usage
 from envdoctor.text.message import NOTHING, Message, quoted
 
-__all__ = ["ENDINGS", "NO_TORCH", "PAYLOAD", "Answer", "Place", "Task", "run_in_target", "scratch_folder"]
-
 #: The scripts that run in the target interpreter, and the one that runs them.
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
@@ -209,7 +207,7 @@ class Conversation:
         """One answer a task, when the child has ended."""
         found = []
         for place, lines in enumerate(self._by_task):
-            if place > self._at and result.started:
+            if place > self._at and result.status != "unstarted":
                 found.append(Answer((), "unreached"))
                 continue
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
@@ -223,7 +221,7 @@ class Conversation:
                 round(result.seconds if seconds is None else seconds, 2),
                 lines.number("cpu_s"),
                 max((peak for peak in peaks if peak is not None), default=None),
-                died=result.started and not lines.end,
+                died=result.status != "unstarted" and not lines.end,
             )
             found.append(answer)
         return found

@@ -106,7 +106,7 @@ def compiled_files(
     """
     if kind == "dist-info":
         try:
-            names = {one.name for one in listed_libraries(metadata, files) if one.name.endswith(_ENDINGS)}
+            names = {name for name in listed_libraries(metadata, files) if name.endswith(_ENDINGS)}
             own = sorted(name for name in names if not name.partition("/")[0].endswith(".libs"))
             there = [(os.path.join(os.path.dirname(metadata), *name.split("/")), name) for name in own[:MOST_FILES]]
             # What is gone was built for no torch at all: that an installation is incomplete is for others to say.
@@ -184,8 +184,7 @@ def _xformers(text: str) -> BuiltFor:
         case _:
             return BuiltFor()
     release = torch.partition("+")[0] if isinstance(torch, str) else ""
-    parts = release.split(".")
-    plain = 2 <= len(parts) <= 3 and all(len(part) <= 3 and part.isdecimal() and part.isascii() for part in parts)
+    plain = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3}){1,2}", release)
     # CUDA as nvcc numbers it: 1208
     number = cuda if isinstance(cuda, int) and 1000 <= cuda < 10000 else None
     return BuiltFor(release if plain else None, f"{number // 100}.{number % 100}" if number else None)

@@ -102,9 +102,9 @@ class _Loader:
         self.taken: dict[str, tuple[str, str]] = {}
         self.trouble: Message | None = None
 
-    def load(self, path: str, loader: _Loaded | None = None) -> None:
+    def load(self, path: str) -> None:
         """Load a file and what it needs, breadth first as the loader does."""
-        waiting = [self._open(path, loader)]
+        waiting = [self._open(path, None)]
         self.loaded.add(os.path.basename(path))
         while waiting and len(self.loaded) < _MOST_FILES:
             one = waiting.pop(0)
@@ -168,10 +168,9 @@ class _Loader:
 
 def _same_file(one: str, other: str, files: Files) -> bool:
     try:
-        first, second = files.status(one), files.status(other)
+        return os.path.samestat(files.status(one), files.status(other))
     except OSError:
         return False
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
 def _record(

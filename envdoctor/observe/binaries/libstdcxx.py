@@ -6,10 +6,9 @@ library from elsewhere was loaded first: there the answer is given only if it is
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 
-from envdoctor.facts.values import Fact, Unknown, Value
+from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
 from envdoctor.text.files import Files
@@ -19,7 +18,6 @@ from envdoctor.versions.pep440 import rank
 KEYS = ("os.libstdcxx",)
 NEEDS = ("extension",)
 _LIBSTDCXX = "libstdc++.so.6"
-_VERSION = r"GLIBCXX_(\d{1,3}(?:\.\d{1,4}){1,2})\Z"
 
 
 def observe(request: Request) -> list[Fact]:
@@ -45,17 +43,7 @@ def find_libstdcxx(wanted: Sequence[str], layout: Layout, environ: Mapping[str, 
     ]
     named = [f"{path}/{_LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
     own = [os.path.join(layout.prefix, "lib", _LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
-    value, path = _choose(wanted, [*preloaded, *named], own, root)
-    return Fact("os.libstdcxx", value, path, "machine")
-
-
-def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], root: str) -> tuple[Value, str]:
-    """The version (or why it is not known) and the path of the library that would be loaded.
-
-    ``wanted`` are the versions that extensions ask for, ``named`` the files that variables put first, ``own`` that of a
-    conda environment.
-    """
-    first, conda = _first(named), _first(own)
+    first, conda = _first([*preloaded, *named]), _first(own)
     if first is None:
         from envdoctor.observe.binaries.reading.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
@@ -63,31 +51,32 @@ def _choose(wanted: Sequence[str], named: Sequence[str], own: Sequence[str], roo
         first = _first([root + path for path in system])
     found = sorted((one for one in (conda, first) if one is not None), key=lambda one: rank(one[0]))
     if not found:
-        return Unknown(Message("no {} of this machine could be read", _LIBSTDCXX)), ""
+        reason = Message("no {} of this machine could be read", _LIBSTDCXX)
+        return Fact("os.libstdcxx", Unknown(reason), "", "machine")
     low, high = found[0], found[-1]
     if any(rank(low[0]) < rank(one) <= rank(high[0]) for one in wanted):
-        return Unknown(
-            Message("{} has {}, {} has {}: which is loaded depends on what is first", low[1], low[0], high[1], high[0])
-        ), ""
+        reason = Message(
+            "{} has {}, {} has {}: which is loaded depends on what is first", low[1], low[0], high[1], high[0]
+        )
+        return Fact("os.libstdcxx", Unknown(reason), "", "machine")
     # Either is enough, or neither is: then the higher one says how much is missing.
-    return high if any(rank(one) > rank(high[0]) for one in wanted) else low
+    version, path = high if any(rank(one) > rank(high[0]) for one in wanted) else low
+    return Fact("os.libstdcxx", version, path, "machine")
 
 
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:
     """The version of the first of these files that can be read (the loader too passes over what is not for this
     machine), and its path."""
-    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile, newest
 
     machine = os.uname().machine if hasattr(os, "uname") else ""
     files = Files()
     for path in paths:
         try:
             with ElfFile(path, files) as file:
-                if file.machine != machine:
-                    continue
-                versions = [match[1] for name in file.defined_versions() if (match := re.match(_VERSION, name))]
+                version = newest(file.defined_versions(), "GLIBCXX") if file.machine == machine else None
         except (ElfError, OSError, ValueError):
             continue
-        if versions:
-            return max(versions, key=rank), path
+        if version:
+            return version, path
     return None

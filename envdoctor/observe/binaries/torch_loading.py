@@ -102,11 +102,8 @@ def torch_loading_facts(
     return _facts(tuple(damaged), missing)
 
 
-def _facts(damaged: Value, missing: Value) -> list[Fact]:
-    return [
-        Fact("torch.damaged_files", damaged, "torch/lib", "environment"),
-        Fact("torch.missing_libraries", missing, "torch/lib", "environment"),
-    ]
+def _facts(*values: Value) -> list[Fact]:
+    return [Fact(key, value, "torch/lib", "environment") for key, value in zip(KEYS, values, strict=True)]
 
 
 def _other_folders(paths: list[str], folder: str, layout: Layout, environ: Mapping[str, str]) -> list[str]:

@@ -43,19 +43,17 @@ def at_path(folder: str, because: Message) -> Layout:
         path.add(folder)
     owner = _owner(folder, files)
     found = version_from_files(owner, files) if owner is not None else None
+    version, origin = found or (Unknown(Message("a folder of packages does not say which Python uses it")), "")
     return Layout(
         prefix=folder,
         executable=None,
         site_packages=tuple(path.folders),
-        python_version=found.version
-        if found
-        else Unknown(Message("a folder of packages does not say which Python uses it")),
+        python_version=version,
         implementation=implementation_of(owner) if owner else Unknown(Message("a folder of packages does not say it")),
         kind="path",
         because=because,
         live=True,
-        version_origin=found.origin if found else "",
-        import_lines=tuple(path.import_lines),
+        version_origin=origin,
         startup=tuple(path.startup),
         incomplete=path.problems[0] if path.problems else None,
         notes=tuple(path.problems),
@@ -98,18 +96,17 @@ def at_root(root: str, because: Message) -> Layout:
     if len(found) > 1:
         others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in found[1:])
         notes.append(Message("the image has more environments, which are not judged: {}", others))
-    version = version_from_files(installation, files)
+    version, origin = version_from_files(installation, files) or (_only_minor(installation), "")
     return Layout(
         prefix=installation.prefix,
         executable=None,
         site_packages=tuple(files.real(folder) for folder in path.folders),
-        python_version=version.version if version else _only_minor(installation),
+        python_version=version,
         implementation=implementation_of(installation),
         kind="root",
         because=Message("{}, {} inside it", because, here),
         live=False,
-        version_origin=version.origin if version else "",
-        import_lines=tuple(path.import_lines),
+        version_origin=origin,
         startup=tuple(path.startup),
         incomplete=path.problems[0] if path.problems else None,
         notes=tuple(notes),

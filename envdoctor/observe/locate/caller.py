@@ -57,9 +57,11 @@ class Caller(NamedTuple):
     started: list[str]
 
     def ask(self, executable: str) -> Answer | Unknown:
-        """Start an interpreter and let it say what it is; it is named in ``started`` from then on.
+        """Start an interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is; it is
+        named in ``started`` from then on.
 
-        It is not started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
+        It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read. It is not
+        started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
         """
         folder = os.path.dirname(executable)
         for place in (folder, os.path.dirname(folder)):
@@ -67,7 +69,26 @@ class Caller(NamedTuple):
             if os.path.exists(settings) and not self.files.is_file(settings):
                 return Unknown(Message("{} cannot be read: it is not a regular file", settings))
         self.started.append(executable)
-        return _ask(executable, environ=self.environ, cwd=self.cwd)
+        from envdoctor.sandbox.asking import Limits, ask_program
+        from envdoctor.sandbox.child import minimal_environment
+
+        argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
+        limits, environ = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16), minimal_environment(self.environ)
+        text, problem = ask_program(argv, limits, environ=environ, cwd=self.cwd)
+        if problem is not None and problem.kind in ("unstarted", "timeout"):
+            return Unknown(Message("{} {}", executable, problem.clause()))
+        import json
+
+        try:
+            said: Any = json.loads(text.strip().splitlines()[-1])
+            answer = Answer(*(said[name] for name in Answer._fields))
+        except (IndexError, KeyError, TypeError, ValueError, RecursionError):
+            answer = None
+        if answer is None or not all(
+            isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer
+        ):
+            return Unknown(Message("{} does not answer like a Python interpreter", executable))
+        return answer._replace(version=answer.version.rstrip("+"))
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -81,29 +102,3 @@ def same_folder(one: str, other: str) -> bool:
         return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
     except ValueError:  # an embedded NUL
         return False
-
-
-def _ask(executable: str, *, environ: Mapping[str, str], cwd: str) -> Answer | Unknown:
-    """Start the interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is.
-
-    It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read.
-    """
-    import json
-
-    from envdoctor.sandbox.asking import Limits, ask_program
-    from envdoctor.sandbox.child import minimal_environment
-
-    limits = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16)
-    argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
-    text, problem = ask_program(argv, limits, environ=minimal_environment(environ), cwd=cwd)
-    if problem is not None and problem.kind in ("unstarted", "timeout"):
-        return Unknown(Message("{} {}", executable, problem.clause()))
-    lines = text.strip().splitlines()
-    try:
-        said: Any = json.loads(lines[-1])
-        answer = Answer(*(said[name] for name in Answer._fields))
-    except (IndexError, KeyError, TypeError, ValueError, RecursionError):
-        return Unknown(Message("{} does not answer like a Python interpreter", executable))
-    if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer):
-        return Unknown(Message("{} does not answer like a Python interpreter", executable))
-    return answer._replace(version=answer.version.rstrip("+"))

@@ -158,14 +158,13 @@ class _Reader:
 class ImportPath:
     """Folders being collected, each once, with what was met on the way.
 
-    ``folders`` are in import order; ``import_lines`` are the ``import`` lines of ``.pth`` files with the name of their
-    file, ``startup`` all code that runs when Python starts (nobody runs it here: what it does to the path is read where
-    it is literal); ``problems`` are the reasons why folders may be missing, as clauses.
+    ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH. ``startup`` is all code that runs
+    when Python starts (nobody runs it here: what it does to the path is read where it is literal). ``problems`` are the
+    reasons why folders may be missing, as clauses.
     """
 
     def __init__(self, files: Files) -> None:
         self.folders: list[str] = []
-        self.import_lines: list[tuple[str, str]] = []
         self.startup: list[Startup] = []
         self.problems: list[Message] = []
         self.given = 0
@@ -196,10 +195,6 @@ class ImportPath:
         self._seen.add(identity)
         self.folders.append(folder)
         return True
-
-    def add_given(self, folder: str) -> None:
-        """Add a folder that PYTHONPATH names."""
-        self.given += self.add(folder)
 
     def customize(self, name: str, library: str | None) -> None:
         """Read sitecustomize.py or usercustomize.py: the first one on the path counts, unless ``library``, that of
@@ -255,7 +250,6 @@ class ImportPath:
             if not line.strip() or line.startswith("#"):
                 continue
             if line.startswith(("import ", "import\t")):
-                self.import_lines.append((name, line))
                 self._start(os.path.join(folder, name), line)
                 if _MARKED in line:
                     mark = len(self.folders)
@@ -280,7 +274,7 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
     path = ImportPath(files)
     if environ is not None and environ.get("PYTHONPATH"):
         for entry in environ["PYTHONPATH"].split(os.pathsep):
-            path.add_given(os.path.normpath(os.path.join(cwd, entry)))
+            path.given += path.add(os.path.normpath(os.path.join(cwd, entry)))
     venv = installation.kind == "venv"
     if venv:
         for folder in _site_folders(installation.prefix, installation.library, files):

@@ -19,7 +19,7 @@ _PYTHON_NAME = r"(?i)(python|pypy|graalpy)w?[\d.]*t?(\.exe)?\Z"
 _INTERPRETERS = ("bin/python", "bin/python3", "bin/pypy3", "python.exe", "Scripts/python.exe", "bin/python.exe")
 #: How far above the interpreter its library folder is looked for.
 _CLIMB = 6
-_PY_VERSION = rb'(?m)^#define[ \t]+PY_VERSION[ \t]+"(\d{1,3}\.\d{1,3}\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?"'
+_PY_VERSION = r'(?m)^#define[ \t]+PY_VERSION[ \t]+"(\d{1,3}\.\d{1,3}\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)\+?"'
 _FULL = r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:(a|b|rc)(\d{1,3})|\.(alpha|beta|candidate)\.(\d{1,3}))?"
 _LEVELS = {"alpha": "a", "beta": "b", "candidate": "rc"}
 #: Debian's list of installed packages; a few MB on a desktop.
@@ -176,12 +176,7 @@ def _library(prefix: str, named: str | None, files: Files) -> str | None:
             led_to = _library_named_by(os.path.basename(files.resolved(os.path.join(prefix, "bin", name))))
             if led_to in found:
                 return led_to
-    return max(found, key=_library_order)
-
-
-def _library_order(name: str) -> tuple[bool, int, int]:
-    match = _LIBRARY.match(name)
-    return (name.startswith("python"), int(match[2]), int(match[3])) if match else (False, 0, 0)
+    return max(found, key=lambda name: (name.startswith("python"), *map(int, re.findall(r"\d+", name))))
 
 
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
@@ -189,7 +184,9 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
     for _ in range(_CLIMB):
         for name in (library,) if library is not None else _libraries(folder, files):
             if has_standard_library(folder, name, files):
-                return _unmerged(folder, files)
+                # Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr.
+                merged = folder in (os.sep, files.root)
+                return os.path.dirname(files.resolved(os.path.join(folder, "lib"))) if merged else folder
         if files.is_file(os.path.join(folder, WINDOWS, "os.py")):
             return folder
         above = os.path.dirname(folder)
@@ -199,17 +196,9 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
     return None
 
 
-def _unmerged(folder: str, files: Files) -> str:
-    """Where /lib is a link to /usr/lib, a Python that seems to live in / lives in /usr."""
-    if folder not in (os.sep, files.root):
-        return folder
-    return os.path.dirname(files.resolved(os.path.join(folder, "lib")))
-
-
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
     """The prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
-    if library in (None, WINDOWS):
-        library = None
+    library = None if library == WINDOWS else library
     places: list[str] = []
     if settings.get("home"):
         home = files.inside(settings["home"])
@@ -226,15 +215,8 @@ def _base(settings: dict[str, str], library: str | None, files: Files) -> str | 
     return None
 
 
-class PythonVersion(NamedTuple):
-    """A version ("3.11.9") and the file that says so."""
-
-    version: str
-    origin: str
-
-
-def version_from_files(installation: Installation, files: Files) -> PythonVersion | None:
-    """The full version of the interpreter, or None when no file gives it.
+def version_from_files(installation: Installation, files: Files) -> tuple[str, str] | None:
+    """The full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
 
     ``pyvenv.cfg`` is asked after the base installation's own files: it keeps the version of the day the environment was
     made, and a base that is upgraded in place leaves it behind.
@@ -248,51 +230,42 @@ def version_from_files(installation: Installation, files: Files) -> PythonVersio
         match = re.match(_FULL, installation.settings.get(key, ""))
         if match:
             level = match[2] or _LEVELS.get(match[4] or "", "")
-            return PythonVersion(match[1] + (level + (match[3] or match[5]) if level else ""), "pyvenv.cfg")
+            return match[1] + (level + (match[3] or match[5]) if level else ""), "pyvenv.cfg"
     return None if base is None else _from_dpkg(base, library, files)
 
 
-def conda_name_version(entry: str) -> tuple[str, str, str] | None:
-    """Name, version and build in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``."""
-    if not entry.endswith(".json"):
-        return None
-    parts = entry[: -len(".json")].rsplit("-", 2)
-    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else None
+def conda_name_version(entry: str) -> tuple[str, str]:
+    """Name and version in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``; empty in any other."""
+    match = re.fullmatch(r"(?s)(.+)-([^-]+)-[^-]+\.json", entry)
+    return (match[1], match[2]) if match else ("", "")
 
 
-def _from_conda(base: str, files: Files) -> PythonVersion | None:
+def _from_conda(base: str, files: Files) -> tuple[str, str] | None:
     for entry in files.names_or_none(os.path.join(base, "conda-meta")):
-        if entry.startswith("python-"):
-            parts = conda_name_version(entry)
-            if parts is not None and parts[0] == "python" and re.fullmatch(_FULL, parts[1]):
-                return PythonVersion(parts[1], f"conda-meta/{entry}")
+        name, version = conda_name_version(entry)
+        if name == "python" and re.fullmatch(_FULL, version):
+            return version, f"conda-meta/{entry}"
     return None
 
 
-def _from_header(base: str, library: str | None, files: Files) -> PythonVersion | None:
+def _from_header(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
     if library is None:
         return None
     header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
-    try:
-        match = re.search(_PY_VERSION, files.head(os.path.join(base, *header.split("/")), 1 << 16))
-    except OSError:
-        return None
-    return PythonVersion(match[1].decode("ascii"), header) if match else None
+    match = re.search(_PY_VERSION, files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16))
+    return (match[1], header) if match else None
 
 
-def _from_dpkg(base: str, library: str | None, files: Files) -> PythonVersion | None:
+def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
     """Debian and Ubuntu keep no header beside their interpreter, but list it with its version."""
     top = files.root or os.sep
     if library is None or not library.startswith("python") or base != os.path.join(top, "usr"):
         return None
-    try:
-        status = files.head(os.path.join(top, *_DPKG_STATUS.split("/")), _DPKG_LIMIT)
-    except OSError:
-        return None
+    status = files.text_or_empty(os.path.join(top, *_DPKG_STATUS.split("/")), _DPKG_LIMIT)
     for package in (f"{library}-minimal", f"lib{library}-minimal"):
-        start = status.find(b"Package: " + package.encode("ascii") + b"\n")
-        stanza = status[start : max(status.find(b"\n\n", start), start)] if start >= 0 else b""
-        version = re.search(rb"^Version: (?:\d+:)?(\d+\.\d+\.\d+)(?:~(a|b|rc)(\d+))?", stanza, re.M)
-        if b"\nStatus: install ok installed" in stanza and version:
-            return PythonVersion(b"".join(part or b"" for part in version.groups()).decode("ascii"), _DPKG_STATUS)
+        start = status.find(f"Package: {package}\n")
+        stanza = status[start : max(status.find("\n\n", start), start)] if start >= 0 else ""
+        version = re.search(r"^Version: (?:\d+:)?(\d+\.\d+\.\d+)(?:~(a|b|rc)(\d+))?", stanza, re.M)
+        if "\nStatus: install ok installed" in stanza and version:
+            return "".join(part or "" for part in version.groups()), _DPKG_STATUS
     return None

@@ -1,5 +1,6 @@
 """Where an environment keeps its packages, and for which Python: the layout that the readers of this folder share."""
 
+import os
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
@@ -30,8 +31,8 @@ class Layout(NamedTuple):
     machine facts apply to it.
 
     ``gone`` is what its interpreter is a link to, when that is not there any more. ``version_origin`` names the file
-    that gave the version. ``import_lines`` are the ``import`` lines of ``.pth`` files, each with its file's name, and
-    ``startup`` is all code that runs when Python starts; nobody runs it here. ``incomplete`` is None when
+    that gave the version. ``startup`` is all code that runs when Python starts, the ``import`` lines of ``.pth`` files
+    and the modules that customize it; nobody runs it here. ``incomplete`` is None when
     ``site_packages`` is known to hold every folder, otherwise the reason why it may not. ``notes`` are sentences for
     the user. ``files`` reads the environment's files and keeps inside the root when there is one; readers use nothing
     else.
@@ -48,7 +49,6 @@ class Layout(NamedTuple):
     files: Files
     gone: str | None = None
     version_origin: str = ""
-    import_lines: tuple[tuple[str, str], ...] = ()
     startup: tuple[Startup, ...] = ()
     incomplete: Message | None = None
     notes: tuple[Message, ...] = ()
@@ -56,4 +56,5 @@ class Layout(NamedTuple):
     @property
     def has_finder(self) -> bool:
         """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable install's finder)."""
-        return any("finder" in line or "__editable__" in file for file, line in self.import_lines)
+        lines = [one for one in self.startup if one.file.endswith(".pth")]
+        return any("finder" in one.code or "__editable__" in os.path.basename(one.file) for one in lines)

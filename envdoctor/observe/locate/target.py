@@ -15,6 +15,7 @@ from envdoctor.observe.locate.installation import (
     interpreter_in,
     named_for_another,
     read_settings,
+    version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
 from envdoctor.text.files import Budget, Files
@@ -146,30 +147,27 @@ def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | Non
         return "hf"
     real = files.resolved(prefix)
     if any(part.startswith(_UV_BUCKET) for part in real.split(os.sep)) and (
-        any(_within(real, cache) for cache in _caches("uv", "UV_CACHE_DIR", environ))
+        _in_cache(real, "uv", "UV_CACHE_DIR", environ)
         # A cache chosen with --cache-dir, or the temporary one of --no-cache, is known by its shape alone.
         or "uv" in (read_settings(real, files) or {})
     ):
         return "uv"
     for tool, variable in (("pre-commit", "PRE_COMMIT_HOME"), ("prek", "PREK_HOME")):
-        if any(_within(real, cache) for cache in _caches(tool, variable, environ)):
+        if _in_cache(real, tool, variable, environ):
             return tool
     return None
 
 
-def _caches(tool: str, variable: str, environ: Mapping[str, str]) -> list[str]:
-    """Where a tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
+def _in_cache(path: str, tool: str, variable: str, environ: Mapping[str, str]) -> bool:
+    """Whether it lies where the tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
     home = environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")
     places = [environ.get(variable, ""), os.path.join(home, ".cache", tool)]
     if environ.get("XDG_CACHE_HOME"):
         places.append(os.path.join(environ["XDG_CACHE_HOME"], tool))
     if environ.get("LOCALAPPDATA"):
         places.append(os.path.join(environ["LOCALAPPDATA"], tool, "cache"))
-    return [os.path.realpath(place) for place in places if place]
-
-
-def _within(path: str, folder: str) -> bool:
-    return os.path.normcase(path).startswith(os.path.normcase(folder).rstrip(os.sep) + os.sep)
+    folders = [os.path.normcase(os.path.realpath(place)).rstrip(os.sep) for place in places if place]
+    return any(os.path.normcase(path).startswith(folder + os.sep) for folder in folders)
 
 
 def choose(
@@ -206,8 +204,7 @@ def choose(
         return _lay_out(default_environment(caller), caller)
     from envdoctor.observe.locate.named import named_environment
 
-    installation, executable = named_environment(python, caller)
-    return _lay_out(Choice(installation, executable, Message("--python")), caller, named=True)
+    return _lay_out(Choice(*named_environment(python, caller), Message("--python")), caller, named=True)
 
 
 def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
@@ -238,7 +235,6 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         live=not foreign,
         gone=gone,
         version_origin=origin,
-        import_lines=tuple(path.import_lines),
         startup=tuple(path.startup),
         incomplete=path.problems[0] if path.problems else None,
         notes=(*notes, *path.problems),
@@ -251,15 +247,13 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     installation = choice.installation
     if same_folder(installation.prefix, caller.running.prefix):
         return caller.running.version, caller.running.implementation, "sys"
-    from envdoctor.observe.locate.installation import version_from_files
-
     implementation = implementation_of(installation)
     other = named_for_another(installation, choice.executable)
     if other is not None:
         return other, implementation, Message("the name of its interpreter")
     found = version_from_files(installation, caller.files)
     if found is not None:
-        return found.version, implementation, found.origin
+        return found[0], implementation, found[1]
     if executable is None:
         why = (
             Message("there is no interpreter to ask")

@@ -32,7 +32,7 @@ def observe(request: Request) -> list[Fact]:
     cxx, cxx_origin = _chosen(request, "CXX", ("c++", "g++"))
     return [
         Fact("build.c_compiler", os.path.basename(cc) if isinstance(cc, str) else cc, cc_origin, "machine"),
-        Fact("build.gcc", _version(cc if "CC" in request.environ else None, cxx, request), cxx_origin, "machine"),
+        Fact("build.gcc", _version(cc if "CC" in request.environ else None, cxx), cxx_origin, "machine"),
     ]
 
 
@@ -74,7 +74,7 @@ def _runs(path: str) -> bool:
         return False
 
 
-def _version(cc: Value | None, cxx: Value, request: Request) -> Value:
+def _version(cc: Value | None, cxx: Value) -> Value:
     """Version of the C++ compiler; unknown when a C compiler that was set is another one, since nvcc takes that."""
     if not isinstance(cxx, str):
         return cxx

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.compilers import on_path
@@ -38,20 +39,17 @@ def _toolkit(request: Request) -> tuple[Value, str]:
     return ABSENT, "CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda"
 
 
-def _candidates(request: Request) -> list[tuple[str, str]]:
+def _candidates(request: Request) -> Iterator[tuple[str, str]]:
     """Where nvcc may be, as (origin, path); relative places are left out, for they depend on the working directory."""
     nvcc = "nvcc.exe" if request.platform == "windows" else "nvcc"
-    found: list[tuple[str, str]] = []
     for name in ("CUDA_HOME", "CUDA_PATH"):
         home = request.environ.get(name, "")
         if os.path.isabs(home) and "\0" not in home:
-            found.append((name, os.path.join(home, "bin", nvcc)))
-    path = on_path(nvcc, request)
-    if path is not None:
-        found.append(("PATH", path))
+            yield name, os.path.join(home, "bin", nvcc)
+    if path := on_path(nvcc, request):
+        yield "PATH", path
     if request.platform != "windows":
-        found.append(("/usr/local/cuda", request.path("/usr/local/cuda/bin/nvcc")))
-    return found
+        yield "/usr/local/cuda", request.path("/usr/local/cuda/bin/nvcc")
 
 
 def _roots(nvcc: str) -> list[str]:

@@ -40,14 +40,16 @@ def observe(request: Request) -> list[Fact]:
 
 
 def _nvml_or_proc(request: Request) -> list[Fact]:
-    from envdoctor.observe.machine.reading import nvml
-
+    try:
+        from envdoctor.observe.machine.reading import nvml
+    except ImportError as error:  # Python is built without ctypes where libffi was missing
+        return proc_driver.observe(request, Message("NVML could not be used: {}", type(error).__name__))
     facts = nvml.observe(request)
     problems = {fact.key: fact.value.reason for fact in facts if isinstance(fact.value, Unknown)}
     if not problems:
         return facts
     problem = problems.get("gpu") or next(iter(problems.values()))
-    instead = {fact.key: fact for fact in proc_driver.observe(request._replace(nvml_problem=problem))}
+    instead = {fact.key: fact for fact in proc_driver.observe(request, problem)}
     return [
         fact if fact.key not in problems or isinstance(instead[fact.key].value, Unknown) else instead[fact.key]
         for fact in facts

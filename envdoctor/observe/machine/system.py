@@ -16,15 +16,9 @@ KEYS = (
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
-#: What container managers write into the path of the first process' control group.
-_CGROUP_MARKS = (
-    ("kubepods", "kubernetes"),
-    ("docker", "docker"),
-    ("libpod", "podman"),
-    ("lxc", "lxc"),
-    ("garden", "garden"),
-    ("containerd", "containerd"),
-)
+#: What container managers write into the path of the first process' control group, and those that are called otherwise.
+_CGROUP_MARKS = ("kubepods", "docker", "libpod", "lxc", "garden", "containerd")
+_CALLED = {"kubepods": "kubernetes", "libpod": "podman"}
 _GIB = 1 << 30
 _SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
 #: cgroup v1 writes "no limit" as the largest multiple of a page below 2**63.
@@ -63,10 +57,8 @@ def _arch(request: Request) -> Value:
 
 
 def _kernel(request: Request) -> Value:
-    if request.platform == "linux":
-        text = request.text("/proc/sys/kernel/osrelease").strip()
-        if text:
-            return text
+    if request.platform == "linux" and (text := request.text("/proc/sys/kernel/osrelease").strip()):
+        return text
     if sys.platform == "win32":
         version = sys.getwindowsversion()
         return f"{version.major}.{version.minor}.{version.build}"
@@ -128,9 +120,9 @@ def container(request: Request) -> Value:
     if manager:
         return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
     groups = request.text("/proc/1/cgroup")
-    for mark, kind in _CGROUP_MARKS:
+    for mark in _CGROUP_MARKS:
         if mark in groups:
-            return kind
+            return _CALLED.get(mark, mark)
     mounts = request.text("/proc/self/mounts")
     if re.search(r"^overlay / overlay ", mounts, re.MULTILINE):
         reason = Message("the root file system is an overlay, as in a container, but no container manager left a sign")
@@ -215,12 +207,10 @@ def _soft_limit(name: str, unit: int) -> Value:
     """A resource limit in units, ABSENT when there is none (unlimited, or an operating system without limits)."""
     try:
         import resource
-    except ImportError:
+
+        soft = resource.getrlimit(getattr(resource, name))[0]
+    except (ImportError, AttributeError):
         return ABSENT
-    kind = getattr(resource, name, None)
-    if kind is None:
-        return ABSENT
-    soft = resource.getrlimit(kind)[0]
     if soft == resource.RLIM_INFINITY:
         return ABSENT
     return soft if unit == 1 else round(soft / unit, 6)

@@ -85,9 +85,14 @@ def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
 
 def _read_folder(folder: str, model: str) -> _Answers | Unknown:
     """What is in all Python files of the folder, or the first reason why one of them could not be read."""
-    names = _python_files(folder)
-    if isinstance(names, Unknown):
-        return names
+    files = Files()
+    try:
+        names = [name for name in files.names(folder) if name.endswith(".py")]
+    except OSError as error:
+        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
+    names = [name for name in names if not files.is_folder(os.path.join(folder, name))]
+    if len(names) > _MAX_FILES:
+        return Unknown(Message("the model has more than {} Python files", _MAX_FILES))
     contents: list[tuple[CodeFile, bytes]] = []
     for name in names:
         shown = os.path.normpath(os.path.join(model, name))
@@ -103,15 +108,3 @@ def _read_folder(folder: str, model: str) -> _Answers | Unknown:
             return Unknown(Message("{}: {}", printable(os.path.basename(file.path)), answer))
         read[file] = answer
     return read
-
-
-def _python_files(folder: str) -> list[str] | Unknown:
-    files = Files()
-    try:
-        names = [name for name in files.names(folder) if name.endswith(".py")]
-    except OSError as error:
-        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
-    found = [name for name in names if not files.is_folder(os.path.join(folder, name))]
-    return (
-        found if len(found) <= _MAX_FILES else Unknown(Message("the model has more than {} Python files", _MAX_FILES))
-    )

@@ -6,7 +6,7 @@ And what contradicts itself in a folder of packages.
 import os
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from envdoctor.observe.packages.reading.metadata_directory import (
     Distribution,
     Problem,
     checked_version,
+    first_named,
     invalid_name,
     named_by,
     read_directory,
@@ -41,22 +42,23 @@ KEYS = (
     *("environment.path", "environment.kind", "python.version", "python.minor", "python.implementation"),
     *("python.free_threaded", "python.executable", "python.gone", "pkg.*", "dist", "metadata_problem"),
 )
-_NAMED = 3
 _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
 _LIBRARY = re.compile(r"(?:python|pypy)([0-9]+\.[0-9]+)(t?)\Z")
-_FOR_ALL = b"\nTag: py3-none-any\n"
-_TAG = re.compile(rb"(?m)^Tag:([^\r\n]{1,200})")
+_FOR_ALL = "\nTag: py3-none-any\n"
+_TAG = re.compile(r"(?m)^Tag:([^\r\n]{1,200})")
 _LIMIT = 1 << 14
 
 
 class _Folders(NamedTuple):
-    """The distributions of each folder in import order; ``trouble`` says what could not be read."""
+    """The distributions of each folder in import order; ``trouble`` says what could not be read, and ``linked`` are the
+    source folders that ``.egg-link`` files lead to."""
 
     distributions: dict[str, list[Distribution]]
     problems: list[Problem]
     trouble: list[Message]
+    linked: list[str]
 
 
 def observe(request: Request) -> list[Fact]:
@@ -74,36 +76,28 @@ def observe(request: Request) -> list[Fact]:
 def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
     folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
-    replaced = _replaced_code(folders.distributions, modules, layout)
-    packages, found, strange = decide_versions(folders.distributions, layout.site_packages, layout.files, replaced)
-    wheels = [_read_tags(item, layout.files) for item in found]
-    problems = [*folders.problems, *strange, *(problem for _, problem in wheels if problem)]
-    named = Counter(item.name for item in found)
-    problems = [item._replace(alone=named[item.name] <= 1) for item in problems]
-    dists = _dists(folders.distributions, found, [tags for tags, _ in wheels])
+    packages = _decide_versions(folders, layout, _replaced_code(folders.distributions, modules, layout))
+    dists = tuple(_dists(folders, layout.files))
+    named = Counter(item["name"] for item in dists)
+    problems = [item._replace(alone=named[item.name] <= 1)._asdict() for item in folders.problems]
     return [
         *_own_facts(layout),
         *packages,
-        _records("dist", dists, incomplete),
-        _records("metadata_problem", (item._asdict() for item in problems), incomplete),
+        Fact("dist", Records(dists, incomplete), Message("installed packages"), "environment"),
+        Fact("metadata_problem", Records(tuple(problems), incomplete), Message("installed packages"), "environment"),
     ]
 
 
 def _read_folders(layout: Layout) -> _Folders:
-    found = _Folders({}, [], [])
-    linked: list[str] = []
+    found = _Folders({}, [], [], [])
     for folder in layout.site_packages:
         try:
-            scan = scan_folder(folder, layout.files)
+            found.distributions[folder] = _read_folder(folder, layout.files, found)
         except OSError as error:
             found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
-            continue
-        found.distributions[folder] = scan.distributions
-        found.problems.extend(scan.problems)
-        linked += scan.linked
     if not found.distributions:
         raise EnvironmentUnreadable(_nothing_read(layout, found.trouble))
-    for folder in set(linked) & set(found.distributions):
+    for folder in set(found.linked) & set(found.distributions):
         found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
     if layout.kind == "conda":
         try:
@@ -155,16 +149,11 @@ def _replaced_code(
     return found
 
 
-def _dists(
-    in_folders: Mapping[str, list[Distribution]], distributions: list[Distribution], tags: list[tuple[str, ...]]
-) -> Iterable[dict[str, Value]]:
-    """The items of ``dist``; ``distributions`` are those of the folders one after another."""
-    places = iter(zip(distributions, tags, strict=True))
+def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
     imported: set[str] = set()
-    for items in in_folders.values():
+    for items in folders.distributions.values():
         here = {item.name for item in items} - imported
-        for _ in items:
-            item, its_tags = next(places)
+        for item in items:
             yield {
                 "name": item.name,
                 "version": item.version,
@@ -174,7 +163,7 @@ def _dists(
                 "active": item.name in here,
                 "requires": Unknown(item.requires_unknown) if item.requires_unknown else item.requires,
                 "requires_python": item.requires_python or ABSENT,
-                "tags": its_tags,
+                "tags": _read_tags(item, files, folders.problems),
                 "path": item.path,
             }
         imported |= here
@@ -206,10 +195,6 @@ def _own_facts(layout: Layout) -> list[Fact]:
     ]
 
 
-def _records(key: str, items: Iterable[dict[str, Value]], incomplete: Message | None) -> Fact:
-    return Fact(key, Records(tuple(items), incomplete), Message("installed packages"), "environment")
-
-
 def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
     if trouble:
         return Message("nothing of the environment {} could be read: {}", layout.prefix, joined(trouble))
@@ -232,144 +217,96 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
         return []
     found: list[Distribution] = []
     for entry in entries:
-        parts = conda_name_version(entry)
-        name = valid_name(parts[0]) if parts is not None else None
-        if parts is None or name is None or name in known:
-            continue
-        version: str | Unknown = checked_version(parts[1])
-        path = os.path.join(folder, entry)
-        found.append(Distribution(name, version, "conda", "conda", False, path, f"conda-meta/{entry}"))
+        raw_name, version = conda_name_version(entry)
+        name = valid_name(raw_name)
+        if name is not None and name not in known:
+            path, origin = os.path.join(folder, entry), f"conda-meta/{entry}"
+            found.append(Distribution(name, checked_version(version), "conda", "conda", False, path, origin))
     return found
 
 
-def _read_tags(item: Distribution, files: Files) -> tuple[tuple[str, ...], Problem | None]:
+def _read_tags(item: Distribution, files: Files, problems: list[Problem]) -> tuple[str, ...]:
     """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
     and then the file says nothing."""
-    if item.kind != "dist-info":
-        return (), None
-    try:
-        data = files.head(f"{item.path}{os.sep}WHEEL", _LIMIT)
-    except OSError:
-        return (), None
-    if _FOR_ALL in data:
-        return (), None
-    tags = tuple(tag.decode("utf-8", "replace").strip() for tag in _TAG.findall(data))
+    text = files.text_or_empty(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else ""
+    tags = () if _FOR_ALL in text else tuple(map(str.strip, _TAG.findall(text)))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
     if broken is None:
-        return tags, None
+        return tags
     detail = Message("{}/WHEEL has a tag that is none: {}", os.path.basename(item.path), broken)
     version = item.version if isinstance(item.version, str) else ABSENT
-    return (), Problem(item.name, "unreadable", detail, version, item.path)
+    problems.append(Problem(item.name, "unreadable", detail, version, item.path))
+    return ()
 
 
-class FolderScan(NamedTuple):
-    """What one folder holds. ``linked`` are the source folders that its ``.egg-link`` files lead to."""
-
-    distributions: list[Distribution]
-    problems: list[Problem]
-    linked: list[str]
-
-
-def scan_folder(folder: str, files: Files) -> FolderScan:
-    """List a folder and read the header of each metadata directory in it.
+def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
+    """The distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
     Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a :class:`Problem`.
     """
-    scan = FolderScan([], [], [])
-    if folder.endswith(".egg"):
-        _scan_egg(folder, files, scan)
-        return scan
+    items: list[Distribution | None] = []
     editable: set[str | None] = set()
-    for entry in files.names(folder):
+    for entry in files.names(folder) if not folder.endswith(".egg") else ():
+        path = f"{folder}{os.sep}{entry}"
         if entry.startswith("~"):
             name = readable(entry)
             detail = Message("{} is what an interrupted pip left behind", name)
-            scan.problems.append(Problem(name, "leftover", detail, ABSENT, os.path.join(folder, entry)))
-        elif entry.endswith(".dist-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "METADATA", "dist-info", files), scan)
-        elif entry.endswith(".egg-info"):
-            _keep(read_directory(f"{folder}{os.sep}{entry}", entry, "PKG-INFO", "egg-info", files), scan)
+            found.problems.append(Problem(name, "leftover", detail, ABSENT, path))
+        elif entry.endswith((".dist-info", ".egg-info")):
+            items.append(read_directory(path, entry, entry.rpartition(".")[2], files, found.problems))
         elif entry.endswith(".egg-link"):
-            _follow_egg_link(folder, entry, files, scan)
+            # "setup.py develop": the first line names the source folder, which a .pth line puts on the path.
+            line = files.text_or_empty(path, 4096).partition("\n")[0].strip()
+            if line and "\0" not in line:
+                target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+                found.linked.append(os.path.normpath(target))
         elif entry.startswith("__editable__."):
             match = re.match(_EDITABLE_PTH, entry)
             editable.add(valid_name(match["name"]) if match else None)
-    if editable:
-        scan.distributions[:] = [
-            item._replace(editable=True) if item.name in editable else item for item in scan.distributions
-        ]
-    _report_duplicates(folder, scan)
-    return scan
+    if folder.endswith(".egg"):
+        items = [_read_egg(folder, files, found.problems)]
+    here = [item._replace(editable=True) if item.name in editable else item for item in items if item is not None]
+    found.problems.extend(_duplicates(folder, here))
+    return here
 
 
-def _keep(read: tuple[Distribution | None, Problem | None], scan: FolderScan) -> None:
-    found, problem = read
-    if found is not None:
-        scan.distributions.append(found)
-    if problem is not None:
-        scan.problems.append(problem)
-
-
-def _scan_egg(folder: str, files: Files, scan: FolderScan) -> None:
-    """An egg on the import path: a folder with EGG-INFO, or a zip file that has only its name to read."""
-    entry = os.path.basename(folder)
+def _read_egg(folder: str, files: Files, problems: list[Problem]) -> Distribution | None:
+    """A folder with EGG-INFO, or a zip file that has only its name to read."""
+    entry, inside = os.path.basename(folder), os.path.join(folder, "EGG-INFO")
     if files.is_folder(folder):
-        _keep(read_directory(os.path.join(folder, "EGG-INFO"), entry, "PKG-INFO", "egg-info", files), scan)
-        return
+        return read_directory(inside, entry, "egg-info", files, problems)
     raw_name, raw_version = named_by(entry)
     name = valid_name(raw_name)
     if name is None:
-        scan.problems.append(invalid_name(raw_name, entry, folder))
-        return
+        problems.append(invalid_name(raw_name, entry, folder))
+        return None
     version = Unknown(Message("{} carries no version", entry)) if raw_version is None else checked_version(raw_version)
-    inside = os.path.join(folder, "EGG-INFO")  # in the zip file
-    scan.distributions.append(Distribution(name, version, "egg-info", ABSENT, False, inside, entry))
+    return Distribution(name, version, "egg-info", ABSENT, False, inside, entry)
 
 
-def _follow_egg_link(folder: str, entry: str, files: Files, scan: FolderScan) -> None:
-    """``setup.py develop``: the first line names the source folder, which a ``.pth`` line puts on the path."""
-    line = files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-    if line and "\0" not in line:
-        target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
-        scan.linked.append(os.path.normpath(target))
-
-
-def _first(names: list[str]) -> list[str]:
-    """As many as a message can name, and how many more there are."""
-    return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
-
-
-def _report_duplicates(folder: str, scan: FolderScan) -> None:
+def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Problem]:
     """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
-    if len({item.name for item in scan.distributions}) == len(scan.distributions):
-        return
     groups: dict[str, list[Distribution]] = {}
-    for item in scan.distributions:
+    for item in distributions:
         groups.setdefault(item.name, []).append(item)
     for name, items in groups.items():
         if len(items) > 1:
-            versions = ", ".join(_first(sorted({item.version for item in items if isinstance(item.version, str)})))
-            entries = " and ".join(_first([os.path.basename(item.path) for item in items]))
+            versions = ", ".join(first_named(sorted({item.version for item in items if isinstance(item.version, str)})))
+            entries = " and ".join(first_named([os.path.basename(item.path) for item in items]))
             detail = Message("{} are in the same folder", entries)
-            scan.problems.append(Problem(name, "duplicate", detail, versions or ABSENT, folder))
+            yield Problem(name, "duplicate", detail, versions or ABSENT, folder)
 
 
-def decide_versions(
-    in_folders: Mapping[str, list[Distribution]],
-    folders: tuple[str, ...],
-    files: Files,
-    replaced: Mapping[str, VersionFile],
-) -> tuple[list[Fact], list[Distribution], list[Problem]]:
-    """Decide the version of each package: ``pkg.*``, the distributions with the local tags that version files add, and
-    contradictions between METADATA and version files.
+def _decide_versions(folders: _Folders, layout: Layout, replaced: Mapping[str, VersionFile]) -> list[Fact]:
+    """Decide the version of each package: ``pkg.*``. The distributions get the local tags that version files add, and
+    contradictions between METADATA and version files are problems.
 
-    ``in_folders`` are the distributions of each folder, in import order, and ``folders`` those that packages are
-    imported from. The first folder that has a name decides, as it does for ``import``; two versions in that folder
-    leave it unknown. A version file that adds a local tag, or says something else, wins; so does code that was
-    ``replaced`` by another release.
+    The first folder that has a name decides, as it does for ``import``; two versions in that folder leave it unknown. A
+    version file that adds a local tag, or says something else, wins; so does code that was ``replaced`` by another
+    release.
     """
     chosen: dict[str, Fact] = {}
-    for items in in_folders.values():
+    for items in folders.distributions.values():
         here: dict[str, Fact] = {}
         for item in items:
             name = item.name
@@ -382,13 +319,11 @@ def decide_versions(
                 origin = f"{earlier.origin}, {item.origin}"
                 here[name] = earlier._replace(value=_several(earlier, item), origin=origin)
         chosen.update(here)
-    problems: list[Problem] = []
-    distributions = [item for items in in_folders.values() for item in items]
-    said = {name: read_version_file(name, folders, files) for name in VERSION_FILES}
+    said = {name: read_version_file(name, layout.site_packages, layout.files) for name in VERSION_FILES}
     for name, file in (*said.items(), *replaced.items()):
         if not isinstance(file, Unknown):
-            _prefer_file(name, file, chosen, distributions, problems)
-    return list(chosen.values()), distributions, problems
+            _prefer_file(name, file, chosen, folders)
+    return list(chosen.values())
 
 
 def _several(earlier: Fact, item: Distribution) -> Unknown:
@@ -399,9 +334,7 @@ def _several(earlier: Fact, item: Distribution) -> Unknown:
     return Unknown(Message("two metadata directories in one folder say {} and {}", earlier.value, item.version))
 
 
-def _prefer_file(
-    name: str, file: VersionFile, chosen: dict[str, Fact], distributions: list[Distribution], problems: list[Problem]
-) -> None:
+def _prefer_file(name: str, file: VersionFile, chosen: dict[str, Fact], folders: _Folders) -> None:
     said = file.get("__version__")
     version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
     fact = chosen.get(name)
@@ -412,14 +345,15 @@ def _prefer_file(
         return
     if fact is None:
         detail = Message("{} is there, and no metadata directory", file.origin)
-        problems.append(Problem(name, "no-metadata", detail, version, path))
+        folders.problems.append(Problem(name, "no-metadata", detail, version, path))
     elif isinstance(fact.value, str) and not same_release(fact.value, version):
         detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
-        problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
+        folders.problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
     elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
         return  # here it is METADATA that has the tag
     chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
-    for index, item in enumerate(distributions):
-        beside = item.name == name and os.path.dirname(item.path) == file.folder
-        if beside and isinstance(item.version, str) and same_release(item.version, version):
-            distributions[index] = item._replace(version=version)
+    for items in folders.distributions.values():
+        for index, item in enumerate(items):
+            beside = item.name == name and os.path.dirname(item.path) == file.folder
+            if beside and isinstance(item.version, str) and same_release(item.version, version):
+                items[index] = item._replace(version=version)

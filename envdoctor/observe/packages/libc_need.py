@@ -20,7 +20,6 @@ KEYS = ("libc_need",)
 NEEDS = ("dist", "os.libc_version")
 
 _MANYLINUX = re.compile(r"manylinux_(\d{1,3})_(\d{1,3})_")
-_VERSION = re.compile(r"GLIBC_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
 #: One build makes all files of a package.
 _MOST = 8
 
@@ -53,18 +52,18 @@ def _newer(tags: tuple[str, ...], system: Value) -> bool:
 
 def _needs(metadata: str, files: Files) -> tuple[str, str] | None:
     """The highest version of glibc that a file asks for, and the file."""
-    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+    from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile, newest
 
     found: list[tuple[str, str]] = []
     try:
         listed = listed_libraries(metadata, files)
     except OSError:
         return None
-    for one in listed[:_MOST]:
+    for name in listed[:_MOST]:
         try:
-            with ElfFile(os.path.join(os.path.dirname(metadata), *one.name.split("/")), files) as file:
-                versions = [match[1] for version in file.versions() if (match := _VERSION.match(version))]
+            with ElfFile(os.path.join(os.path.dirname(metadata), *name.split("/")), files) as file:
+                version = newest(file.versions(), "GLIBC")
         except (ElfError, OSError, ValueError):
             continue
-        found += [(version, one.name) for version in versions]
+        found += [(version, name)] if version else []
     return max(found, key=lambda entry: rank(entry[0]), default=None)

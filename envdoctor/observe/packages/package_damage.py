@@ -18,8 +18,8 @@ from envdoctor.knowledge.cuda_wheels import component_of
 from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required, torch_backends
-from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, Listed, listed_libraries
-from envdoctor.observe.packages.reading.metadata_directory import checked_version, named_by
+from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_libraries
+from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
@@ -33,7 +33,6 @@ KEYS = ("package_damage",)
 NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
 
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
-_NAMED = 3
 _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.reading.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
@@ -65,7 +64,7 @@ def observe(request: Request) -> list[Fact]:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
-    lists: dict[str, dict[str, list[Listed]]] = {}
+    lists: dict[str, list[str]] = {}
     compared: list[_Item] = []
     for name in needed(active, stack):
         item = active[name]
@@ -78,8 +77,7 @@ def observe(request: Request) -> list[Fact]:
             compared.append(item)
             if item.get("tags"):
                 with suppress(OSError):
-                    listed = listed_libraries(str(item["path"]), layout.files)
-                    lists.setdefault(os.path.dirname(str(item["path"])), {})[name] = listed
+                    lists[name] = listed_libraries(str(item["path"]), layout.files)
     for item, module in torch_backends(request):
         found += _module_gone(item, module.partition(".")[0], layout)
     for name, kind, files, fails in _compared(compared, stack, extensions, request):
@@ -87,10 +85,9 @@ def observe(request: Request) -> list[Fact]:
         if _half_removed(item):  # the name of its folder says which release it was
             said = named_by(os.path.basename(str(item["path"])))[1]
             item = {**item, "version": checked_version(said)} if said else item
-        found.append(_record(item, kind, _few(files), fails=fails))
+        found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
-    for folder, by_name in lists.items():
-        found += _dropped_in(folder, by_name, active, dists, layout.files)
+    found += _dropped_in(lists, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
     found += _links_to_nowhere(modules, layout, request.cwd)
@@ -192,8 +189,7 @@ def _compared(
     if isinstance(answer, Problem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return [[compared[0]["name"], "unread", [reason], False]]
-    unread = [[name, "unread", [f"{file} ({reason})"], False] for name, file, reason in answer["unread"]]
-    return [*answer["damage"], *unread]
+    return list(answer["damage"])
 
 
 def _met_on_imports(
@@ -211,7 +207,7 @@ def _met_on_imports(
             yield _record(item, kind, f"{one['file']} ({one['reason']})", fails=damaged)
 
 
-def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
+def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> list[dict[str, Value]]:
     """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
     sources = []
     try:
@@ -220,10 +216,9 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> I
         sources = [unquote(url.path)] if url.scheme == "file" else []
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
-    for source in (*sources, *_pointed_to(item, module, layout)):
-        if found := list(_gone_with(item, source, module, layout, cwd)):
-            yield from found
-            return
+    places = (*sources, *_pointed_to(item, module, layout))
+    records = (_gone_with(item, source, module, layout, cwd) for source in places)
+    return [record for record in records if record][:1]
 
 
 def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
@@ -251,10 +246,11 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
                 line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
                 name = normalise(entry.removesuffix(".egg-link"))
                 item: _Item = {"name": name, "version": Unknown(Message("its metadata is gone with its source"))}
-                yield from _gone_with(item, line, modules.get(name), layout, cwd)
+                if record := _gone_with(item, line, modules.get(name), layout, cwd):
+                    yield record
 
 
-def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
+def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
     """The record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
     here = False
@@ -263,9 +259,9 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
         here = module_in(cwd, name, layout.files) is not None
     # The paths in a bare folder may be of another machine.
     if layout.kind == "path" or not os.path.isabs(source) or here or _elsewhere(name, layout):
-        return
-    if layout.files.is_gone(layout.files.inside(source)):
-        yield _record(item, "source-gone", source[:400], fails=module is not None)
+        return None
+    gone = layout.files.is_gone(layout.files.inside(source))
+    return _record(item, "source-gone", source[:400], fails=module is not None) if gone else None
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:
@@ -283,23 +279,24 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
 
 
 def _dropped_in(
-    folder: str, lists: Mapping[str, list[Listed]], active: Mapping[str, _Item], dists: Records, files: Files
+    lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
 ) -> Iterator[dict[str, Value]]:
     """Libraries in the folders where packages keep theirs (``torch/lib``, ``nvidia/cudnn/lib``, ``numpy.libs``) that no
     package lists."""
-    known: dict[str, set[str]] = {}
-    owners: dict[str, str] = {}
+    known: dict[tuple[str, str], set[str]] = {}
+    owners: dict[tuple[str, str], str] = {}
     for name, listed in lists.items():
+        folder = os.path.dirname(str(active[name]["path"]))
         for one in listed:
-            place, _, base = one.name.rpartition("/")
+            place, _, base = one.rpartition("/")
             if place.endswith((".libs", "/lib")):
-                known.setdefault(place, set()).add(base)
-                owners.setdefault(place, name)
-    for place, names in known.items():
+                known.setdefault((folder, place), set()).add(base)
+                owners.setdefault((folder, place), name)
+    for (folder, place), names in known.items():
         there = files.names_or_none(os.path.join(folder, *place.split("/")))
         strange = [f"{place}/{name}," for name in there if name not in names and _LIBRARY.search(name)]
         if strange := [name.removesuffix(",") for name in _unlisted(strange, dists, files)]:
-            yield _record(active[owners[place]], "dropped-in", _few(strange), fails=False)
+            yield _record(active[owners[folder, place]], "dropped-in", ", ".join(first_named(strange)), fails=False)
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:
@@ -340,11 +337,6 @@ def _half_installed(
         if "WHEEL" in there and "RECORD" not in there and "INSTALLER" not in there:
             reason = Message("its installation was interrupted, or goes on: it has no list of its files yet")
             yield _record(active[name], "unread", reason, fails=False)
-
-
-def _few(names: list[str]) -> str:
-    more = f", … +{len(names) - _NAMED}" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """How the installed torch was built, and whether its libraries are all there: from files, without importing it."""
 
 import os
+from collections.abc import Iterable
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.packages.reading.version_files import read_version_file
@@ -17,7 +18,6 @@ NEEDS = ("dist", "package_damage")
 #: (torch/share/cmake/Torch/TorchConfig.cmake says it in 2.5.1 and 2.7.1, and no longer in 2.13.0 and 2.15.0.)
 _NEW_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_string"
 _OLD_ABI = b"_ZN3c105ErrorC2ENS_14SourceLocationESs"
-_CHUNK = 1 << 18
 _LIBRARY_LIMIT = 64 << 20
 _TOGETHER = ("libc10.so", "libtorch_cpu.so")
 
@@ -32,18 +32,13 @@ def observe(request: Request) -> list[Fact]:
     if isinstance(found, Unknown):
         return [Fact(key, found, "", "environment") for key in KEYS]
     origin = found.origin
-    cuda = _dotted(found.get("cuda"), origin)
-    hip = _dotted(found.get("hip"), origin)
-    git = found.get("git_version")
-    if isinstance(git, bool):
-        git = Unknown(Message("{} does not say", origin))
     abi, abi_origin = _cxx11_abi(found.folder, files)
     told = any(item["package"] == "torch" for item in request.items("package_damage"))
     missing = () if told else _half_gone(found.folder, files)
     return [
-        Fact("torch.cuda", cuda, origin, "environment"),
-        Fact("torch.hip", hip, origin, "environment"),
-        Fact("torch.git", git, origin, "environment"),
+        Fact("torch.cuda", _dotted(found.get("cuda"), origin), origin, "environment"),
+        Fact("torch.hip", _dotted(found.get("hip"), origin), origin, "environment"),
+        Fact("torch.git", found.get("git_version"), origin, "environment"),
         Fact("torch.cxx11_abi", abi, abi_origin, "environment"),
         Fact("torch.missing_files", missing, "torch/lib", "environment"),
     ]
@@ -52,7 +47,7 @@ def observe(request: Request) -> list[Fact]:
 def _dotted(value: Value, origin: str) -> Value:
     """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
     if not isinstance(value, str):
-        return Unknown(Message("{} does not say", origin)) if isinstance(value, bool) else value
+        return value
     numbers = value.partition("-")[0]
     return numbers if dotted(numbers) is not None else Unknown(Message("{} says {}", origin, repr(value[:60])))
 
@@ -66,7 +61,7 @@ def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
     if "libc10.so" in names:
         origin = "torch/lib/libc10.so"
         try:
-            found = _first_of((_NEW_ABI, _OLD_ABI), os.path.join(libraries, "libc10.so"), files)
+            found = _first_of((_NEW_ABI, _OLD_ABI), files.lines(os.path.join(libraries, "libc10.so"), _LIBRARY_LIMIT))
         except OSError as error:
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error))), origin
         if found is None:
@@ -78,25 +73,15 @@ def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
     return Unknown(Message("there is no torch/lib/libc10.so")), ""
 
 
-def _first_of(needles: tuple[bytes, ...], path: str, files: Files) -> bytes | None:
-    """Which needle a file holds. Read in pieces, not mapped: a mapped file that shrinks would kill the process."""
-    overlap = max(map(len, needles)) - 1
-    descriptor = files.open(path)
-    try:
-        tail, total = b"", 0
-        while total < _LIBRARY_LIMIT:
-            piece = os.read(descriptor, _CHUNK)
-            if not piece:
-                return None
-            files.use(1, len(piece))
-            text = tail + piece
-            for needle in needles:
-                if needle in text:
-                    return needle
-            tail, total = text[-overlap:], total + len(piece)
-        return None
-    finally:
-        os.close(descriptor)
+def _first_of(needles: tuple[bytes, ...], pieces: Iterable[bytes]) -> bytes | None:
+    tail = b""
+    for piece in pieces:
+        text = tail + piece
+        for needle in needles:
+            if needle in text:
+                return needle
+        tail = text[1 - max(map(len, needles)) :]
+    return None
 
 
 def _half_gone(folder: str, files: Files) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ def test_import_lines_are_recorded_and_not_run(venv: Path, site: Path, tmp_path:
     line = f"import os; os.mkdir({str(tmp_path / 'ran')!r})"
     (site / "hook.pth").write_text(line + "\n")
     layout = choose(venv)
-    assert (layout.import_lines, layout.incomplete) == ((("hook.pth", line),), None)
+    assert ([one[:2] for one in layout.startup], layout.incomplete) == ([(str(site / "hook.pth"), line)], None)
     assert not (tmp_path / "ran").exists()
 
 

@@ -4,10 +4,13 @@ And where the system's loader finds shared libraries: its cache (ld.so(8)) and i
 """
 
 import os
+import re
 import struct
+from collections.abc import Iterable, Iterator
 
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
+from envdoctor.versions.pep440 import rank
 
 #: Machines that torch is released for (e_machine).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -130,29 +133,30 @@ class ElfFile:
 
     def versions(self) -> list[str]:
         """Symbol versions that it asks other files for (``GLIBC_2.28``), those that may be missing left out."""
-        address, found = self._tags.get(_DT_VERNEED), []
-        if address is None:
-            return []
         steps = 0
-        seen: set[int] = set()  # names are shared between libraries
-        for _ in range(min(self._tags.get(_DT_VERNEEDNUM, 0), _MOST_VERSIONS)):
-            _, count, _, first, following = struct.unpack("<HHIII", self._at(address, 16))
-            entry = address + first
-            for _ in range(count):
+        found: dict[int, str] = {}  # names are shared between libraries
+        for address, (_, count, _, first, _) in self._chained(_DT_VERNEED, _DT_VERNEEDNUM, "<HHIII"):
+            for _, (_, flags, _, name, _) in self._chain(address + first, count, "<IHHII"):
                 steps += 1
                 if steps > _MOST_VERSIONS:
                     raise ElfError(Message("its version table has no end"))
-                _, flags, _, name, after = struct.unpack("<IHHII", self._at(entry, 16))
-                if not flags & _WEAK_VERSION and name not in seen:
-                    seen.add(name)
-                    found.append(self._short_name(name))
-                if not after:
-                    break
-                entry += after
-            if not following:
-                break
-            address += following
-        return found
+                if not flags & _WEAK_VERSION and name not in found:
+                    found[name] = self._short_name(name)
+        return list(found.values())
+
+    def _chained(self, tag: int, count: int, form: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The entries of a table of versions, of which there are as many as the other tag says; none without it."""
+        most = min(self._tags.get(count, 0), _MOST_VERSIONS) if tag in self._tags else 0
+        return self._chain(self._tags.get(tag, 0), most, form)
+
+    def _chain(self, address: int, most: int, form: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Entries and their addresses; the last field of each says how far it is to the next one."""
+        for _ in range(most):
+            fields = struct.unpack(form, self._at(address, struct.calcsize(form)))
+            yield address, fields
+            if not fields[-1]:
+                return
+            address += fields[-1]
 
     def search_paths(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The folders of DT_RPATH and of DT_RUNPATH as written (``$ORIGIN/../lib``). Where there is a RUNPATH, the
@@ -167,17 +171,9 @@ class ElfFile:
 
     def defined_versions(self) -> list[str]:
         """Symbol versions that it gives to other files (``GLIBCXX_3.4.30``), its own name among them."""
-        address, found = self._tags.get(_DT_VERDEF), []
-        if address is None:
-            return []
-        for _ in range(min(self._tags.get(_DT_VERDEFNUM, 0), _MOST_VERSIONS)):
-            _, _, _, count, _, first, following = struct.unpack("<HHHHIII", self._at(address, 20))
-            if count:
-                found.append(self._short_name(int.from_bytes(self._at(address + first, 4), "little")))
-            if not following:
-                break
-            address += following
-        return found
+        table = self._chained(_DT_VERDEF, _DT_VERDEFNUM, "<HHHHIII")
+        names = [self._at(address + first, 4) for address, (_, _, _, count, _, first, _) in table if count]
+        return [self._short_name(int.from_bytes(name, "little")) for name in names]
 
     # --- what a file gives ----------------------------------------------------------------------------------------
 
@@ -318,6 +314,12 @@ class ElfFile:
         if len(data) < size and not short:
             raise ElfError(Message("it is shorter than its own tables say"))
         return data
+
+
+def newest(versions: Iterable[str], name: str) -> str | None:
+    """The highest of the symbol versions that are called like this (``GLIBC_2.28`` for GLIBC): 2.28. None without."""
+    found = [re.match(r"([A-Z]{1,20})_(\d{1,4}(?:\.\d{1,4}){1,2})\Z", version) for version in versions]
+    return max((match[2] for match in found if match and match[1] == name), key=rank, default=None)
 
 
 def cached_library(name: str, path: str = LOADER_CACHE) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
-from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
+from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile, newest
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, said_by
@@ -29,7 +29,6 @@ _PRINTABLE = re.compile(r"[\w.$@]+\Z", re.ASCII)
 _SHOWN = 4  # libraries named in one value
 #: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
 _MOST_OF_SIBLINGS = 4096
-_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d{1,4}(?:\.\d{1,4}){1,2})\Z")
 #: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
 _MOST_NAMES = 48 << 20
 _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
@@ -68,11 +67,6 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
                 paths.setdefault(name, os.path.join(folder, name))
     lacking = [name for name in CORE if name not in paths]
     return Message("torch/lib has no {}", lacking[0]) if lacking else paths
-
-
-def is_torch_symbol(name: bytes) -> bool:
-    """Whether a library of torch has to define it."""
-    return _OURS.match(name) is not None
 
 
 def gnu_hash(name: bytes) -> int:
@@ -115,11 +109,6 @@ class _CompiledFile(NamedTuple):
     glibc: str | None
     glibcxx: str | None
     cuda: str | None
-
-    @property
-    def size(self) -> int:
-        """Bytes of its symbols."""
-        return sum(map(len, self.symbols))
 
 
 class _Package(NamedTuple):
@@ -172,7 +161,7 @@ def check_extensions(
     room = _MOST_NAMES
     for found in chosen:
         packages.append(read_package(found, files, room))
-        room -= sum(one.size for one in packages[-1].files)
+        room -= sum(len(symbol) for one in packages[-1].files for symbol in one.symbols)
     libraries = _Torch(torch if any(package.files for package in packages) else Message("not needed"), files)
     try:
         items = [_columns(package, libraries, packages, files) for package in packages]
@@ -287,18 +276,14 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             continue
         if one.symbols or one.libraries:
             read.append(one)
-            room -= one.size
+            room -= sum(map(len, one.symbols))
     return _Package(read, problem, unread)
 
 
 def _read_file(path: str, name: str, file: ElfFile) -> _CompiledFile:
     libraries = [library for library in file.needed if is_of_torch(library)]
-    symbols = [symbol for symbol in file.undefined() if is_torch_symbol(symbol)]
-    highest: dict[str, str] = {}
-    for version in file.versions():
-        if match := _VERSION.match(version):
-            highest[match[1]] = max(highest.get(match[1], "0"), match[2], key=rank)
+    symbols = [symbol for symbol in file.undefined() if _OURS.match(symbol)]
+    versions = file.versions()
+    glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
     cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
-    return _CompiledFile(
-        path, name, file.machine, symbols, libraries, highest.get("GLIBC"), highest.get("GLIBCXX"), cuda
-    )
+    return _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)

@@ -12,8 +12,6 @@ from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import dotted
 
-KEYS = ("driver.library", "driver.compat")
-
 #: Where loaders look without being told, and where containers, WSL and NixOS put the driver's libraries.
 _USUAL = (
     "/usr/local/nvidia/lib64",

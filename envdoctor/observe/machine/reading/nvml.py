@@ -1,5 +1,7 @@
 """The NVIDIA driver and the GPUs through NVML, the driver's own library, called with ctypes and a time limit."""
 
+import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -50,15 +52,13 @@ def observe(request: Request) -> list[Fact]:
     A sick driver can block a call for ever, so that the calls run in a thread which is left behind when it does not
     answer within ``request.nvml_timeout`` seconds.
     """
-    import threading
-
     answers: list[list[Fact]] = []
 
     def ask() -> None:
         try:
             answers.append(_ask(request))
         except _NvmlError as error:
-            answers.append(_unknown(said_by(error), True if error.code == _MISMATCH else None))
+            answers.append(_unknown(said_by(error), mismatch=error.code == _MISMATCH))
         except Exception as error:
             answers.append(_unknown(Message("NVML could not be used: {}", type(error).__name__)))
 
@@ -68,11 +68,11 @@ def observe(request: Request) -> list[Fact]:
     return answers[0] if answers else _unknown(Message("NVML did not answer in {} s", f"{request.nvml_timeout:g}"))
 
 
-def _unknown(reason: Message, mismatch: bool | None = None) -> list[Fact]:
-    facts = [Fact(key, Unknown(reason), "NVML", "machine") for key in KEYS]
-    if mismatch is not None:
-        facts[KEYS.index("driver.mismatch")] = Fact("driver.mismatch", mismatch, "NVML", "machine")
-    return facts
+def _unknown(reason: Message, *, mismatch: bool = False) -> list[Fact]:
+    values: dict[str, Value] = dict.fromkeys(KEYS, Unknown(reason))
+    if mismatch:
+        values["driver.mismatch"] = True
+    return [Fact(key, value, "NVML", "machine") for key, value in values.items()]
 
 
 def _ask(request: Request) -> list[Fact]:
@@ -97,15 +97,13 @@ Call = Callable[..., None]
 
 def _load(request: Request) -> Call | None:
     """A function that calls NVML by name and raises :class:`_NvmlError`; None when the library cannot be loaded."""
-    import ctypes
-
     for name in _libraries(request):
         try:
             library = ctypes.CDLL(name)
         except OSError:
             continue
 
-        def call(function: str, *arguments: Any, library: "ctypes.CDLL" = library) -> None:
+        def call(function: str, *arguments: Any, library: ctypes.CDLL = library) -> None:
             entry = getattr(library, function, None)
             if entry is None:
                 raise _NvmlError(13)
@@ -135,16 +133,12 @@ def _cell(ask: Callable[[], Value | None]) -> Value:
 
 
 def _text(call: Call, function: str, *handle: Any) -> str:
-    import ctypes
-
     buffer = ctypes.create_string_buffer(256)
     call(function, *handle, buffer, ctypes.c_uint(len(buffer)))
     return buffer.value.decode("utf-8", "replace")
 
 
 def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
-    import ctypes
-
     compat = compat_library(request, driver) if isinstance(driver, str) else None
     if compat is not None:
         # NVML asks the libcuda that it finds, and would tell what that one supports.
@@ -162,9 +156,6 @@ def _max_cuda(call: Call, request: Request, driver: Value) -> Value:
 
 
 def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
-    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
-    import ctypes
-
     count = ctypes.c_uint()
     try:
         call("nvmlDeviceGetCount_v2", ctypes.byref(count))
@@ -192,8 +183,6 @@ def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
 
 
 def _gpu(call: Call, request: Request, index: int, handle: Any) -> dict[str, Value]:
-    import ctypes
-
     major, minor = ctypes.c_int(), ctypes.c_int()
     memory = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used, in bytes
 
@@ -218,8 +207,6 @@ def _gpu(call: Call, request: Request, index: int, handle: Any) -> dict[str, Val
 
 def _processes(call: Call, request: Request, handle: Any) -> Value:
     """How many processes compute on a GPU: asked without room for the list, NVML answers with its length alone."""
-    import ctypes
-
     count = ctypes.c_uint(0)
     name = "nvmlDeviceGetComputeRunningProcesses"
     try:
@@ -238,8 +225,6 @@ def _processes(call: Call, request: Request, handle: Any) -> Value:
 
 
 def _mig_is_on(call: Call, handle: Any) -> bool:
-    import ctypes
-
     current, pending = ctypes.c_uint(), ctypes.c_uint()
     try:
         call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))

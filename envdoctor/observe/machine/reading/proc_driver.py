@@ -118,19 +118,14 @@ def windows_library(request: Request) -> str:
     """``nvml.dll`` where the driver's installer puts it, never from the search path; empty when it is not there."""
     environ = request.environ
     system, programs = environ.get("SystemRoot", r"C:\Windows"), environ.get("ProgramFiles", r"C:\Program Files")
-    for path in (
-        os.path.join(system, "System32", "nvml.dll"),
-        os.path.join(programs, "NVIDIA Corporation", "NVSMI", "nvml.dll"),
-    ):
-        if os.path.isfile(path):
-            return path
-    return ""
+    folders = os.path.join(system, "System32"), os.path.join(programs, "NVIDIA Corporation", "NVSMI")
+    return next(filter(os.path.isfile, (os.path.join(folder, "nvml.dll") for folder in folders)), "")
 
 
-def observe(request: Request) -> list[Fact]:
+def observe(request: Request, problem: Message | None = None) -> list[Fact]:
     """Driver version, and the GPUs' names and UUIDs; the highest CUDA version and compute capabilities stay unknown.
 
-    Without a trace of a driver all of it is plainly none. ``request.nvml_problem`` is the reason of unknown values.
+    Without a trace of a driver all of it is plainly none. ``problem`` says why NVML did not answer.
     """
     if not driver_traces(request):
         origin = Message("no NVIDIA driver: /proc/driver/nvidia, /sys/module/nvidia, /dev/nvidia*")
@@ -138,7 +133,7 @@ def observe(request: Request) -> list[Fact]:
         named: Value = nobody if request.environ.get("CUDA_VISIBLE_DEVICES") else ABSENT
         none: tuple[Value, ...] = (ABSENT, ABSENT, ABSENT, Records(()), named)
         return [Fact(key, value, origin, "machine") for key, value in zip(KEYS, none, strict=True)]
-    problem = request.nvml_problem or Message("only NVML tells it")
+    problem = problem or Message("only NVML tells it")
     version, place = kernel_module(request)
     gpus, unnamed = _gpus(request, problem)
     return [
@@ -186,10 +181,7 @@ def _gpus(request: Request, problem: Message) -> tuple[Value, Value]:
             {
                 "index": index,
                 "name": fields.get("Model") or Unknown(Message("/proc/driver/nvidia does not name it")),
-                "cc": Unknown(problem),
-                "memory_gib": Unknown(problem),
-                "free_gib": Unknown(problem),
-                "processes": Unknown(problem),
+                **dict.fromkeys(("cc", "memory_gib", "free_gib", "processes"), Unknown(problem)),
                 # Before the first use of a GPU its UUID is printed as question marks.
                 "uuid": uuid if uuid and "?" not in uuid else Unknown(Message("/proc/driver/nvidia does not say it")),
             }

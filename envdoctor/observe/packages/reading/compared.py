@@ -3,7 +3,7 @@
 It is asked with ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
 (x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``,
 ``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It
-answers with ``damage``, ``unread`` (what could not be looked at), and ``files`` and ``folders``, what was looked at.
+answers with ``damage`` (what could not be looked at is the last), and ``files`` and ``folders``, what was looked at.
 """
 
 import ast
@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -66,23 +66,22 @@ class Package:
 
     def __init__(
         self,
+        package: Mapping[str, Any],
         asked: Mapping[str, Any],
         files: Files,
-        python: tuple[int, ...] | None,
-        machine: str | None,
         digests: Callable[[], Mapping[bytes, set[bytes]]],
     ) -> None:
-        self.name: str = asked["name"]
-        self._digests = digests
         self.unread: list[tuple[str, str]] = []
-        self._folder = os.path.dirname(asked["metadata"])
-        self._files, self._python, self._machine = files, python, machine
-        self._of_stack, self._told_elsewhere = bool(asked["stack"]), tuple(asked["elsewhere"])
+        self._folder = os.path.dirname(package["metadata"])
+        self._files, self._digests = files, digests
+        self._python: tuple[int, ...] = tuple(asked["python"] or ())[:2]
+        self._machine: str | None = asked["machine"]
+        self._of_stack, self._told_elsewhere = bool(package["stack"]), tuple(package["elsewhere"])
         self._sources: list[Listed] = []
         self._libraries: list[Listed] = []
         self._others: list[Listed] = []
         self._needed: set[str] = set()
-        self._read_list(asked["metadata"])
+        self._read_list(package["metadata"])
 
     def _read_list(self, metadata: str) -> None:
         try:
@@ -138,7 +137,7 @@ class Package:
         for one in self._sources if self._of_stack else ():
             folder, _, base = one.name.rpartition("/")
             stems.setdefault(folder, set()).add(base[:-3])
-        digits = "".join(map(str, self._python[:2])) if self._python else "(?!)"
+        digits = "".join(map(str, self._python)) or "(?!)"
         module = re.compile(rf"\.(?:(?:cpython-{digits}-[\w-]+|abi3)\.so|so|(?:cp{digits}-\w+\.)?pyd)\Z")
         for folder, known in stems.items():
             for name in self._files.names_or_none(os.path.join(self._folder, folder)) if folder else ():
@@ -218,8 +217,7 @@ class Package:
                 warnings.simplefilter("ignore")
                 ast.parse(content)
         except (SyntaxError, ValueError, LookupError):
-            newer = self._python is not None and self._python[:2] > sys.version_info[:2]
-            return "edited" if newer else "damaged"
+            return "edited" if self._python > sys.version_info[:2] else "damaged"
         except (RecursionError, MemoryError):
             return "edited"
         return "edited"
@@ -252,17 +250,6 @@ class Package:
         return None
 
 
-def _all_digests(lists: Sequence[str], files: Files) -> Mapping[bytes, set[bytes]]:
-    """What any package says of each file."""
-    found: dict[bytes, set[bytes]] = {}
-    for metadata in lists:
-        with suppress(OSError):
-            text = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
-            for match in _LINE.finditer(text):
-                found.setdefault(match[1], set()).add(match[2])
-    return found
-
-
 def _as_listed(digest: bytes) -> bytes:
     """A sha256 as RECORD writes it."""
     return urlsafe_b64encode(digest)[:43]
@@ -272,19 +259,24 @@ def answer(**asked: Any) -> dict[str, Any]:
     """What the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
-    python = tuple(asked["python"]) if asked["python"] else None
-    machine = asked["machine"]
     damage, unread = [], []
 
     @cache
     def digests() -> Mapping[bytes, set[bytes]]:
-        return _all_digests(asked["lists"], files)
+        """What any package says of each file."""
+        found: dict[bytes, set[bytes]] = {}
+        for metadata in asked["lists"]:
+            with suppress(OSError):
+                text = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+                for match in _LINE.finditer(text):
+                    found.setdefault(match[1], set()).add(match[2])
+        return found
 
     for one in asked["packages"]:
-        package = Package(one, files, python, machine, digests)
-        damage += [[package.name, kind, names, fails] for kind, names, fails in package.damage()]
+        package = Package(one, asked, files, digests)
+        damage += [[one["name"], kind, names, fails] for kind, names, fails in package.damage()]
         if package.unread:
             name, reason = package.unread[0]
             more = Message(" and {} more", len(package.unread) - 1) if len(package.unread) > 1 else ""
-            unread.append([package.name, name + more, reason])
-    return {"damage": damage, "unread": unread, "files": looks.files, "folders": looks.folders}
+            unread.append([one["name"], "unread", [f"{name}{more} ({reason})"], False])
+    return {"damage": damage + unread, "files": looks.files, "folders": looks.folders}

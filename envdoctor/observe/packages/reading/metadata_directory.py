@@ -12,6 +12,7 @@ from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import normalise, valid_name
 
 _REQUIRES_LIMIT = 1 << 16
+_NAMED = 3
 #: ``name-version-py3.8.egg-info``; everything after the name may be missing.
 _EGG_NAME = r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[^-]+(?:-.+)?)?)?\Z"
 #: The header of 95 % of the 313 files of the benchmark environment ends within it; the longest has 76 KB.
@@ -100,14 +101,17 @@ def readable(name: str) -> str:
     return name[:200].encode("utf-8", "replace").decode("utf-8")
 
 
-def read_directory(
-    path: str, entry: str, metadata: str, kind: str, files: Files
-) -> tuple[Distribution | None, Problem | None]:
-    """Read the directory at ``path``, called ``entry``, whose header is in the file ``metadata``.
+def first_named(names: list[str]) -> list[str]:
+    """As many names as a message can hold, and how many more there are."""
+    return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
 
-    What the header does not say is taken from the entry's name, and reported. Nothing is raised.
+
+def read_directory(path: str, entry: str, kind: str, files: Files, problems: list[Problem]) -> Distribution | None:
+    """Read the directory at ``path``, called ``entry``; None where it names no distribution.
+
+    What the header does not say is taken from the entry's name. What is wrong goes to ``problems``; nothing is raised.
     """
-    header, origin, trouble = _header(path, entry, metadata, files)
+    header, origin, trouble = _header(path, entry, kind, files)
     name, version = header.name, header.version
     if not header.utf8:
         trouble = "encoding", Message("{} is not UTF-8 text", origin)
@@ -124,7 +128,8 @@ def read_directory(
             version, origin = from_version, Message("{} (folder name)", readable(entry))
     valid = valid_name(name)
     if valid is None:
-        return None, invalid_name(name, origin, path)
+        problems.append(invalid_name(name, origin, path))
+        return None
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else NOT_GIVEN.reason)
     found = Distribution(
         name=valid,
@@ -140,24 +145,24 @@ def read_directory(
     )
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", Message("{}: {}", origin, checked.reason)
-    if trouble is None:
-        return found, None
-    return found, Problem(valid, trouble[0], trouble[1], checked if isinstance(checked, str) else ABSENT, path)
+    if trouble is not None:
+        problems.append(Problem(valid, *trouble, checked if isinstance(checked, str) else ABSENT, path))
+    return found
 
 
 def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Distribution:
     """The distribution with the requirements of these extras, which are normalised, read again."""
-    metadata = "PKG-INFO" if item.kind == "egg-info" else "METADATA"
-    header, _, trouble = _header(item.path, os.path.basename(item.path), metadata, files, extras)
+    header, _, trouble = _header(item.path, os.path.basename(item.path), item.kind, files, extras)
     if item.kind == "conda" or (trouble is not None and trouble[0] != "encoding"):
         return item
     return item._replace(requires=header.requires or _requires_text(item.path, item.kind, files, extras))
 
 
 def _header(
-    path: str, entry: str, metadata: str, files: Files, extras: Collection[str] = ()
+    path: str, entry: str, kind: str, files: Files, extras: Collection[str] = ()
 ) -> tuple[Header, str, tuple[str, Message] | None]:
     """The header, the file it was read from, and the kind and detail of what went wrong."""
+    metadata = "PKG-INFO" if kind == "egg-info" else "METADATA"
     label = entry if entry.isascii() else readable(entry)
     origin = f"{label}/{metadata}"
     try:

@@ -11,38 +11,32 @@ from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import is_version, same_release
 
-#: Packages of PyPI whose METADATA says "2.7.1" and whose file says "2.7.1+cu126": read in the wheels of torch 2.5.1 to
-#: 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of torchao,
-#: torchcodec, triton, xformers, vllm, fbgemm-gpu and bitsandbytes, where both say the same.
-VERSION_FILES = {
-    "torch": "torch/version.py",
-    "torchvision": "torchvision/version.py",
-    "torchaudio": "torchaudio/version.py",
-    "torchtext": "torchtext/version.py",
-    "torchdata": "torchdata/version.py",
-}
+#: Packages of PyPI whose METADATA says "2.7.1" and whose version.py says "2.7.1+cu126": read in the wheels of torch
+#: 2.5.1 to 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of
+#: torchao, torchcodec, triton, xformers, vllm, fbgemm-gpu and bitsandbytes, where both say the same.
+VERSION_FILES = ("torch", "torchvision", "torchaudio", "torchtext", "torchdata")
 
 _LIMIT = 1 << 16
 #: ``name = value`` and ``name: annotation = value`` at the left margin.
 _ASSIGNMENT = re.compile(r"^([A-Za-z_]\w{0,60})[ \t]*(?::[^=\n]{1,200})?=([^\n]{0,1000})$", re.MULTILINE)
-_LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|(None)|(True|False))[ \t]*(?:#.*)?\Z""")
+_LITERAL = re.compile(r"""(?:'([^'\\\n]*)'|"([^"\\\n]*)"|None)[ \t]*(?:#.*)?\Z""")
 #: Where a package may say its own version.
 _FILES = ("__init__.py", "version.py", "_version.py", "__version__.py")
-_OWN_VERSION = re.compile(rb"""__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")
+_OWN_VERSION = re.compile(r"""\n__version__(?:[ \t]*:[ \t]*str)?[ \t]*=[ \t]*["']([0-9][^"'\\\r\n]{0,60})["']""")
 
 
 class VersionFile(NamedTuple):
     """A version file that was read.
 
     ``folder`` is the folder of packages that it lies in and ``origin`` its name there. ``values`` are its simple
-    assignments: text, True, False, absent for None, and unknown for anything that is no literal.
+    assignments: text, absent for None, and unknown for anything else.
     """
 
     folder: str
     origin: str
-    values: dict[str, str | bool | Absent | Unknown]
+    values: dict[str, str | Absent | Unknown]
 
-    def get(self, name: str) -> str | bool | Absent | Unknown:
+    def get(self, name: str) -> str | Absent | Unknown:
         """The value assigned to a name, or unknown when the file does not assign it."""
         return self.values.get(name, Unknown(Message("{} does not say", self.origin)))
 
@@ -52,13 +46,12 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
 
     Unknown, with the reason, when no folder has it or it cannot be read.
     """
-    origin = VERSION_FILES[name]
-    package, _, file = origin.partition("/")
+    origin = f"{name}/version.py"
     for folder in folders:
-        if package not in files.names_or_none(folder):
+        if name not in files.names_or_none(folder):
             continue
         try:
-            text = files.text(os.path.join(folder, package, file), _LIMIT)
+            text = files.text(os.path.join(folder, name, "version.py"), _LIMIT)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -70,16 +63,11 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
     return Unknown(Message("there is no {}", origin))
 
 
-def _literal(text: str, otherwise: Message) -> str | bool | Absent | Unknown:
+def _literal(text: str, otherwise: Message) -> str | Absent | Unknown:
     match = _LITERAL.match(text)
     if match is None:
         return Unknown(otherwise)
-    single, double, none, truth = match.groups()
-    if none:
-        return ABSENT
-    if truth:
-        return truth == "True"
-    return single if single is not None else double
+    return next((said for said in match.groups() if said is not None), ABSENT)
 
 
 def module_in(folder: str, module: str, files: Files) -> str | None:
@@ -95,23 +83,10 @@ def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
     package's folder. The text is matched, never run; None when no file says it so."""
     for name in _FILES if not place.endswith(".py") else ("",):
         path = os.path.join(place, name) if name else place
-        try:
-            version = _own_version(b"\n" + files.head(path, _LIMIT))
-        except OSError:
-            continue
-        if is_version(version):
-            return version, f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
+        match = _OWN_VERSION.search("\n" + files.text_or_empty(path, _LIMIT))
+        if match and is_version(match[1]):
+            return match[1], f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
     return None
-
-
-def _own_version(text: bytes) -> str:
-    at = text.find(b"\n__version__")
-    while at >= 0:
-        match = _OWN_VERSION.match(text, at + 1)
-        if match:
-            return match[1].decode("ascii", "replace")
-        at = text.find(b"\n__version__", at + 1)
-    return ""
 
 
 def another_version(
