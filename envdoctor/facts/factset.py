@@ -79,10 +79,9 @@ class FactSet(Readable):
         """The facts whose keys begin so (``recipe.``)."""
         return (self.get(key) for key in self._facts if key.startswith(prefix))
 
-    def copy(self) -> "FactSet":
-        """An independent set with the same facts."""
-        twin = FactSet()
-        twin._facts.update(self._facts)
+    def copy(self, facts: Iterable[Fact] | None = None) -> "FactSet":
+        """An independent set with the same facts, or with these of them."""
+        twin = FactSet(self._facts.values() if facts is None else facts)
         twin._complete.update(self._complete)
         twin.kept = self.kept
         return twin
@@ -119,11 +118,7 @@ def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet
 
 def given_only(facts: FactSet) -> FactSet:
     """The facts without the derived ones."""
-    kept = FactSet(fact for fact in facts if not fact.is_computed)
-    for prefix, origin in facts.complete_prefixes().items():
-        kept.declare_complete(prefix, origin)
-    kept.kept = facts.kept
-    return kept
+    return facts.copy(fact for fact in facts if not fact.is_computed)
 
 
 def _depends(patterns: Sequence[str], key: str) -> bool:
