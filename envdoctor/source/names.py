@@ -4,6 +4,7 @@ what they can be called with there."""
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from envdoctor.source.definitions import texts_in
 from envdoctor.source.library import Library, Unreadable
@@ -23,7 +24,7 @@ class Names:
     def __init__(self, library: Library, world: World) -> None:
         self.library = library
         self.world = world
-        self._known: dict[tuple[str, str], bool | None] = {}
+        self._known = cache(lambda module, name: self._has(module, name, set()))
 
     def offers(self, module: str) -> Offers | None:
         """What a module offers by itself; None for one whose source cannot be read."""
@@ -34,10 +35,7 @@ class Names:
 
     def has(self, module: str, name: str) -> bool | None:
         """Whether a module has a name, or a submodule of it; None when that cannot be told."""
-        asked = module, name
-        if asked not in self._known:
-            self._known[asked] = self._has(module, name, set())
-        return self._known[asked]
+        return self._known(module, name)
 
     def exported_below(self, module: str) -> Mapping[str, str]:
         """The names that a package offers because the modules in its folder export them, and these modules."""
@@ -173,9 +171,6 @@ class Names:
 
     def lazy_home(self, module: str, name: str) -> str | None:
         """The module that is loaded when a lazy package is asked for a name."""
-        found = self.library.find(module)
-        if found is None or found.kind != "source":
-            return None
         offers = self.offers(module)
         if offers is None:
             return None
