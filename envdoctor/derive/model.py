@@ -9,6 +9,7 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spe
 from envdoctor.facts.view import View
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.model_types import ModelTypes, knows
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import dotted, release_of, satisfies
 from envdoctor.versions.releases import EVERY, contains, parse_ranges
@@ -64,8 +65,6 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     kind, installed = facts.text("model.type"), facts.text("pkg.transformers")
     if kind is None:
         return {}
-    from envdoctor.knowledge.model_types import ModelTypes
-
     types, origin = ModelTypes(matrix), Message("table transformers-model-types")
     if types.is_never(kind):
         return {"model.registered_since": Derived(ABSENT, origin)}
@@ -90,8 +89,6 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     installed = facts.text(f"pkg.{framework}")
     if installed is None:
         return None
-    from envdoctor.knowledge.model_types import knows
-
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
 
@@ -306,8 +303,6 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
     releases = [release for text in texts if (release := dotted(text.partition("+")[0])) is not None]
     if not kind:
         return [release for release in releases if release >= _FIRST]
-    from envdoctor.knowledge.model_types import ModelTypes
-
     known = ModelTypes(matrix).releases(kind)
     return [release for release in releases if known is not None and contains(parse_ranges(known), release)]
 

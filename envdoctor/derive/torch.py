@@ -9,6 +9,7 @@ from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.knowledge.gpu_code import arch_lists
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, said_by
 from envdoctor.versions.local_tag import is_own_build
@@ -99,8 +100,6 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
     torch, cuda, platform = facts.text("pkg.torch"), facts.text("torch.cuda"), facts.text("os.platform")
     if torch is None or cuda is None or not facts.unknown("torch.arch_list"):
         return None
-    from envdoctor.knowledge.gpu_code import arch_lists
-
     lists = arch_lists(torch, cuda, platform, facts.text("os.arch"), matrix)
     if len(lists) != 1:
         return Unknown(Message("no table has the build of torch {} for CUDA {}", torch, cuda))
