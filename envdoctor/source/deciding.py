@@ -35,10 +35,6 @@ from envdoctor.source.values import (
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-_OPERATORS: Mapping[str, type[ast.cmpop]] = {
-    **{"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt},
-    **{"le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE},
-}
 _TEXT_METHODS = frozenset(
     ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
 )
@@ -71,6 +67,7 @@ _COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
 }
+_OPERATORS = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 
 
 class OutOfBudget(Exception):
@@ -127,11 +124,6 @@ class Deciding(ABC):
                 return action(*arguments)
             except Failed:
                 return UNKNOWN
-
-    @property
-    def certain(self) -> bool:
-        """Whether what is followed now is certain to happen."""
-        return not self._unsure
 
     def step(self) -> None:
         """Count work. Raises :class:`OutOfBudget`."""
@@ -382,7 +374,7 @@ class Deciding(ABC):
     def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
         """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds
         it is not known any more."""
-        if self.certain and len(holder) < MOST and all(map(is_known_deep, arguments)):
+        if not self._unsure and len(holder) < MOST and all(map(is_known_deep, arguments)):
             try:
                 return getattr(holder, method.attr)(*arguments)
             except _REFUSED:

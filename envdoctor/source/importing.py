@@ -12,7 +12,7 @@ from typing import Any
 from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
 from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.offers import absolute, is_type_checking
+from envdoctor.source.offers import absolute
 from envdoctor.source.signatures import accepts
 from envdoctor.source.values import (
     MOST_ROUNDS,
@@ -120,7 +120,7 @@ class Importing(Deciding):
 
     def unbound(self, module: str, name: str) -> Any:
         state = self._states.get(module)
-        offers = self.names.offers(module) if state is not None and state.running and self.certain else None
+        offers = self.names.offers(module) if state is not None and state.running and not self._unsure else None
         if offers is not None and name in offers.names and not offers.stars and offers.open is None:
             raise Failed("NameError", None)
         return UNKNOWN
@@ -433,7 +433,7 @@ class Importing(Deciding):
             self.value(statement.value, frame)
 
     def visit_If(self, statement: ast.If, frame: Frame) -> None:
-        if is_type_checking(statement.test):
+        if last_name(statement.test) == "TYPE_CHECKING":
             return self._block(statement.orelse, frame)
         with More(self, "_testing"):
             known = truth(self.value(statement.test, frame))
@@ -508,8 +508,7 @@ class Importing(Deciding):
                 said = self.unsure(self.value, first, frame)
             case ast.Call(func=error) | error:
                 pass
-        name, text = last_name(error), said[:300] if isinstance(said, str) else ""
-        self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+        self._raised(last_name(error), statement, frame, said[:300] if isinstance(said, str) else "")
 
     def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
         raise _Returned(None if statement.value is None else self.value(statement.value, frame))
@@ -566,12 +565,12 @@ class Importing(Deciding):
 
     def visit_Assert(self, statement: ast.Assert, frame: Frame) -> None:
         if truth(self.value(statement.test, frame)) is False:
-            stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
-            self._raised("AssertionError", stop)
+            self._raised("AssertionError", statement, frame)
 
-    def _raised(self, kind: str, stop: Stop) -> None:
+    def _raised(self, error: str, statement: ast.stmt, frame: Frame, text: str = "") -> None:
+        stop = Stop("raise", frame.module, statement.lineno, frame.module, error, text)
         if stop not in self._mended:
-            raise Failed(kind, stop)
+            raise Failed(error or "Exception", stop)
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_AnnAssign = visit_AugAssign = visit_Assign

@@ -110,11 +110,6 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(block)
 
 
-def is_type_checking(test: ast.expr) -> bool:
-    """Whether a condition is ``TYPE_CHECKING``."""
-    return last_name(test) == "TYPE_CHECKING"
-
-
 class _Reading:
     """What one pass over the statements of a module finds."""
 
@@ -190,7 +185,7 @@ class _Reading:
                     self.names[alias.asname or top] = f"module {top}"
             case ast.ImportFrom():
                 self._import_from(statement, self.names, self.stars)
-            case ast.If(test=test, body=body, orelse=orelse) if is_type_checking(test):
+            case ast.If(test=test, body=body, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
                 for inner in statements(body):
                     if isinstance(inner, ast.ImportFrom):
                         self._import_from(inner, self._for_types, self._for_types_stars)

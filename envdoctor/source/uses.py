@@ -52,8 +52,12 @@ def caught(node: ast.Try) -> frozenset[str]:
 
 def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
     """The kinds of uses whose failure ``with contextlib.suppress(ImportError)`` catches."""
-    calls = (item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call))
-    return _told_by(kind for call in calls if last_name(call.func) == "suppress" for kind in call.args)
+    errors: list[ast.expr | None] = []
+    for item in node.items:
+        match item.context_expr:
+            case ast.Call(func=func, args=kinds) if last_name(func) == "suppress":
+                errors += kinds
+    return _told_by(errors)
 
 
 def asks_what_is_there(test: ast.expr) -> bool:
