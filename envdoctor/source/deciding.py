@@ -117,11 +117,11 @@ class Deciding(ABC):
         visit = self._visits.get(type(node))
         return UNKNOWN if visit is None else visit(self, node, frame)
 
-    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Do what may or may not happen: what would stop it is no proof."""
+    def unsure(self, node: ast.expr, frame: Frame) -> Any:
+        """The value of an expression that may or may not be evaluated: what would stop it is no proof."""
         with More(self, "_unsure"):
             try:
-                return action(*arguments)
+                return self.value(node, frame)
             except Failed:
                 return UNKNOWN
 
@@ -195,7 +195,7 @@ class Deciding(ABC):
         stops = isinstance(node.op, ast.Or)
         unsure = False
         for value in node.values:
-            found = self.unsure(self.value, value, frame) if unsure else self.value(value, frame)
+            found = self.unsure(value, frame) if unsure else self.value(value, frame)
             known = truth(found)
             if known is stops:
                 return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
@@ -227,10 +227,7 @@ class Deciding(ABC):
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
         known = truth(self.value(node.test, frame))
         if known is None:
-            return joined(
-                self.unsure(self.value, node.body, frame),
-                self.unsure(self.value, node.orelse, frame),
-            )
+            return joined(self.unsure(node.body, frame), self.unsure(node.orelse, frame))
         return self.value(node.body if known else node.orelse, frame)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
@@ -472,13 +469,8 @@ def _of_version(version: str, attribute: str) -> Any:
     if base is None:
         return UNKNOWN
     numbers = tuple(int(part) for part in base.split("."))
-    if attribute == "base_version":
-        return base
-    if attribute == "release":
-        return numbers
-    if attribute in ("major", "minor", "micro"):
-        return (*numbers, 0, 0)[("major", "minor", "micro").index(attribute)]
-    return UNKNOWN
+    parts = dict(zip(("major", "minor", "micro"), (*numbers, 0, 0), strict=False))
+    return {"base_version": base, "release": numbers, **parts}.get(attribute, UNKNOWN)
 
 
 def _whole(bound: Any) -> bool:

@@ -6,7 +6,8 @@ is not followed (its insides are not ours to check, or it is compiled) only says
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
@@ -53,16 +54,14 @@ _CAUGHT_BY = {
 _ALL = ("Exception", "BaseException")
 
 
+@dataclass(slots=True)
 class _State:
     """One module that was, or is being, imported."""
 
-    __slots__ = ("frame", "kind", "running", "stops")
-
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self.running = True
-        self.kind = ""
-        self.stops: list[Stop] = []
+    frame: Frame
+    running: bool = True
+    kind: str = ""
+    stops: list[Stop] = field(default_factory=list)
 
     def stop(self, failed: Failed) -> None:
         """Note what stops it, or would next."""
@@ -231,9 +230,9 @@ class Importing(Deciding):
             return None
         names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
         for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-            names.setdefault(one.arg, self.unsure(self.value, default, frame))
+            names.setdefault(one.arg, self.unsure(default, frame))
         for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            names[one.arg] = UNKNOWN if given is None else self.unsure(self.value, given, frame)
+            names[one.arg] = UNKNOWN if given is None else self.unsure(given, frame)
         names.update(keywords)
         for one in (*positional, *spec.kwonlyargs):
             names.setdefault(one.arg, UNKNOWN)
@@ -383,31 +382,29 @@ class Importing(Deciding):
             if visit is not None:
                 visit(self, statement, frame)
 
+    def _done(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what an action gives; where it fails, see :meth:`_goes_on`."""
+        try:
+            return action(*arguments)
+        except Failed as failed:
+            return self._goes_on(failed)
+
     def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:
-            try:
-                self.load(alias.name, frame.module, statement.lineno)
-            except Failed as failed:
-                self._goes_on(failed)
+            self._done(self.load, alias.name, frame.module, statement.lineno)
             shown = alias.name if alias.asname else alias.name.partition(".")[0]
             frame.names[alias.asname or shown] = Module(shown)
 
     def visit_ImportFrom(self, statement: ast.ImportFrom, frame: Frame) -> None:
         found = self.names.library.find(frame.module)
         module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
-        try:
-            self.load(module, frame.module, statement.lineno)
-        except Failed as failed:
-            self._goes_on(failed)
+        self._done(self.load, module, frame.module, statement.lineno)
         for alias in statement.names:
             if alias.name == "*":
                 frame.names.update(self._everything(module))
             else:
-                try:
-                    found = self._take(module, alias.name, frame.module, statement.lineno)
-                except Failed as failed:
-                    found = self._goes_on(failed)
-                frame.names[alias.asname or alias.name] = found
+                taken = self._done(self._take, module, alias.name, frame.module, statement.lineno)
+                frame.names[alias.asname or alias.name] = taken
 
     def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
         parameters = statement.args
@@ -505,7 +502,7 @@ class Importing(Deciding):
             case None:
                 raise Failed("", None)
             case ast.Call(func=error, args=[first, *_]):
-                said = self.unsure(self.value, first, frame)
+                said = self.unsure(first, frame)
             case ast.Call(func=error) | error:
                 pass
         self._raised(last_name(error), statement, frame, said[:300] if isinstance(said, str) else "")

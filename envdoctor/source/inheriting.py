@@ -247,12 +247,9 @@ class Lineage:
             for call in member.calls(method)
         )
 
-    def always(self, at: int, name: str) -> bool:
-        """Whether every object that is made, or trained, comes by a method of a member."""
-        return (at, name) in self._always
-
     @cached_property
-    def _always(self) -> set[tuple[int, str]]:
+    def always(self) -> set[tuple[int, str]]:
+        """The methods, each with its member, by which every object comes that is made, or trained."""
         found: set[tuple[int, str]] = set()
         waiting = [(name, 0) for name in _RUN]
         while waiting:
@@ -363,7 +360,7 @@ class Inheriting:
                     takes = self._names.takes(receiver.place + method, keyword) if receiver is not None else None
                     if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
-                        always = call.name == name == "__init__" and call.sure and lineage.always(at, name)
+                        always = call.name == name == "__init__" and call.sure and (at, name) in lineage.always
                         asked = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *asked, keyword=keyword, always=always)
 
@@ -393,7 +390,7 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
             continue
         replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
         unfit = [
-            (call.sure and lineage.always(caller, method), call.way)
+            (call.sure and (caller, method) in lineage.always, call.way)
             for caller, method in (lineage.callers.get(name, ()) if replaced is not None else ())
             for call in lineage.members[caller].calls(method)
             if (call.owner, call.name) == ("self", name) and call.way and not can_be_called(parameters, call.way)

@@ -111,7 +111,11 @@ class Names:
             return True
         answer: bool | None = False
         for star in offers.stars:
-            inner = self._through_star(star, name, seen)
+            if name.startswith("_"):
+                starred = self.offers(star)
+                inner = None if starred is None else name in (starred.exports or ())
+            else:
+                inner = self._has(star, name, seen)
             if inner:
                 return True
             answer = None if inner is None else answer
@@ -143,13 +147,6 @@ class Names:
                 return sorted(f"*{word}" if way == b"endswith" else f"{word}*" for way, word in ways)
             home = offers.names.get(bound, "")
         return None
-
-    def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
-        """Whether ``from module import *`` gives the name."""
-        if name.startswith("_"):
-            offers = self.offers(module)
-            return None if offers is None else name in (offers.exports or ())
-        return self._has(module, name, seen)
 
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
         """The names in ``__all__`` of the modules in the folder of a package, and their modules."""
@@ -190,7 +187,9 @@ class Names:
     def takes(self, place: str, keyword: str) -> bool | None:
         """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
         takes = accepts(place, keyword, self._items)
-        return takes if takes is not True or accepts(place, keyword, self._named) else None
+        if takes is not True or accepts(place, keyword, lambda one: {*(self._items(one) or ())} - {"**"}):
+            return takes
+        return None
 
     def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
         """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
@@ -208,9 +207,6 @@ class Names:
             if inherited is None or inherited:
                 return inherited
         return ()
-
-    def _named(self, place: str) -> tuple[str, ...] | None:
-        return tuple(item for item in self._items(place) or () if item != "**")
 
     def _items(self, place: str) -> tuple[str, ...] | None:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place

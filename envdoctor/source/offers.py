@@ -193,13 +193,10 @@ class _Reading:
             case ast.Expr(value=value):
                 self._call(value)
             case _:
-                self._other(statement)
-
-    def _other(self, statement: ast.stmt) -> None:
-        for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
-            self._bind(getattr(target, "optional_vars", target))
-        for block in blocks(statement):
-            self.block(block)
+                for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
+                    self._bind(getattr(target, "optional_vars", target))
+                for block in blocks(statement):
+                    self.block(block)
 
     def _import_from(self, statement: ast.ImportFrom, names: dict[str, str], stars: list[str]) -> None:
         module = absolute(statement.module, statement.level, self.name, self.is_package)
