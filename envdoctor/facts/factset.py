@@ -132,7 +132,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
     package = key.partition(".")[2]
     for pattern, columns in spec.concerns.items():
         if _depends((pattern,), key):
-            items = tuple(item for item in items if all(_named(item.get(column)) != package for column in columns))
+            items = tuple(item for item in items if all(item.get(column) != package for column in columns))
             incomplete = incomplete or Message("{} was changed", key)
     for name, column in spec.columns.items():
         whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
@@ -145,10 +145,6 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
 
 def _without(name: str, item: Mapping[str, Value], whose: Sequence[str], package: str) -> Mapping[str, Value]:
     """The item without a column; where the column is about a package, only when it is this one."""
-    if whose and all(_named(item.get(about)) != package for about in whose):
+    if whose and all(item.get(about) != package for about in whose):
         return item
     return {column: cell for column, cell in item.items() if column != name} if name in item else item
-
-
-def _named(cell: Value | None) -> str:
-    return cell if isinstance(cell, str) else ""

@@ -283,14 +283,12 @@ def _ignore(
     result: list[Finding] = []
     for finding in findings:
         accepted = ignore_reason(finding, policy, lambda rule_id: bool(matrix.fixed_in(rule_id)))
-        if accepted is None:
-            result.append(finding)
-            continue
-        entry, in_force = accepted
-        seen = used if in_force else expired
-        if entry not in seen:
-            seen.append(entry)
-        result.append(finding._replace(ignored=entry.reason) if in_force else finding)
+        if accepted is not None:
+            entry, in_force = accepted
+            seen = used if in_force else expired
+            seen += [] if entry in seen else [entry]
+            finding = finding._replace(ignored=entry.reason) if in_force else finding
+        result.append(finding)
     return result, used, expired
 
 

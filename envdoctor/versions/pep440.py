@@ -102,7 +102,8 @@ def _read(text: str) -> tuple[Order, str, int] | None:
         _number_at_end(post) if post else _NOT_POST,
         _number_at_end(dev) if dev else _NOT_DEVELOPMENT,
     )
-    return version, _normal_local(local) if local else "", len(numbers)
+    normal = (str(int(part)) if part.isdigit() else part for part in re.split(r"[-_.]", (local or "").lower()))
+    return version, ".".join(normal), len(numbers)
 
 
 def _stripped(numbers: list[int]) -> tuple[int, ...]:
@@ -115,11 +116,6 @@ def _stripped(numbers: list[int]) -> tuple[int, ...]:
 def _number_at_end(text: str) -> int:
     digits = text.lstrip("-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     return int(digits) if digits else 0
-
-
-def _normal_local(text: str) -> str:
-    parts = re.split(r"[-_.]", text.lower())
-    return ".".join(str(int(part)) if part.isdigit() else part for part in parts)
 
 
 @lru_cache(maxsize=4096)
@@ -228,10 +224,9 @@ def release_of(version: str) -> tuple[int, ...] | None:
 
 def same_release(one: str, other: str) -> bool:
     """Whether two versions differ in nothing but the local tag."""
-    first, second = _read(one.partition("+")[0]), _read(other.partition("+")[0])
-    return one.partition("+")[0] == other.partition("+")[0] or (
-        first is not None and second is not None and first[0] == second[0]
-    )
+    first, second = one.partition("+")[0], other.partition("+")[0]
+    place = order(first)
+    return first == second or (place is not None and place == order(second))
 
 
 def _one(text: str, version: Order, local: str, operator: str, operand: str) -> bool:
