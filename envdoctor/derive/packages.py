@@ -135,16 +135,14 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
 @derives("withdrawn", of="pkg.*")
 def withdrawn(facts: View, matrix: Matrix) -> Answer:
     """List installed releases that their makers withdrew; open while the version of one of the table is not known."""
-    table: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for row in matrix.rows("withdrawn-releases", "release"):
-        table.setdefault(row["package"], {})[row["version"]] = row
+    releases = {(row["package"], row["version"]): row for row in matrix.rows("withdrawn-releases", "release")}
     items: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
-    for package, releases in table.items():
+    for package in dict.fromkeys(package for package, _ in releases):
         installed = facts.value(f"pkg.{package}")
         if facts.unknown(f"pkg.{package}"):
             incomplete = incomplete or Message("the version of {} is not known", package)
-        elif gone := releases.get(str(installed).partition("+")[0]):
+        elif gone := releases.get((package, str(installed).partition("+")[0])):
             told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
             items.append({"package": package, "version": installed, **told})
     return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
