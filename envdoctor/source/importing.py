@@ -362,14 +362,11 @@ class Importing(Deciding):
         return UNKNOWN
 
     def _everything(self, module: str) -> Mapping[str, Any]:
-        state = self._states.get(module)
-        if state is None:
-            return {}
         offers = self.names.offers(module)
         exports = offers.exports if offers is not None else None
         return {
             name: value
-            for name, value in state.frame.names.items()
+            for name, value in self._frame(module).names.items()
             if (name in exports if exports is not None else not name.startswith("_"))
         }
 
