@@ -41,7 +41,7 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
     if not installed.known and not by_version:
         return None
     found = _Conflicts(installed, marker_values(value), matrix)
-    for items in installed:
+    for items in (*installed, *([asker] for asker in by_version)):
         if len({item.requires for item in items}) > 1:
             found.open(Message("{} is installed twice, with different requirements", items[0].name))
             continue
@@ -52,9 +52,6 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
             found.open(asker.requires.reason)
         elif asker.requires:
             found.requirements(asker, asker.requires)
-        found.undeclared(asker)
-    for asker in by_version:
-        found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
         found.undeclared(asker)
     return Derived(found.records(), Message("requirements of the packages"))
 

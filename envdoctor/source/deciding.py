@@ -343,16 +343,17 @@ class Deciding(ABC):
         return UNKNOWN
 
     def visit_Call(self, node: ast.Call, frame: Frame) -> Any:
-        method = node.func
+        method, holder = node.func, UNKNOWN
         if isinstance(method, ast.Attribute):
             holder = self.value(method.value, frame)
-            if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
-                arguments, keywords = self._arguments(node, frame)
-                if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
-                    return self._changed(holder, method, arguments, frame)
-                return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
-        function = self.value(method, frame)
-        arguments, keywords = self._arguments(node, frame)
+        is_held = isinstance(holder, (str, dict, set, frozenset, list, tuple))
+        function = UNKNOWN if is_held else self.value(method, frame)
+        arguments = [self.value(one, frame) for one in node.args]  # one behind * or ** is not known
+        keywords = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
+        if is_held and isinstance(method, ast.Attribute):
+            if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
+                return self._changed(holder, method, arguments, frame)
+            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
         match function:
             case Function():
                 return self.call(function, arguments, keywords, node)
@@ -361,12 +362,6 @@ class Deciding(ABC):
             case Made(dotted=dotted):
                 return self._answer(dotted, arguments, keywords, frame)
         return UNKNOWN
-
-    def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Any], dict[str, Any]]:
-        """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
-        values = [self.value(one, frame) for one in node.args]
-        named = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
-        return values, named
 
     def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
         """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds

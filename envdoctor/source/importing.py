@@ -161,11 +161,9 @@ class Importing(Deciding):
             return UNKNOWN
         if not self._depth and not self._testing and not _DECIDES.search(name):
             return UNKNOWN
-        whole = self._whole(function)
-        around = self._frame(function.module)
-        names = None
-        if whole is not None:
-            names = self._bound(whole, arguments, keywords, Frame(function.module, {}, around))
+        whole, around = self._whole(function), self._frame(function.module)
+        outside = Frame(function.module, {}, around)
+        names = self._bound(whole, arguments, keywords, outside) if whole is not None else None
         if whole is None or names is None:
             return UNKNOWN
         self._calling.append(key)
@@ -228,18 +226,12 @@ class Importing(Deciding):
         positional = [*spec.posonlyargs, *spec.args]
         if "**" in keywords or len(arguments) > len(positional):
             return None
-        names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
-        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-            names.setdefault(one.arg, self.unsure(default, frame))
-        for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            names[one.arg] = UNKNOWN if given is None else self.unsure(given, frame)
-        names.update(keywords)
-        for one in (*positional, *spec.kwonlyargs):
-            names.setdefault(one.arg, UNKNOWN)
-        for rest in (spec.vararg, spec.kwarg):
-            if rest is not None:
-                names[rest.arg] = UNKNOWN
-        return names
+        optional = [*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs]
+        names = {one.arg: UNKNOWN for one in (*positional, *spec.kwonlyargs)}
+        for one, default in zip(optional, (*spec.defaults, *spec.kw_defaults), strict=True):
+            names[one.arg] = UNKNOWN if default is None else self.unsure(default, frame)
+        names |= {one.arg: value for one, value in zip(positional, arguments, strict=False)} | keywords
+        return names | {one.arg: UNKNOWN for one in (spec.vararg, spec.kwarg) if one is not None}
 
     def _whole(self, function: Function) -> ast.FunctionDef | None:
         """A function with its parameters and its body; None for one that yields, or cannot be read."""

@@ -413,15 +413,12 @@ def _own_methods(lineage: Lineage) -> Iterator[tuple[int, Member, str]]:
 
 def _receiver(lineage: Lineage, at: int, name: str, keyword: str) -> Member | None:
     """The base class of another package that gets a keyword which a member hands to ``super()``."""
-    place = lineage.definer(name, at + 1)
-    while place is not None:
-        member = lineage.members[place]
+    for member in (one for one in lineage.members[at + 1 :] if name in one.methods):
         if member.top != lineage.own:
             return member
         body = member.body(name)
         if body is None or not _hands_on(body, name, keyword):
             return None
-        place = lineage.definer(name, place + 1)
     return None
 
 

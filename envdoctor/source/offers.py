@@ -126,7 +126,35 @@ class _Reading:
 
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
-            self._statement(statement)
+            match statement:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.names[name] = "def"
+                case ast.ClassDef(name=name):
+                    self.names[name] = "class"
+                case ast.Assign(targets=targets, value=value):
+                    self._assign(targets, value)
+                case ast.AnnAssign(target=target, value=value):
+                    self._assign([target], value)
+                case ast.AugAssign(target=target, value=value):
+                    self._assign([target], value, more=True)
+                case ast.Import(names=names):
+                    for alias in names:
+                        top = alias.name if alias.asname else alias.name.partition(".")[0]
+                        self.names[alias.asname or top] = f"module {top}"
+                case ast.ImportFrom():
+                    self._import_from(statement, self.names, self.stars)
+                case ast.If(test=test, body=for_types, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
+                    for inner in statements(for_types):
+                        if isinstance(inner, ast.ImportFrom):
+                            self._import_from(inner, self._for_types, self._for_types_stars)
+                    self.block(orelse)
+                case ast.Expr(value=value):
+                    self._call(value)
+                case _:
+                    for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
+                        self._bind(getattr(target, "optional_vars", target))
+                    for block in blocks(statement):
+                        self.block(block)
 
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
         """The names that are made when asked for, the folder's own exports if they are among them, and whether the
@@ -166,37 +194,6 @@ class _Reading:
             kept = set(texts_in(extra.keys))
             left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
             self.names = left
-
-    def _statement(self, statement: ast.stmt) -> None:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                self.names[name] = "def"
-            case ast.ClassDef(name=name):
-                self.names[name] = "class"
-            case ast.Assign(targets=targets, value=value):
-                self._assign(targets, value)
-            case ast.AnnAssign(target=target, value=value):
-                self._assign([target], value)
-            case ast.AugAssign(target=target, value=value):
-                self._assign([target], value, more=True)
-            case ast.Import(names=names):
-                for alias in names:
-                    top = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.names[alias.asname or top] = f"module {top}"
-            case ast.ImportFrom():
-                self._import_from(statement, self.names, self.stars)
-            case ast.If(test=test, body=body, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
-                for inner in statements(body):
-                    if isinstance(inner, ast.ImportFrom):
-                        self._import_from(inner, self._for_types, self._for_types_stars)
-                self.block(orelse)
-            case ast.Expr(value=value):
-                self._call(value)
-            case _:
-                for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
-                    self._bind(getattr(target, "optional_vars", target))
-                for block in blocks(statement):
-                    self.block(block)
 
     def _import_from(self, statement: ast.ImportFrom, names: dict[str, str], stars: list[str]) -> None:
         module = absolute(statement.module, statement.level, self.name, self.is_package)
