@@ -192,10 +192,8 @@ class _Conflicts:
 
     def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
         """The rows of the table import-needs about this release."""
-        if asker.name not in self._needs:
-            return []
         try:
-            return [row for row in self._needs[asker.name] if satisfies(str(asker.version), row["versions"])]
+            return [row for row in self._needs.get(asker.name, ()) if satisfies(str(asker.version), row["versions"])]
         except NotASpecifier:
             return []  # its version is none
 

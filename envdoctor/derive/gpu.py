@@ -1,6 +1,7 @@
 """The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -43,7 +44,7 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     gpus = facts.records("gpu")
     if not gpus:
         return None
-    asked: dict[str, _Answer] = {}
+    kernels_of = cache(lambda cc: _kernels(cc, facts, matrix))
     items: list[dict[str, Value]] = []
     for gpu in gpus:
         item = dict(gpu)
@@ -56,10 +57,8 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
                 item["memory_gib"] = sizes[0] if len(sizes) == 1 else several
         if isinstance(cc, Unknown):
             cc = item["cc"] = str(known.row["cc"]) if known is not None else cc
-        if isinstance(cc, str) and cc not in asked:
-            asked[cc] = _kernels(cc, facts, matrix)
-        unknown = (_NOT_KNOWN, _NOT_KNOWN)
-        for column, cell in zip(("kernels", "gap"), asked.get(str(cc), unknown), strict=True):
+        answers = kernels_of(cc) if isinstance(cc, str) else (_NOT_KNOWN, _NOT_KNOWN)
+        for column, cell in zip(("kernels", "gap"), answers, strict=True):
             if not isinstance(cell, Unknown) or column not in item:
                 item[column] = cell
         total, free = seen.number("memory_gib"), seen.number("free_gib")

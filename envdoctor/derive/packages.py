@@ -11,7 +11,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
 from envdoctor.text.message import Message
-from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, rank, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 
 _TARGET = " ".join(TARGET_KEYS)
@@ -176,12 +176,9 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
 @derives("libc_need", of="libc_need os.libc os.libc_version")
 def libc_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
-    needs, system = facts.records("libc_need"), str(facts.value("os.libc_version"))
-    if needs is None or facts.value("os.libc") != "glibc" or dotted(system) is None:
+    needs, there = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
+    if needs is None or facts.value("os.libc") != "glibc" or there is None:
         return None
-    items = []
-    for item in needs:
-        wanted = View.of(item).text("glibc")
-        known = wanted is not None and dotted(wanted) is not None
-        items.append({**item, "ok": rank(wanted) <= rank(system)} if wanted is not None and known else item)
+    wanted = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
+    items = (item if version is None else {**item, "ok": version <= there} for item, version in wanted)
     return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

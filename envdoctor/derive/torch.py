@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -345,18 +347,14 @@ def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:
         return {} if facts.absent("pkg.torch") else None
     lines = [line for line in torch.requires if line.startswith("nvidia-")]
     values = marker_values(facts.value) if lines else {}
-    decided: dict[str, bool | None] = {"": True}
+    counts = cache(lambda marker: not marker or holds(marker, values) is not False)
     pins: dict[str, str] = {}
     for line in lines:
-        try:
+        with suppress(NotARequirement, NotAMarker):
             wanted = read_requirement(line)
-            if wanted.marker not in decided:
-                decided[wanted.marker] = holds(wanted.marker, values)
-        except (NotARequirement, NotAMarker):
-            continue
-        pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
-        if pin and decided[wanted.marker] is not False:
-            pins[wanted.name] = pin[1]
+            pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
+            if counts(wanted.marker) and pin:
+                pins[wanted.name] = pin[1]
     return pins
 
 
