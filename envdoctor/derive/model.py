@@ -28,13 +28,10 @@ _TORCH = ">=2.1.1"
 @derives("model.name", of="model.repo model.path model.type model.family")
 def model_name(facts: View, matrix: Matrix) -> Answer:
     """Say what to call the model: its repository or its folder's name, else its type or its family."""
-    if (repo := facts.text("model.repo")) is not None:
-        return Derived(repo, "model.repo")
-    if (path := facts.text("model.path")) is not None:
-        return Derived(path.replace("\\", "/").rstrip("/").rpartition("/")[2], "model.path")
-    for key in ("model.type", "model.family"):
+    for key in ("model.repo", "model.path", "model.type", "model.family"):
         if (called := facts.text(key)) is not None:
-            return Derived(called, key)
+            folder = called.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            return Derived(folder if key == "model.path" else called, key)
     return None
 
 

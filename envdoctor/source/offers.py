@@ -212,7 +212,8 @@ class _Reading:
             self._calls += [value, *(inner for inner in value.args if isinstance(inner, ast.Call))]
         match targets[0]:
             case ast.Name(id="__all__"):
-                self._exported(value, more)
+                names, before = _strings(value), self.exports if more else ()
+                self.exports = None if names is None or before is None else (*before, *names)
             case ast.Name(id=name):
                 entries = _submodules(value)
                 if entries is not None:
@@ -221,13 +222,6 @@ class _Reading:
                 self._add(place, value)
             case ast.Subscript() if isinstance(value, ast.Call) and last_name(value.func) in _LAZY_CALLS:
                 self._in_its_place = value
-
-    def _exported(self, value: ast.expr, more: bool) -> None:
-        names = _strings(value)
-        if names is None or (more and self.exports is None):
-            self.exports = None
-        else:
-            self.exports = (*(self.exports or ()), *names) if more else tuple(names)
 
     def _call(self, value: ast.expr) -> None:
         """``_import_structure["x"].append("Y")`` and ``.extend([...])``."""

@@ -255,8 +255,7 @@ class _Reader:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._mention(alias.name.rpartition(".")[2], place)
-                target = self._foreign(alias.name)
-                self._use("module", target, alias, place)
+                self._use("module", self._foreign(alias.name), alias, place)
             return
         target = self._foreign(node.module) if node.module and not node.level else None
         for alias in node.names:
