@@ -61,7 +61,7 @@ class _Needs:
     """
 
     def __init__(self, facts: View, matrix: Matrix, there: Mapping[str, str]) -> None:
-        self._matrix, self._there = matrix, there
+        self._matrix, self._entries = matrix, [*entries(matrix.rows, there)]
         known = [items for key in ("use", "beside") if (items := facts.records(key)) is not None]
         self._is_known = any(known)
         self._uses = [one for items in known for one in items if not one["guarded"] and one.get("reach") != "unused"]
@@ -76,11 +76,9 @@ class _Needs:
         failing = {entry for link in links for entry in _failing(link)}
         for link in links:
             need = self._need(str(link["consumer"]), _failing(link))
-            works = [one for one in self._statements(str(link["consumer"])) if one not in failing]
+            own = (one.statement for one in self._entries if one.package == link["consumer"])
+            works = [one for one in own if one not in failing]
             yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
-
-    def _statements(self, package: str) -> Iterator[str]:
-        return (entry.statement for entry in entries(self._matrix.rows, self._there) if entry.package == package)
 
     def _need(self, package: str, statements: Sequence[str]) -> str:
         choice = all(one in choices(self._matrix.rows, package) for one in statements)

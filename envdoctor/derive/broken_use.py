@@ -29,8 +29,6 @@ from envdoctor.versions.requirement import normalise
 
 _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
 
-_OF_KINDS = (("keyword", "keyword"), ("parameters", "override"))
-
 #: From what runs for sure to what may never run.
 _REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
@@ -130,7 +128,8 @@ class _Judged:
         module, kind, others = use.text("module"), use.text("kind"), use.words("others")
         if module is None or kind is None:
             return
-        keyword, parameters = (item.get(cell) if kind == of else None for cell, of in _OF_KINDS)
+        keyword = item.get("keyword") if kind == "keyword" else None
+        parameters = item.get("parameters") if kind == "override" else None
         asked = Asked.of(module, item.get("name"), keyword, parameters)
         moves = self._moves(asked)
         top = module.partition(".")[0]

@@ -9,6 +9,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import dotted
+from envdoctor.versions.releases import lies_in
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}(?=\+|\.post|\Z)")
 #: Names of DeepSpeed's own optimizers in its configuration, and the ops behind them. Other names (adamw_torch) are
@@ -68,8 +69,6 @@ def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     torch = facts.text("pkg.torch")
     if torch is None:
         return {}
-    from envdoctor.versions.releases import lies_in
-
     release = _RELEASE.match(torch)
     row = next((row for row in matrix.rows("cxx-standards") if release and lies_in(release[0], row["key"])), None)
     if row is not None:

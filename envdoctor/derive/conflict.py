@@ -1,7 +1,7 @@
 """Requirements that installed packages have and the environment does not meet: one record a package to be changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -41,7 +41,7 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
     if not installed.known and not by_version:
         return None
     found = _Conflicts(installed, marker_values(value), matrix)
-    for items in installed:
+    for items in (*installed, *([asker] for asker in by_version)):
         if len({item.requires for item in items}) > 1:
             found.open(Message("{} is installed twice, with different requirements", items[0].name))
             continue
@@ -52,9 +52,6 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
             found.open(asker.requires.reason)
         elif asker.requires:
             found.requirements(asker, asker.requires)
-        found.undeclared(asker)
-    for asker in by_version:
-        found.requirements(asker, asker.requires if isinstance(asker.requires, tuple) else ())
         found.undeclared(asker)
     return Derived(found.records(), Message("requirements of the packages"))
 
@@ -125,9 +122,8 @@ class _Conflicts:
         self._specifiers: dict[str, list[str]] = {}
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
-        self._markers: dict[tuple[str, str], bool | None] = {}
         self._lines = _MOST_LINES
-        self._met: dict[tuple[str, str], bool | None] = {}
+        self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
 
     def open(self, reason: Message) -> None:
         """Something could not be decided."""
@@ -162,7 +158,7 @@ class _Conflicts:
                 if isinstance(wanted, str):
                     raise NotARequirement(as_message(wanted))
                 counts = self._counts(wanted.marker, extra)
-                met = counts is not False and self._is_met(wanted)
+                met = counts is not False and self._is_met(wanted.name, wanted.specifiers)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
                 self.open(Message("a requirement of {} cannot be read: {}", asker.name, error))
                 continue
@@ -184,22 +180,20 @@ class _Conflicts:
         for no more."""
         for row in self._rows(asker):
             for name, lowest in row.get("below", {}).items():
-                wanted = Requirement(name, f">={lowest}", "")
-                self._specifiers.setdefault(name, []).append(wanted.specifiers)
-                if self._installed.versions(name) is None or self._is_met(wanted) is not False:
+                specifiers = f">={lowest}"
+                self._specifiers.setdefault(name, []).append(specifiers)
+                if self._installed.versions(name) is None or self._is_met(name, specifiers) is not False:
                     continue
                 cause = self._cause(name)
                 if asker.name not in (one for one, _ in cause.asked):
-                    cause.asked.append((asker.name, wanted.specifiers))
+                    cause.asked.append((asker.name, specifiers))
                 if asker.name not in cause.fail:
                     cause.fail.append(asker.name)
 
     def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
         """The rows of the table import-needs about this release."""
-        if asker.name not in self._needs:
-            return []
         try:
-            return [row for row in self._needs[asker.name] if satisfies(str(asker.version), row["versions"])]
+            return [row for row in self._needs.get(asker.name, ()) if satisfies(str(asker.version), row["versions"])]
         except NotASpecifier:
             return []  # its version is none
 
@@ -233,26 +227,19 @@ class _Conflicts:
         column = "missing" if cause.kind == "missing" else "refuses"
         return any(cause.package in row.get(column, ()) for row in self._rows(asker))
 
-    def _counts(self, marker: str, extra: str) -> bool | None:
-        key = marker, extra
-        if key not in self._markers:
-            counts = holds(marker, {**self._values, "extra": extra}) if marker else True
-            self._markers[key] = counts if not extra or self._counts(marker, "") is False else False
-        return self._markers[key]
+    def _marker_counts(self, marker: str, extra: str) -> bool | None:
+        counts = holds(marker, {**self._values, "extra": extra}) if marker else True
+        return counts if not extra or self._counts(marker, "") is False else False
 
-    def _is_met(self, wanted: Requirement) -> bool | None:
+    def _has(self, name: str, specifiers: str) -> bool | None:
         """Whether all versions are in the set; None when some are, or one is not known."""
-        key = wanted.name, wanted.specifiers
-        if key not in self._met:
-            there = self._installed.versions(wanted.name)
-            if there is None or isinstance(there, Unknown):
-                self._met[key] = False if there is None else None
-            elif not wanted.specifiers:
-                self._met[key] = True
-            else:
-                answers = {None if one is None else satisfies(one, wanted.specifiers) for one in there}
-                self._met[key] = answers.pop() if len(answers) == 1 else None
-        return self._met[key]
+        there = self._installed.versions(name)
+        if there is None or isinstance(there, Unknown):
+            return False if there is None else None
+        if not specifiers:
+            return True
+        answers = {None if one is None else satisfies(one, specifiers) for one in there}
+        return answers.pop() if len(answers) == 1 else None
 
     def _cause(self, name: str) -> _Cause:
         there = self._installed.versions(name)

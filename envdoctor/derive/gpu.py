@@ -1,12 +1,21 @@
 """The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
-from envdoctor.knowledge.gpu_code import gpu_named, is_one_of
+from envdoctor.knowledge.gpu_code import (
+    arch_lists,
+    capability,
+    compiler_range,
+    gpu_named,
+    is_nightly,
+    is_one_of,
+    kernels,
+)
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import dotted
@@ -27,44 +36,29 @@ def gpu_count(facts: View, matrix: Matrix) -> Answer:
     return None if gpus is None or gpus.incomplete is not None else Derived(len(gpus), Message("the list of GPUs"))
 
 
-@derives("gpu", of="gpu")
-def gpu_memory(facts: View, matrix: Matrix) -> Answer:
-    """Give ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself,
-    up to a tenth. A product that is sold in several sizes has a range of them."""
+@derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
+def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
+    """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told. Give
+    ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up to a
+    tenth. A product that is sold in several sizes has a range of them."""
     gpus = facts.records("gpu")
-    if gpus is None or not any(gpu.unknown("memory_gib") for gpu in facts.each("gpu")):
+    if not gpus:
         return None
-    items: list[Mapping[str, Value]] = []
+    kernels_of = cache(lambda cc: _kernels(cc, facts, matrix))
+    items: list[dict[str, Value]] = []
     for gpu in gpus:
-        seen = View.of(gpu)
-        known = gpu_named(seen.text("name") or "", matrix)
+        item = dict(gpu)
+        seen = View.of(item)
+        cc, known = item.get("cc", _NOT_KNOWN), gpu_named(seen.text("name") or "", matrix)
         if known is not None and seen.unknown("memory_gib"):
             sizes = (known.memory,) if known.memory is not None else tuple(known.row.get("memory_gb", ()))
             if sizes:
                 several = Range(" or ".join(map(str, sizes)), sizes)
-                gpu = {**gpu, "memory_gib": sizes[0] if len(sizes) == 1 else several}
-        items.append(gpu)
-    return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, table gpus"))
-
-
-@derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
-def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
-    """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told."""
-    gpus = facts.records("gpu")
-    if not gpus:
-        return None
-    asked: dict[str, _Answer] = {}
-    items: list[dict[str, Value]] = []
-    for gpu in gpus:
-        item, seen = dict(gpu), View.of(gpu)
-        cc = item.get("cc", _NOT_KNOWN)
+                item["memory_gib"] = sizes[0] if len(sizes) == 1 else several
         if isinstance(cc, Unknown):
-            known = gpu_named(seen.text("name") or "", matrix)
             cc = item["cc"] = str(known.row["cc"]) if known is not None else cc
-        if isinstance(cc, str) and cc not in asked:
-            asked[cc] = _kernels(cc, facts, matrix)
-        unknown = (_NOT_KNOWN, _NOT_KNOWN)
-        for column, cell in zip(("kernels", "gap"), asked.get(str(cc), unknown), strict=True):
+        answers = kernels_of(cc) if isinstance(cc, str) else (_NOT_KNOWN, _NOT_KNOWN)
+        for column, cell in zip(("kernels", "gap"), answers, strict=True):
             if not isinstance(cell, Unknown) or column not in item:
                 item[column] = cell
         total, free = seen.number("memory_gib"), seen.number("free_gib")
@@ -80,8 +74,6 @@ def _neither(why: Message) -> _Answer:
 
 def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     """``kernels`` and ``gap`` for a compute capability."""
-    from envdoctor.knowledge.gpu_code import arch_lists
-
     cuda, torch, listed = facts.text("torch.cuda"), facts.text("pkg.torch"), facts.words("torch.arch_list")
     unknown = facts.unknown("torch.cuda")
     if listed and unknown:
@@ -117,8 +109,6 @@ def _by_compiler(
     PTX is for later GPUs only, so it cannot save an older one. It could save a newer one: that is told of a nightly
     build only, when no release with this CUDA version runs there.
     """
-    from envdoctor.knowledge.gpu_code import capability, compiler_range, is_nightly
-
     device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
     if device is None:
         return None
@@ -130,8 +120,6 @@ def _by_compiler(
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
-    from envdoctor.knowledge.gpu_code import kernels
-
     found = kernels(cc, archs, cuda, matrix)
     if found is None:
         return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
@@ -139,8 +127,6 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
 
 
 def _gap(cc: str, archs: tuple[str, ...]) -> str:
-    from envdoctor.knowledge.gpu_code import capability
-
     digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
     built = sorted((int(one[:-1]), int(one[-1])) for one in digits if one.isdecimal() and len(one) > 1)
     device = capability(cc)

@@ -1,6 +1,5 @@
 """The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,13 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spe
 from envdoctor.facts.view import View
 from envdoctor.knowledge.conditions import glob_fits
 from envdoctor.knowledge.matrix import Matrix
+from envdoctor.knowledge.model_types import ModelTypes, knows
 from envdoctor.text.message import Message
-from envdoctor.versions.pep440 import satisfies
-from envdoctor.versions.releases import EVERY, contains, parse_ranges, plain_release
+from envdoctor.versions.pep440 import dotted, release_of, satisfies
+from envdoctor.versions.releases import EVERY, contains, parse_ranges
 
 #: What a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}
-_RELEASE = r"\d{1,9}(?:\.\d{1,9})*"
 #: What a recipe that was seen says at least one of.
 _SEEN = ("recipe_file", "recipe.framework", "recipe.method")
 _TABLE = "default-attention"
@@ -29,13 +28,10 @@ _TORCH = ">=2.1.1"
 @derives("model.name", of="model.repo model.path model.type model.family")
 def model_name(facts: View, matrix: Matrix) -> Answer:
     """Say what to call the model: its repository or its folder's name, else its type or its family."""
-    if (repo := facts.text("model.repo")) is not None:
-        return Derived(repo, "model.repo")
-    if (path := facts.text("model.path")) is not None:
-        return Derived(path.replace("\\", "/").rstrip("/").rpartition("/")[2], "model.path")
-    for key in ("model.type", "model.family"):
+    for key in ("model.repo", "model.path", "model.type", "model.family"):
         if (called := facts.text(key)) is not None:
-            return Derived(called, key)
+            folder = called.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            return Derived(folder if key == "model.path" else called, key)
     return None
 
 
@@ -66,8 +62,6 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     kind, installed = facts.text("model.type"), facts.text("pkg.transformers")
     if kind is None:
         return {}
-    from envdoctor.knowledge.model_types import ModelTypes
-
     types, origin = ModelTypes(matrix), Message("table transformers-model-types")
     if types.is_never(kind):
         return {"model.registered_since": Derived(ABSENT, origin)}
@@ -92,8 +86,6 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     installed = facts.text(f"pkg.{framework}")
     if installed is None:
         return None
-    from envdoctor.knowledge.model_types import knows
-
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
 
@@ -106,15 +98,14 @@ def transformers_fits(facts: View, matrix: Matrix) -> Answer:
         return Unknown(Message("transformers is not installed"))
     if window is None or installed is None:
         return None
-    match = re.match(_RELEASE, installed)
     try:
         ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
-        release = plain_release(match[0]) if match else None
     except ValueError:
         return None
+    release, released = release_of(installed), matrix.ledger.package("transformers")
     if release is None:
         return None
-    fits, released = contains(ranges, release), matrix.ledger.package("transformers")
+    fits = contains(ranges, release)
     if fits and (released is None or not released.covers(installed)):
         return Unknown(Message("transformers {} is not among the releases that were read", installed))
     return Derived(fits, Message("transformers {} against {}", installed, window))
@@ -305,20 +296,12 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
         texts = map(str, installed.releases)
     else:
         texts = matrix.part("releases", "releases").get("transformers", ())
-    releases = [release for release in map(_read, texts) if release is not None]
+    # Of a candidate nobody can tell.
+    releases = [release for text in texts if (release := dotted(text.partition("+")[0])) is not None]
     if not kind:
         return [release for release in releases if release >= _FIRST]
-    from envdoctor.knowledge.model_types import ModelTypes
-
     known = ModelTypes(matrix).releases(kind)
     return [release for release in releases if known is not None and contains(parse_ranges(known), release)]
-
-
-def _read(version: str) -> tuple[int, ...] | None:
-    try:
-        return plain_release(version.partition("+")[0])
-    except ValueError:  # a candidate: nobody can tell
-        return None
 
 
 def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:

@@ -11,7 +11,7 @@ from envdoctor.facts.view import View
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.released_wheels import Gap, no_wheel, wanted_here, with_wheel
 from envdoctor.text.message import Message
-from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, rank, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
 
 _TARGET = " ".join(TARGET_KEYS)
@@ -135,16 +135,14 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
 @derives("withdrawn", of="pkg.*")
 def withdrawn(facts: View, matrix: Matrix) -> Answer:
     """List installed releases that their makers withdrew; open while the version of one of the table is not known."""
-    table: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for row in matrix.rows("withdrawn-releases", "release"):
-        table.setdefault(row["package"], {})[row["version"]] = row
+    releases = {(row["package"], row["version"]): row for row in matrix.rows("withdrawn-releases", "release")}
     items: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
-    for package, releases in table.items():
+    for package in dict.fromkeys(package for package, _ in releases):
         installed = facts.value(f"pkg.{package}")
         if facts.unknown(f"pkg.{package}"):
             incomplete = incomplete or Message("the version of {} is not known", package)
-        elif gone := releases.get(str(installed).partition("+")[0]):
+        elif gone := releases.get((package, str(installed).partition("+")[0])):
             told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
             items.append({"package": package, "version": installed, **told})
     return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
@@ -178,12 +176,9 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
 @derives("libc_need", of="libc_need os.libc os.libc_version")
 def libc_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
-    needs, system = facts.records("libc_need"), str(facts.value("os.libc_version"))
-    if needs is None or facts.value("os.libc") != "glibc" or dotted(system) is None:
+    needs, there = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
+    if needs is None or facts.value("os.libc") != "glibc" or there is None:
         return None
-    items = []
-    for item in needs:
-        wanted = View.of(item).text("glibc")
-        known = wanted is not None and dotted(wanted) is not None
-        items.append({**item, "ok": rank(wanted) <= rank(system)} if wanted is not None and known else item)
+    wanted = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
+    items = (item if version is None else {**item, "ok": version <= there} for item, version in wanted)
     return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

@@ -107,18 +107,14 @@ def _spread(facts: FactSet, matrix: Matrix) -> None:
 @lru_cache(maxsize=1)
 def derivations() -> tuple[Derivation, ...]:
     """Return the derivations, each behind those whose outputs it reads."""
+    from graphlib import TopologicalSorter  # not where derived facts are kept
+
     # pkgutil would do the same and costs 3 ms to import.
     files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [import_module(f"envdoctor.derive.{name}") for name in files if name != "__init__"]
-    waiting = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
-    ordered: list[Derivation] = []
-    while waiting:
-        ready = [one for one in waiting if not any(_comes_before(other, one) for other in waiting)]
-        if not ready:
-            raise RuntimeError(f"derivations depend on each other: {sorted(one.name for one in waiting)}")
-        ordered += ready
-        waiting = [one for one in waiting if one not in ready]
-    return tuple(ordered)
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
+    before = {one: [other for other in found if _comes_before(other, one)] for one in found}
+    return tuple(TopologicalSorter(before).static_order())
 
 
 def _comes_before(one: Derivation, other: Derivation) -> bool:

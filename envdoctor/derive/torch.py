@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from envdoctor.derive.running import Answer, Derived, derives
@@ -9,6 +11,7 @@ from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.facts.view import View
 from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.knowledge.gpu_code import arch_lists
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.text.message import Message, said_by
 from envdoctor.versions.local_tag import is_own_build
@@ -99,8 +102,6 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
     torch, cuda, platform = facts.text("pkg.torch"), facts.text("torch.cuda"), facts.text("os.platform")
     if torch is None or cuda is None or not facts.unknown("torch.arch_list"):
         return None
-    from envdoctor.knowledge.gpu_code import arch_lists
-
     lists = arch_lists(torch, cuda, platform, facts.text("os.arch"), matrix)
     if len(lists) != 1:
         return Unknown(Message("no table has the build of torch {} for CUDA {}", torch, cuda))
@@ -346,18 +347,14 @@ def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:
         return {} if facts.absent("pkg.torch") else None
     lines = [line for line in torch.requires if line.startswith("nvidia-")]
     values = marker_values(facts.value) if lines else {}
-    decided: dict[str, bool | None] = {"": True}
+    counts = cache(lambda marker: not marker or holds(marker, values) is not False)
     pins: dict[str, str] = {}
     for line in lines:
-        try:
+        with suppress(NotARequirement, NotAMarker):
             wanted = read_requirement(line)
-            if wanted.marker not in decided:
-                decided[wanted.marker] = holds(wanted.marker, values)
-        except (NotARequirement, NotAMarker):
-            continue
-        pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
-        if pin and decided[wanted.marker] is not False:
-            pins[wanted.name] = pin[1]
+            pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
+            if counts(wanted.marker) and pin:
+                pins[wanted.name] = pin[1]
     return pins
 
 

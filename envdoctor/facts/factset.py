@@ -79,10 +79,9 @@ class FactSet(Readable):
         """The facts whose keys begin so (``recipe.``)."""
         return (self.get(key) for key in self._facts if key.startswith(prefix))
 
-    def copy(self) -> "FactSet":
-        """An independent set with the same facts."""
-        twin = FactSet()
-        twin._facts.update(self._facts)
+    def copy(self, facts: Iterable[Fact] | None = None) -> "FactSet":
+        """An independent set with the same facts, or with these of them."""
+        twin = FactSet(self._facts.values() if facts is None else facts)
         twin._complete.update(self._complete)
         twin.kept = self.kept
         return twin
@@ -119,11 +118,7 @@ def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet
 
 def given_only(facts: FactSet) -> FactSet:
     """The facts without the derived ones."""
-    kept = FactSet(fact for fact in facts if not fact.is_computed)
-    for prefix, origin in facts.complete_prefixes().items():
-        kept.declare_complete(prefix, origin)
-    kept.kept = facts.kept
-    return kept
+    return facts.copy(fact for fact in facts if not fact.is_computed)
 
 
 def _depends(patterns: Sequence[str], key: str) -> bool:
@@ -137,7 +132,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
     package = key.partition(".")[2]
     for pattern, columns in spec.concerns.items():
         if _depends((pattern,), key):
-            items = tuple(item for item in items if all(_named(item.get(column)) != package for column in columns))
+            items = tuple(item for item in items if all(item.get(column) != package for column in columns))
             incomplete = incomplete or Message("{} was changed", key)
     for name, column in spec.columns.items():
         whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
@@ -150,10 +145,6 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
 
 def _without(name: str, item: Mapping[str, Value], whose: Sequence[str], package: str) -> Mapping[str, Value]:
     """The item without a column; where the column is about a package, only when it is this one."""
-    if whose and all(_named(item.get(about)) != package for about in whose):
+    if whose and all(item.get(about) != package for about in whose):
         return item
     return {column: cell for column, cell in item.items() if column != name} if name in item else item
-
-
-def _named(cell: Value | None) -> str:
-    return cell if isinstance(cell, str) else ""

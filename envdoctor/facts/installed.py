@@ -67,24 +67,16 @@ def _by_name(dists: Records) -> dict[str, list[Installed]]:
     if not _LAST or _LAST[0][0] is not dists:
         found: dict[str, list[Installed]] = {}
         for item in dists:
-            if item.get("active") is not False and isinstance(item.get("name"), str):
-                one = _installed(item)
-                found.setdefault(one.name, []).append(one)
+            name, read = item.get("name"), View.of(item).value
+            if item.get("active") is not False and isinstance(name, str):
+                requires, tags = (
+                    cell if isinstance(cell := read(column), (tuple, Unknown)) else NOT_KNOWN
+                    for column in ("requires", "tags")
+                )
+                one = Installed(name, read("version"), str(read("kind")), requires, read("requires_python"), tags)
+                found.setdefault(name, []).append(one)
         _LAST[:] = [(dists, found)]
     return _LAST[0][1]
-
-
-def _installed(item: object) -> Installed:
-    read: Callable[[str], Value] = lambda column: item.get(column, NOT_KNOWN)  # type: ignore[attr-defined]  # noqa: E731
-    requires, tags = read("requires"), read("tags")
-    return Installed(
-        str(read("name")),
-        read("version"),
-        str(read("kind")),
-        requires if isinstance(requires, (tuple, Unknown)) else NOT_KNOWN,
-        read("requires_python"),
-        tags if isinstance(tags, (tuple, Unknown)) else NOT_KNOWN,
-    )
 
 
 def marker_values(value: Callable[[str], Value]) -> dict[str, str | None]:

@@ -21,9 +21,7 @@ def public_facts(facts: FactSet, registry: Registry) -> FactSet:
     for privacy"); in the text of the others, paths, URLs and UUIDs become ``<path>``, ``<url>``, ``<uuid>``. Origins,
     which may name files of this machine, go.
     """
-    public = FactSet()
-    for fact in facts:
-        public.add(Fact(fact.key, _public(fact, registry), "", fact.source))
+    public = FactSet(Fact(fact.key, _public(fact, registry), "", fact.source) for fact in facts)
     for prefix in facts.complete_prefixes():
         public.declare_complete(prefix, "")
     return public

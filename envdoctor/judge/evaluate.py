@@ -256,7 +256,7 @@ def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
     from_base = False
     for alternative in alternatives:
         result = _one(kind, alternative, value)
-        if result is None:
+        if result.holds is None:
             return OPEN
         if result.holds and not result.from_base:
             return YES
@@ -283,11 +283,11 @@ def _around(alternatives: list[Any], specifiers: str) -> tuple[str, ...]:
     return tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
 
 
-def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
-    """None when the value cannot be compared at all."""
+def _one(kind: str, alternative: Any, value: Value) -> Answer:
+    """Open when the value cannot be compared at all."""
     if alternative in ("absent", "present"):
         if isinstance(value, Records) and not value.items and value.incomplete is not None:
-            return None  # there may be items that were not seen
+            return OPEN  # there may be items that were not seen
         is_absent = value is ABSENT or (isinstance(value, Records) and not value.items)
         return YES if is_absent is (alternative == "absent") else NO
     match kind, value:
@@ -306,7 +306,6 @@ def _one(kind: str, alternative: Any, value: Value) -> Answer | None:
         case "dotted", _:
             left = dotted(str(value))
             if left is None:
-                return None
+                return OPEN
             return YES if all(compare(left, operator, dotted(operand)) for operator, operand in alternative) else NO
-    answered = holds(str(value), alternative)
-    return None if answered.holds is None else answered
+    return holds(str(value), alternative)

@@ -1,11 +1,11 @@
-"""Judging a set of facts by the whole matrix: findings in order, and what could not be told."""
+"""Judging a set of facts by the whole matrix: findings in order, one for one cause, and what could not be told."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
-from envdoctor.facts.values import NOT_KNOWN, Fact, Origin, Records, Unknown, spell
+from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, Value, spell
 from envdoctor.facts.view import View
 from envdoctor.judge.evaluate import Match, Outcome, Read, answer, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
@@ -21,12 +21,21 @@ from envdoctor.judge.finding import (
     Text,
     fingerprint_of,
 )
-from envdoctor.judge.folding import Applied, elsewhere, fold
 from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule
 from envdoctor.text.message import Message, as_message, joined
+
+
+class Applied(NamedTuple):
+    """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing that is more severe."""
+
+    rule: Rule
+    match: Match
+    item: Mapping[str, str]
+    severity: str
+    accepted: bool = False
 
 
 class Problem(NamedTuple):
@@ -76,15 +85,14 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     findings, used, expired = _ignore(findings, policy, matrix)
     if policy.baseline is not None:
         findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
-    stands_for = fold(
-        [
-            Applied(rule, match, finding.item, finding.severity, finding.ignored is not None)
-            for finding, (rule, match) in zip(findings, applied, strict=True)
-        ]
-    )
+    cases = [
+        Applied(rule, match, finding.item, finding.severity, finding.ignored is not None)
+        for finding, (rule, match) in zip(findings, applied, strict=True)
+    ]
+    stands_for = _fold(cases)
     for number, root in stands_for.items():
         findings[number] = findings[number]._replace(superseded_by=findings[root].id)
-    for root, facts_elsewhere in elsewhere(findings, applied, stands_for).items():
+    for root, facts_elsewhere in _elsewhere(cases, stands_for).items():
         findings[root] = findings[root]._replace(facts=(*findings[root].facts, *facts_elsewhere))
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
     gating = _gating(findings, stands_for, policy)
@@ -283,14 +291,12 @@ def _ignore(
     result: list[Finding] = []
     for finding in findings:
         accepted = ignore_reason(finding, policy, lambda rule_id: bool(matrix.fixed_in(rule_id)))
-        if accepted is None:
-            result.append(finding)
-            continue
-        entry, in_force = accepted
-        seen = used if in_force else expired
-        if entry not in seen:
-            seen.append(entry)
-        result.append(finding._replace(ignored=entry.reason) if in_force else finding)
+        if accepted is not None:
+            entry, in_force = accepted
+            seen = used if in_force else expired
+            seen += [] if entry in seen else [entry]
+            finding = finding._replace(ignored=entry.reason) if in_force else finding
+        result.append(finding)
     return result, used, expired
 
 
@@ -306,7 +312,7 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         if _severity(rule, match, _confidence(rule, match, read)[0], Policy()) == "error"
     ]
     said = _problems(applied, facts, matrix)
-    folded = fold(applied)
+    folded = _fold(applied)
     causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
     return {problem: said[problem] for problem in causes}, said
 
@@ -333,3 +339,108 @@ def _problem(one: Applied) -> Problem:
 def problem_of(finding: Finding) -> Problem:
     """The problem that a finding tells."""
     return Problem(finding.id, tuple(finding.item.items()))
+
+
+# One cause, one finding: which findings are folded into which.
+
+
+def _fold(applied: Sequence[Applied]) -> dict[int, int]:
+    """Which of them (by its place) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by`` of the
+    rules. No chains: what is named stands for itself."""
+    places: dict[str, list[int]] = {}
+    for number, one in enumerate(applied):
+        places.setdefault(one.rule.id, []).append(number)
+    by: dict[int, int] = {}
+    for number, one in enumerate(applied):
+        for folded in one.rule.supersedes:
+            for other in places.get(folded, ()):
+                lesser = not one.accepted or _rank(applied[other]) <= _rank(one)
+                record = applied[other].item  # where both are of records, these agree in what they have in common
+                if lesser and all(one.item[key] == value for key, value in record.items() if key in one.item):
+                    by.setdefault(other, number)
+    if any(one.rule.folds_into for one in applied):
+        rests = _resting(applied)
+        for number, one in enumerate(applied):
+            if one.rule.folds_into and number not in by:
+                _fold_into(by, number, _on_its_packages(one, rests, applied), applied)
+    for number, one in enumerate(applied):
+        if one.rule.explained_by and number not in by:
+            _fold_into(by, number, _explaining(number, places, applied), applied)
+    chains = {number: _end_of_chain(number, by) for number in by}
+    return {number: end for number, end in chains.items() if end != number}
+
+
+def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dict[int, list[FoundFact]]:
+    """By the place of a finding that stands for those of other records: where else its cause showed."""
+    shown: dict[int, dict[str, FoundFact]] = {}
+    for number, root in stands_for.items():
+        each, item = applied[number].rule.each, applied[number].item
+        if each is not None and each == applied[root].rule.each and item != applied[root].item:
+            text = " ".join(item.values())
+            shown.setdefault(root, {}).setdefault(text, FoundFact(each, text, ""))
+    return {root: list(facts.values()) for root, facts in shown.items()}
+
+
+def _fold_into(by: dict[int, int], number: int, candidates: Iterator[int], applied: Sequence[Applied]) -> None:
+    """Fold into the first of the candidates that is at least as severe."""
+    for other in candidates:
+        if _rank(applied[other]) >= _rank(applied[number]):
+            by[number] = other
+            return
+
+
+def _rank(one: Applied) -> int:
+    return SEVERITIES.index(one.severity)
+
+
+def _explaining(number: int, places: Mapping[str, Sequence[int]], applied: Sequence[Applied]) -> Iterator[int]:
+    """The findings about other records that say where this one comes from."""
+    rule, item = applied[number].rule, applied[number].match.item or {}
+    for rule_id, columns in rule.explained_by.items():
+        for other in places.get(rule_id, ()):
+            record = applied[other].match.item or {}
+            earlier = other < number or rule_id != rule.id
+            cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
+            if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
+                yield other
+
+
+def _resting(applied: Sequence[Applied]) -> dict[str, set[int]]:
+    """By package: the findings that rest on it."""
+    rests: dict[str, set[int]] = {}
+    for number, one in enumerate(applied):
+        packages = {key[4:] for key in one.match.keys if key.startswith("pkg.")}
+        for package in packages | _packages((one.match.item or {}).get("package")):
+            rests.setdefault(package, set()).add(number)
+    return rests
+
+
+def _on_its_packages(one: Applied, rests: Mapping[str, set[int]], applied: Sequence[Applied]) -> Iterator[int]:
+    """The findings that rest on a package of each column that ``folds_into`` names; of those that are folded
+    themselves, the ones about other records (two that are alike would hide each other)."""
+    item = one.match.item or {}
+    candidates: set[int] | None = None
+    for column in one.rule.folds_into:
+        names = _packages(item.get(column.partition(".")[2]))
+        resting = set().union(*(rests[name] for name in names if name in rests))
+        candidates = resting if candidates is None else candidates & resting
+    for number in sorted(candidates or ()):
+        other = applied[number].rule
+        if not other.folds_into or other.each != one.rule.each:
+            yield number
+
+
+def _packages(cell: Value | None) -> set[str]:
+    """The package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
+    texts = cell if isinstance(cell, tuple) else (cell,)
+    return {text.partition(" ")[0] for text in texts if isinstance(text, str)}
+
+
+def _end_of_chain(number: int, by: Mapping[int, int]) -> int:
+    """The last of a chain of findings that stand for each other; in a circle the first stays."""
+    chain = [number]
+    while (following := by.get(chain[-1])) is not None:
+        if following in chain:
+            return min(chain[chain.index(following) :])
+        chain.append(following)
+    return chain[-1]

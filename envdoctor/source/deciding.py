@@ -35,10 +35,6 @@ from envdoctor.source.values import (
 from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
-_OPERATORS: Mapping[str, type[ast.cmpop]] = {
-    **{"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt},
-    **{"le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE},
-}
 _TEXT_METHODS = frozenset(
     ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
 )
@@ -71,6 +67,7 @@ _COMPARE: Mapping[type, tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
 }
+_OPERATORS = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 
 
 class OutOfBudget(Exception):
@@ -120,18 +117,13 @@ class Deciding(ABC):
         visit = self._visits.get(type(node))
         return UNKNOWN if visit is None else visit(self, node, frame)
 
-    def unsure(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Do what may or may not happen: what would stop it is no proof."""
+    def unsure(self, node: ast.expr, frame: Frame) -> Any:
+        """The value of an expression that may or may not be evaluated: what would stop it is no proof."""
         with More(self, "_unsure"):
             try:
-                return action(*arguments)
+                return self.value(node, frame)
             except Failed:
                 return UNKNOWN
-
-    @property
-    def certain(self) -> bool:
-        """Whether what is followed now is certain to happen."""
-        return not self._unsure
 
     def step(self) -> None:
         """Count work. Raises :class:`OutOfBudget`."""
@@ -203,7 +195,7 @@ class Deciding(ABC):
         stops = isinstance(node.op, ast.Or)
         unsure = False
         for value in node.values:
-            found = self.unsure(self.value, value, frame) if unsure else self.value(value, frame)
+            found = self.unsure(value, frame) if unsure else self.value(value, frame)
             known = truth(found)
             if known is stops:
                 return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
@@ -235,10 +227,7 @@ class Deciding(ABC):
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
         known = truth(self.value(node.test, frame))
         if known is None:
-            return joined(
-                self.unsure(self.value, node.body, frame),
-                self.unsure(self.value, node.orelse, frame),
-            )
+            return joined(self.unsure(node.body, frame), self.unsure(node.orelse, frame))
         return self.value(node.body if known else node.orelse, frame)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
@@ -354,16 +343,17 @@ class Deciding(ABC):
         return UNKNOWN
 
     def visit_Call(self, node: ast.Call, frame: Frame) -> Any:
-        method = node.func
+        method, holder = node.func, UNKNOWN
         if isinstance(method, ast.Attribute):
             holder = self.value(method.value, frame)
-            if isinstance(holder, (str, dict, set, frozenset, list, tuple)):
-                arguments, keywords = self._arguments(node, frame)
-                if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
-                    return self._changed(holder, method, arguments, frame)
-                return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
-        function = self.value(method, frame)
-        arguments, keywords = self._arguments(node, frame)
+        is_held = isinstance(holder, (str, dict, set, frozenset, list, tuple))
+        function = UNKNOWN if is_held else self.value(method, frame)
+        arguments = [self.value(one, frame) for one in node.args]  # one behind * or ** is not known
+        keywords = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
+        if is_held and isinstance(method, ast.Attribute):
+            if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
+                return self._changed(holder, method, arguments, frame)
+            return UNKNOWN if keywords else _own_method(holder, method.attr, arguments)
         match function:
             case Function():
                 return self.call(function, arguments, keywords, node)
@@ -373,16 +363,10 @@ class Deciding(ABC):
                 return self._answer(dotted, arguments, keywords, frame)
         return UNKNOWN
 
-    def _arguments(self, node: ast.Call, frame: Frame) -> tuple[list[Any], dict[str, Any]]:
-        """The values of a call's arguments; those behind ``*`` and ``**`` are not known."""
-        values = [self.value(one, frame) for one in node.args]
-        named = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
-        return values, named
-
     def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
         """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds
         it is not known any more."""
-        if self.certain and len(holder) < MOST and all(map(is_known_deep, arguments)):
+        if not self._unsure and len(holder) < MOST and all(map(is_known_deep, arguments)):
             try:
                 return getattr(holder, method.attr)(*arguments)
             except _REFUSED:
@@ -480,13 +464,8 @@ def _of_version(version: str, attribute: str) -> Any:
     if base is None:
         return UNKNOWN
     numbers = tuple(int(part) for part in base.split("."))
-    if attribute == "base_version":
-        return base
-    if attribute == "release":
-        return numbers
-    if attribute in ("major", "minor", "micro"):
-        return (*numbers, 0, 0)[("major", "minor", "micro").index(attribute)]
-    return UNKNOWN
+    parts = dict(zip(("major", "minor", "micro"), (*numbers, 0, 0), strict=False))
+    return {"base_version": base, "release": numbers, **parts}.get(attribute, UNKNOWN)
 
 
 def _whole(bound: Any) -> bool:

@@ -92,10 +92,7 @@ def keyword_of(call: ast.AST | None, name: str) -> ast.expr | None:
 
 def elements(node: ast.expr | None) -> list[ast.expr | None]:
     """Return the items of a tuple or list, else the node itself: what ``except (A, B)`` and ``except A`` catch."""
-    match node:
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return [*items]
-    return [node]
+    return [*node.elts] if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
 def is_generator(function: ast.FunctionDef) -> bool:

@@ -6,13 +6,14 @@ is not followed (its insides are not ours to check, or it is compiled) only says
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
 from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
-from envdoctor.source.offers import absolute, is_type_checking
+from envdoctor.source.offers import absolute
 from envdoctor.source.signatures import accepts
 from envdoctor.source.values import (
     MOST_ROUNDS,
@@ -53,16 +54,14 @@ _CAUGHT_BY = {
 _ALL = ("Exception", "BaseException")
 
 
+@dataclass(slots=True)
 class _State:
     """One module that was, or is being, imported."""
 
-    __slots__ = ("frame", "kind", "running", "stops")
-
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self.running = True
-        self.kind = ""
-        self.stops: list[Stop] = []
+    frame: Frame
+    running: bool = True
+    kind: str = ""
+    stops: list[Stop] = field(default_factory=list)
 
     def stop(self, failed: Failed) -> None:
         """Note what stops it, or would next."""
@@ -120,7 +119,7 @@ class Importing(Deciding):
 
     def unbound(self, module: str, name: str) -> Any:
         state = self._states.get(module)
-        offers = self.names.offers(module) if state is not None and state.running and self.certain else None
+        offers = self.names.offers(module) if state is not None and state.running and not self._unsure else None
         if offers is not None and name in offers.names and not offers.stars and offers.open is None:
             raise Failed("NameError", None)
         return UNKNOWN
@@ -162,11 +161,9 @@ class Importing(Deciding):
             return UNKNOWN
         if not self._depth and not self._testing and not _DECIDES.search(name):
             return UNKNOWN
-        whole = self._whole(function)
-        around = self._frame(function.module)
-        names = None
-        if whole is not None:
-            names = self._bound(whole, arguments, keywords, Frame(function.module, {}, around))
+        whole, around = self._whole(function), self._frame(function.module)
+        outside = Frame(function.module, {}, around)
+        names = self._bound(whole, arguments, keywords, outside) if whole is not None else None
         if whole is None or names is None:
             return UNKNOWN
         self._calling.append(key)
@@ -229,18 +226,12 @@ class Importing(Deciding):
         positional = [*spec.posonlyargs, *spec.args]
         if "**" in keywords or len(arguments) > len(positional):
             return None
-        names: dict[str, Any] = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
-        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-            names.setdefault(one.arg, self.unsure(self.value, default, frame))
-        for one, given in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            names[one.arg] = UNKNOWN if given is None else self.unsure(self.value, given, frame)
-        names.update(keywords)
-        for one in (*positional, *spec.kwonlyargs):
-            names.setdefault(one.arg, UNKNOWN)
-        for rest in (spec.vararg, spec.kwarg):
-            if rest is not None:
-                names[rest.arg] = UNKNOWN
-        return names
+        optional = [*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs]
+        names = {one.arg: UNKNOWN for one in (*positional, *spec.kwonlyargs)}
+        for one, default in zip(optional, (*spec.defaults, *spec.kw_defaults), strict=True):
+            names[one.arg] = UNKNOWN if default is None else self.unsure(default, frame)
+        names |= {one.arg: value for one, value in zip(positional, arguments, strict=False)} | keywords
+        return names | {one.arg: UNKNOWN for one in (spec.vararg, spec.kwarg) if one is not None}
 
     def _whole(self, function: Function) -> ast.FunctionDef | None:
         """A function with its parameters and its body; None for one that yields, or cannot be read."""
@@ -363,14 +354,11 @@ class Importing(Deciding):
         return UNKNOWN
 
     def _everything(self, module: str) -> Mapping[str, Any]:
-        state = self._states.get(module)
-        if state is None:
-            return {}
         offers = self.names.offers(module)
         exports = offers.exports if offers is not None else None
         return {
             name: value
-            for name, value in state.frame.names.items()
+            for name, value in self._frame(module).names.items()
             if (name in exports if exports is not None else not name.startswith("_"))
         }
 
@@ -383,31 +371,29 @@ class Importing(Deciding):
             if visit is not None:
                 visit(self, statement, frame)
 
+    def _done(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what an action gives; where it fails, see :meth:`_goes_on`."""
+        try:
+            return action(*arguments)
+        except Failed as failed:
+            return self._goes_on(failed)
+
     def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:
-            try:
-                self.load(alias.name, frame.module, statement.lineno)
-            except Failed as failed:
-                self._goes_on(failed)
+            self._done(self.load, alias.name, frame.module, statement.lineno)
             shown = alias.name if alias.asname else alias.name.partition(".")[0]
             frame.names[alias.asname or shown] = Module(shown)
 
     def visit_ImportFrom(self, statement: ast.ImportFrom, frame: Frame) -> None:
         found = self.names.library.find(frame.module)
         module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
-        try:
-            self.load(module, frame.module, statement.lineno)
-        except Failed as failed:
-            self._goes_on(failed)
+        self._done(self.load, module, frame.module, statement.lineno)
         for alias in statement.names:
             if alias.name == "*":
                 frame.names.update(self._everything(module))
             else:
-                try:
-                    found = self._take(module, alias.name, frame.module, statement.lineno)
-                except Failed as failed:
-                    found = self._goes_on(failed)
-                frame.names[alias.asname or alias.name] = found
+                taken = self._done(self._take, module, alias.name, frame.module, statement.lineno)
+                frame.names[alias.asname or alias.name] = taken
 
     def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
         parameters = statement.args
@@ -433,7 +419,7 @@ class Importing(Deciding):
             self.value(statement.value, frame)
 
     def visit_If(self, statement: ast.If, frame: Frame) -> None:
-        if is_type_checking(statement.test):
+        if last_name(statement.test) == "TYPE_CHECKING":
             return self._block(statement.orelse, frame)
         with More(self, "_testing"):
             known = truth(self.value(statement.test, frame))
@@ -505,11 +491,10 @@ class Importing(Deciding):
             case None:
                 raise Failed("", None)
             case ast.Call(func=error, args=[first, *_]):
-                said = self.unsure(self.value, first, frame)
+                said = self.unsure(first, frame)
             case ast.Call(func=error) | error:
                 pass
-        name, text = last_name(error), said[:300] if isinstance(said, str) else ""
-        self._raised(name or "Exception", Stop("raise", frame.module, statement.lineno, frame.module, name, text))
+        self._raised(last_name(error), statement, frame, said[:300] if isinstance(said, str) else "")
 
     def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
         raise _Returned(None if statement.value is None else self.value(statement.value, frame))
@@ -566,12 +551,12 @@ class Importing(Deciding):
 
     def visit_Assert(self, statement: ast.Assert, frame: Frame) -> None:
         if truth(self.value(statement.test, frame)) is False:
-            stop = Stop("raise", frame.module, statement.lineno, frame.module, "AssertionError")
-            self._raised("AssertionError", stop)
+            self._raised("AssertionError", statement, frame)
 
-    def _raised(self, kind: str, stop: Stop) -> None:
+    def _raised(self, error: str, statement: ast.stmt, frame: Frame, text: str = "") -> None:
+        stop = Stop("raise", frame.module, statement.lineno, frame.module, error, text)
         if stop not in self._mended:
-            raise Failed(kind, stop)
+            raise Failed(error or "Exception", stop)
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_AnnAssign = visit_AugAssign = visit_Assign

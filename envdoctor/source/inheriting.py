@@ -15,7 +15,6 @@ from typing import NamedTuple
 from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Unreadable
-from envdoctor.source.names import Names
 from envdoctor.source.offers import statements
 from envdoctor.source.signatures import added_by, bases_of, can_be_called, own_parameters, way_of
 from envdoctor.source.uses import asks_what_is_there, caught, leaves, suppressed
@@ -92,11 +91,11 @@ class _Reader:
                 if not any(map(self._asks, values)):
                     self._waiting += [(value, sure and not place) for place, value in enumerate(values)]
             case ast.Try() | TryStar():
-                self._block([] if caught(node).keywords else node.body, sure)
+                self._block([] if "keyword" in caught(node) else node.body, sure)
                 self._block(node.orelse + node.finalbody, sure)
                 for handler in node.handlers:
                     self._block(handler.body, False)
-            case ast.With() | ast.AsyncWith() if suppressed(node).keywords:
+            case ast.With() | ast.AsyncWith() if "keyword" in suppressed(node):
                 pass
             case ast.Lambda(args=arguments, body=value):
                 self._waiting += [(arguments, False), (value, False)]
@@ -193,10 +192,10 @@ class Member:
         body = self.body(name)
         return tuple(calls_in(body)) if body is not None else ()
 
-    def takes_from(self, name: str) -> str | None:
-        """Where a name comes from that the module imports in one way, ``module:name``; None for any other."""
+    def takes_from(self, name: str) -> str:
+        """Where a name comes from that the module imports in one way, ``module:name``; empty for any other."""
         home = self._source.names.get(name, "")
-        return home if ":" in home and self._source.bound.get(name) == 1 else None
+        return home if ":" in home and self._source.bound.get(name) == 1 else ""
 
     def _mentions(self, name: str) -> Collection[str]:
         """The last names of what a method calls."""
@@ -248,12 +247,9 @@ class Lineage:
             for call in member.calls(method)
         )
 
-    def always(self, at: int, name: str) -> bool:
-        """Whether every object that is made, or trained, comes by a method of a member."""
-        return (at, name) in self._always
-
     @cached_property
-    def _always(self) -> set[tuple[int, str]]:
+    def always(self) -> set[tuple[int, str]]:
+        """The methods, each with its member, by which every object comes that is made, or trained."""
         found: set[tuple[int, str]] = set()
         waiting = [(name, 0) for name in _RUN]
         while waiting:
@@ -265,63 +261,6 @@ class Lineage:
             calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
             waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return found
-
-
-class Lineages:
-    """The lineages of an environment's classes; every class is read at most once."""
-
-    def __init__(self, names: Names) -> None:
-        self._names, self._library = names, names.library
-        self._member, self._source = cache(self._readable), cache(self._read_module)
-
-    def of(self, place: str) -> Lineage | None:
-        """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
-        written: dict[str, str] = {}
-        members = self._above(place, written, 0)
-        return Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
-
-    def _above(self, place: str, written: dict[str, str], depth: int) -> list[Member] | None:
-        member = self._member(place)
-        if member is None or depth > _DEEPEST:
-            return None
-        found = [member]
-        for base in member.bases:
-            home = self._names.place(*base.split(":")) if base is not None else None
-            above = self._above(home, written, depth + 1) if home is not None else None
-            if above is None or home is None or base is None:
-                return None
-            written.setdefault(home, base)
-            found += above
-        return found
-
-    def _readable(self, place: str) -> Member | None:
-        try:
-            return self._read(*place.split(":"))
-        except (Unreadable, RecursionError, MemoryError):
-            return None
-
-    def _read(self, module: str, name: str) -> Member | None:
-        """Raises :class:`~envdoctor.source.library.Unreadable`."""
-        offers = self._library.offers(module) if self._library.find(module) is not None else None
-        if offers is None:
-            return None
-        source = self._source(module)
-        node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
-        if node is None or added_by(node.decorator_list) != set():
-            return None
-        used = {one for base in node.bases for one in names_in(ast.walk(base))}
-        if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
-            return None
-        end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
-        return Member(module, node, end, source, bases_of(node, module, offers.names))
-
-    def _read_module(self, module: str) -> _Source:
-        """Raises :class:`~envdoctor.source.library.Unreadable`."""
-        found, offers = self._library.find(module), self._library.offers(module)
-        assert found is not None and offers is not None
-        text, tree = self._library.text(found.path), self._library.tree(module)
-        assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
-        return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
@@ -348,24 +287,68 @@ def _start(statement: ast.stmt) -> int:
 
 
 class Inheriting:
-    """The classes of one environment."""
+    """The classes of one environment; every class is read at most once."""
 
     def __init__(self, following: Importing) -> None:
         self._followed = following.world.followed
-        self._names = following.names
-        self._lineages = Lineages(self._names)
+        self._names, self._library = following.names, following.library
+        self._member, self._source = cache(self._readable), cache(self._read_module)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
         """What does not fit of the class of a public name; nothing for what is no class of that kind, or cannot be
         told."""
         place = self._names.place(module, name)
-        lineage = self._lineages.of(place) if place is not None else None
-        if lineage is None or all(member.top == lineage.own for member in lineage.members):
-            return []
         try:
+            lineage = self._lineage(place) if place is not None else None
+            if lineage is None or all(member.top == lineage.own for member in lineage.members):
+                return []
             return [*self._handed(lineage), *_overrides(lineage), *self._passed(lineage)]
         except (Unreadable, RecursionError, MemoryError):
             return []
+
+    def _lineage(self, place: str) -> Lineage | None:
+        """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
+        written: dict[str, str] = {}
+        members = self._above(place, written, 0)
+        return Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
+
+    def _above(self, place: str, written: dict[str, str], depth: int) -> list[Member] | None:
+        member = self._member(place)
+        if member is None or depth > _DEEPEST:
+            return None
+        found = [member]
+        for base in member.bases:
+            home = self._names.place(*base.split(":")) if base is not None else None
+            above = self._above(home, written, depth + 1) if home is not None else None
+            if above is None or home is None or base is None:
+                return None
+            written.setdefault(home, base)
+            found += above
+        return found
+
+    def _readable(self, place: str) -> Member | None:
+        module, _, name = place.partition(":")
+        try:
+            source = self._source(module)
+        except (Unreadable, RecursionError, MemoryError):
+            return None
+        node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+        if node is None or added_by(node.decorator_list) != set():
+            return None
+        used = {one for base in node.bases for one in names_in(ast.walk(base))}
+        if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
+            return None
+        end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
+        return Member(module, node, end, source, bases_of(node, module, source.names))
+
+    def _read_module(self, module: str) -> _Source:
+        """Raises :class:`~envdoctor.source.library.Unreadable`, also where the module is no source."""
+        found, offers = self._library.find(module), self._library.offers(module)
+        if found is None or offers is None:
+            raise Unreadable("")
+        text, tree = self._library.text(found.path), self._library.tree(module)
+        assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
+        return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
 
     def _handed(self, lineage: Lineage) -> Iterator[Stop]:
         """Keywords that ``super()`` hands to a base class of another package."""
@@ -377,7 +360,7 @@ class Inheriting:
                     takes = self._names.takes(receiver.place + method, keyword) if receiver is not None else None
                     if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
-                        always = call.name == name == "__init__" and call.sure and lineage.always(at, name)
+                        always = call.name == name == "__init__" and call.sure and (at, name) in lineage.always
                         asked = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *asked, keyword=keyword, always=always)
 
@@ -385,7 +368,8 @@ class Inheriting:
         """Keywords that methods pass to what their module takes from other packages."""
         for at, member, name in _own_methods(lineage):
             called = member.mentions(name) if lineage.definer(name) == at else ()
-            homes = {one: home for one in called if (home := self._other(member, one)) is not None}
+            homes = {one: member.takes_from(one) for one in called}
+            homes = {one: home for one, home in homes.items() if self._is_of_another(home, member)}
             for call in member.calls(name) if homes else ():
                 base, _, taken = homes.get(call.name if not call.owner else "", "").partition(":")
                 place = self._names.place(base, taken) if base and call.keywords else None
@@ -393,11 +377,9 @@ class Inheriting:
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
                     yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
 
-    def _other(self, member: Member, name: str) -> str | None:
-        """Where a name comes from that the module of a member takes from another package that is followed."""
-        home = member.takes_from(name)
-        top = home.partition(":")[0].partition(".")[0] if home is not None else member.top
-        return home if top != member.top and self._followed(top) else None
+    def _is_of_another(self, home: str, member: Member) -> bool:
+        top = home.partition(":")[0].partition(".")[0]
+        return top not in ("", member.top) and self._followed(top)
 
 
 def _overrides(lineage: Lineage) -> Iterator[Stop]:
@@ -408,7 +390,7 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
             continue
         replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
         unfit = [
-            (call.sure and lineage.always(caller, method), call.way)
+            (call.sure and (caller, method) in lineage.always, call.way)
             for caller, method in (lineage.callers.get(name, ()) if replaced is not None else ())
             for call in lineage.members[caller].calls(method)
             if (call.owner, call.name) == ("self", name) and call.way and not can_be_called(parameters, call.way)
@@ -431,15 +413,12 @@ def _own_methods(lineage: Lineage) -> Iterator[tuple[int, Member, str]]:
 
 def _receiver(lineage: Lineage, at: int, name: str, keyword: str) -> Member | None:
     """The base class of another package that gets a keyword which a member hands to ``super()``."""
-    place = lineage.definer(name, at + 1)
-    while place is not None:
-        member = lineage.members[place]
+    for member in (one for one in lineage.members[at + 1 :] if name in one.methods):
         if member.top != lineage.own:
             return member
         body = member.body(name)
         if body is None or not _hands_on(body, name, keyword):
             return None
-        place = lineage.definer(name, place + 1)
     return None
 
 

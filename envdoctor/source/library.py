@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 from envdoctor.source.definitions import is_generator
@@ -210,7 +210,8 @@ class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
     ``exported`` is for who follows imports: what the modules in a folder export, found once. ``closed`` are the folders
-    that cannot be listed, with the reason; of what is in them nothing is known.
+    that cannot be listed, with the reason; of what is in them nothing is known. ``calls`` tells how the classes of a
+    module call their own methods; None when that is not known.
     """
 
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
@@ -218,14 +219,13 @@ class Library:
         self._files = files or Files()
         self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
         self._found: dict[str, Found | None] = {}
-        self._listed: dict[str, frozenset[str]] = {}
-        self._compiled: dict[str, frozenset[str]] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
         self._given: set[str] = set()
-        self._sources: dict[str, bytes] = {}
-        self._parameters: dict[str, Mapping[str, tuple[str, ...] | None]] = {}
-        self._calls: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
+        self._names, self._extensions, self._kept_text = cache(self._listed), cache(self._compiled), cache(self.text)
+        whole_headers = partial(_without_bodies, signatures=True)
+        self._parameters = cache(lambda module: self._signatures(module, parameters, whole_headers) or {})
+        self.calls = cache(lambda module: self._signatures(module, calls, _parsed))
         self.exported: dict[str, dict[str, str]] = {}
         self.closed: dict[str, str] = {}
 
@@ -307,16 +307,7 @@ class Library:
     def parameters(self, place: str) -> tuple[str, ...] | None:
         """What ``module:Class`` or a function can be called with; None when that is not known."""
         module, _, name = place.partition(":")
-        if module not in self._parameters:
-            known = self._signatures(module, parameters, partial(_without_bodies, signatures=True))
-            self._parameters[module] = known or {}
-        return self._parameters[module].get(name)
-
-    def calls(self, module: str) -> Mapping[str, tuple[str, ...]] | None:
-        """How the classes of a module call their own methods; None when that is not known."""
-        if module not in self._calls:
-            self._calls[module] = self._signatures(module, calls, _parsed)
-        return self._calls[module]
+        return self._parameters(module).get(name)
 
     def _signatures(
         self,
@@ -338,9 +329,7 @@ class Library:
         found = self.find(module)
         if found is None or found.kind != "source":
             return False
-        if found.path not in self._sources:
-            self._sources[found.path] = self.text(found.path)
-        source, word = self._sources[found.path], name.encode()
+        source, word = self._kept_text(found.path), name.encode()
         return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
 
     def files_below(self, folder: str, ending: str = ".py") -> list[str]:
@@ -373,7 +362,7 @@ class Library:
                     return Found("compiled", inner, (inner,))
                 if inside or self._files.is_folder(inner):
                     portions.append(inner)
-            if self._is_compiled(folder, name):
+            if name in self._extensions(folder):
                 return Found("compiled", os.path.join(folder, name), ())
             if f"{name}.py" in names:
                 return Found("source", os.path.join(folder, f"{name}.py"), ())
@@ -381,23 +370,16 @@ class Library:
                 return Found("compiled", os.path.join(folder, f"{name}.pyc"), ())
         return Found("namespace", portions[0], tuple(portions)) if portions else None
 
-    def _names(self, folder: str) -> frozenset[str]:
-        known = self._listed.get(folder)
-        if known is None:
-            try:
-                names = self._files.names(folder)
-            except OSError as error:
-                names = []
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):
-                    self.closed[folder] = because_of(error)
-            known = self._listed[folder] = frozenset(names)
-        return known
+    def _listed(self, folder: str) -> frozenset[str]:
+        try:
+            return frozenset(self._files.names(folder))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP):
+                self.closed[folder] = because_of(error)
+        return frozenset()
 
-    def _is_compiled(self, folder: str, name: str) -> bool:
-        if folder not in self._compiled:
-            compiled = (one for one in self._names(folder) if one.endswith(_COMPILED[:2]))
-            self._compiled[folder] = frozenset(one.partition(".")[0] for one in compiled)
-        return name in self._compiled[folder]
+    def _compiled(self, folder: str) -> frozenset[str]:
+        return frozenset(one.partition(".")[0] for one in self._names(folder) if one.endswith(_COMPILED[:2]))
 
 
 def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:

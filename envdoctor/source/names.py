@@ -4,6 +4,7 @@ what they can be called with there."""
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from envdoctor.source.definitions import texts_in
 from envdoctor.source.library import Library, Unreadable
@@ -23,7 +24,7 @@ class Names:
     def __init__(self, library: Library, world: World) -> None:
         self.library = library
         self.world = world
-        self._known: dict[tuple[str, str], bool | None] = {}
+        self._known = cache(lambda module, name: self._has(module, name, set()))
 
     def offers(self, module: str) -> Offers | None:
         """What a module offers by itself; None for one whose source cannot be read."""
@@ -34,10 +35,7 @@ class Names:
 
     def has(self, module: str, name: str) -> bool | None:
         """Whether a module has a name, or a submodule of it; None when that cannot be told."""
-        asked = module, name
-        if asked not in self._known:
-            self._known[asked] = self._has(module, name, set())
-        return self._known[asked]
+        return self._known(module, name)
 
     def exported_below(self, module: str) -> Mapping[str, str]:
         """The names that a package offers because the modules in its folder export them, and these modules."""
@@ -113,7 +111,11 @@ class Names:
             return True
         answer: bool | None = False
         for star in offers.stars:
-            inner = self._through_star(star, name, seen)
+            if name.startswith("_"):
+                starred = self.offers(star)
+                inner = None if starred is None else name in (starred.exports or ())
+            else:
+                inner = self._has(star, name, seen)
             if inner:
                 return True
             answer = None if inner is None else answer
@@ -146,13 +148,6 @@ class Names:
             home = offers.names.get(bound, "")
         return None
 
-    def _through_star(self, module: str, name: str, seen: set[str]) -> bool | None:
-        """Whether ``from module import *`` gives the name."""
-        if name.startswith("_"):
-            offers = self.offers(module)
-            return None if offers is None else name in (offers.exports or ())
-        return self._has(module, name, seen)
-
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
         """The names in ``__all__`` of the modules in the folder of a package, and their modules."""
         found = self.library.find(package)
@@ -173,9 +168,6 @@ class Names:
 
     def lazy_home(self, module: str, name: str) -> str | None:
         """The module that is loaded when a lazy package is asked for a name."""
-        found = self.library.find(module)
-        if found is None or found.kind != "source":
-            return None
         offers = self.offers(module)
         if offers is None:
             return None
@@ -195,7 +187,9 @@ class Names:
     def takes(self, place: str, keyword: str) -> bool | None:
         """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
         takes = accepts(place, keyword, self._items)
-        return takes if takes is not True or accepts(place, keyword, self._named) else None
+        if takes is not True or accepts(place, keyword, lambda one: {*(self._items(one) or ())} - {"**"}):
+            return takes
+        return None
 
     def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
         """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
@@ -213,9 +207,6 @@ class Names:
             if inherited is None or inherited:
                 return inherited
         return ()
-
-    def _named(self, place: str) -> tuple[str, ...] | None:
-        return tuple(item for item in self._items(place) or () if item != "**")
 
     def _items(self, place: str) -> tuple[str, ...] | None:
         home = self.place(*place.split(":")) if "." not in place.partition(":")[2] else place

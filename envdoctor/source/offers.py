@@ -110,11 +110,6 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(block)
 
 
-def is_type_checking(test: ast.expr) -> bool:
-    """Whether a condition is ``TYPE_CHECKING``."""
-    return last_name(test) == "TYPE_CHECKING"
-
-
 class _Reading:
     """What one pass over the statements of a module finds."""
 
@@ -131,7 +126,35 @@ class _Reading:
 
     def block(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
-            self._statement(statement)
+            match statement:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.names[name] = "def"
+                case ast.ClassDef(name=name):
+                    self.names[name] = "class"
+                case ast.Assign(targets=targets, value=value):
+                    self._assign(targets, value)
+                case ast.AnnAssign(target=target, value=value):
+                    self._assign([target], value)
+                case ast.AugAssign(target=target, value=value):
+                    self._assign([target], value, more=True)
+                case ast.Import(names=names):
+                    for alias in names:
+                        top = alias.name if alias.asname else alias.name.partition(".")[0]
+                        self.names[alias.asname or top] = f"module {top}"
+                case ast.ImportFrom():
+                    self._import_from(statement, self.names, self.stars)
+                case ast.If(test=test, body=for_types, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
+                    for inner in statements(for_types):
+                        if isinstance(inner, ast.ImportFrom):
+                            self._import_from(inner, self._for_types, self._for_types_stars)
+                    self.block(orelse)
+                case ast.Expr(value=value):
+                    self._call(value)
+                case _:
+                    for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
+                        self._bind(getattr(target, "optional_vars", target))
+                    for block in blocks(statement):
+                        self.block(block)
 
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
         """The names that are made when asked for, the folder's own exports if they are among them, and whether the
@@ -172,40 +195,6 @@ class _Reading:
             left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
             self.names = left
 
-    def _statement(self, statement: ast.stmt) -> None:
-        match statement:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                self.names[name] = "def"
-            case ast.ClassDef(name=name):
-                self.names[name] = "class"
-            case ast.Assign(targets=targets, value=value):
-                self._assign(targets, value)
-            case ast.AnnAssign(target=target, value=value):
-                self._assign([target], value)
-            case ast.AugAssign(target=target, value=value):
-                self._assign([target], value, more=True)
-            case ast.Import(names=names):
-                for alias in names:
-                    top = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.names[alias.asname or top] = f"module {top}"
-            case ast.ImportFrom():
-                self._import_from(statement, self.names, self.stars)
-            case ast.If(test=test, body=body, orelse=orelse) if is_type_checking(test):
-                for inner in statements(body):
-                    if isinstance(inner, ast.ImportFrom):
-                        self._import_from(inner, self._for_types, self._for_types_stars)
-                self.block(orelse)
-            case ast.Expr(value=value):
-                self._call(value)
-            case _:
-                self._other(statement)
-
-    def _other(self, statement: ast.stmt) -> None:
-        for target in (getattr(statement, "target", None), *(getattr(statement, "items", ()))):
-            self._bind(getattr(target, "optional_vars", target))
-        for block in blocks(statement):
-            self.block(block)
-
     def _import_from(self, statement: ast.ImportFrom, names: dict[str, str], stars: list[str]) -> None:
         module = absolute(statement.module, statement.level, self.name, self.is_package)
         for alias in statement.names:
@@ -223,7 +212,8 @@ class _Reading:
             self._calls += [value, *(inner for inner in value.args if isinstance(inner, ast.Call))]
         match targets[0]:
             case ast.Name(id="__all__"):
-                self._exported(value, more)
+                names, before = _strings(value), self.exports if more else ()
+                self.exports = None if names is None or before is None else (*before, *names)
             case ast.Name(id=name):
                 entries = _submodules(value)
                 if entries is not None:
@@ -232,13 +222,6 @@ class _Reading:
                 self._add(place, value)
             case ast.Subscript() if isinstance(value, ast.Call) and last_name(value.func) in _LAZY_CALLS:
                 self._in_its_place = value
-
-    def _exported(self, value: ast.expr, more: bool) -> None:
-        names = _strings(value)
-        if names is None or (more and self.exports is None):
-            self.exports = None
-        else:
-            self.exports = (*(self.exports or ()), *names) if more else tuple(names)
 
     def _call(self, value: ast.expr) -> None:
         """``_import_structure["x"].append("Y")`` and ``.extend([...])``."""

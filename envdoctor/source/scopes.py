@@ -126,9 +126,16 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
     match node:
         case ast.Name(ctx=ast.Load()):
             return  # most nodes
-        case ast.Import() | ast.ImportFrom():
-            for name, target in _imported(node, own):
-                scope.bind(name, target)
+        case ast.Import(names=aliases):
+            for alias in aliases:
+                top = alias.name.partition(".")[0]
+                name, module = (alias.asname, alias.name) if alias.asname else (top, top)
+                scope.bind(name, Target(module) if is_foreign(top, own) else None)
+        case ast.ImportFrom(module=source, names=aliases, level=level):
+            foreign = not level and source is not None and is_foreign(source, own)
+            for alias in aliases:
+                if alias.name != "*":
+                    scope.bind(alias.asname or alias.name, Target(str(source), alias.name) if foreign else None)
         case ast.NamedExpr(target=ast.Name(id=name)):
             scope.holder().bind(name)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -145,20 +152,6 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
         case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments) | ast.Lambda(args=arguments):
             for one in parameters_of(arguments):
                 inside.bind(one.arg)
-
-
-def _imported(node: ast.Import | ast.ImportFrom, own: Collection[str]) -> Iterator[tuple[str, Target | None]]:
-    match node:
-        case ast.Import(names=names):
-            for alias in names:
-                top = alias.name.partition(".")[0]
-                name, module = (alias.asname, alias.name) if alias.asname else (top, top)
-                yield name, Target(module) if is_foreign(top, own) else None
-        case ast.ImportFrom(module=source, names=names, level=level):
-            foreign = not level and source is not None and is_foreign(source, own)
-            for alias in names:
-                if alias.name != "*":
-                    yield alias.asname or alias.name, Target(str(source), alias.name) if foreign else None
 
 
 def is_foreign(module: str, own: Collection[str]) -> bool:

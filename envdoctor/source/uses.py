@@ -6,7 +6,7 @@ goes on without it: it catches the failure, asks first what is there, or provide
 
 import ast
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.source.definitions import (
@@ -31,49 +31,33 @@ _ASKS = re.compile(
     r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )
-_BROAD = {"Exception", "BaseException"}
 _LEAVING = {"exit", "quit", "_exit", "abort"}
+#: The kinds of uses whose failure each error tells.
+_TELLS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ImportError", "ModuleNotFoundError"), ("module", "name")),
+    "AttributeError": ("attribute",),
+    "TypeError": ("keyword",),
+    **dict.fromkeys(("", "Exception", "BaseException"), ("module", "name", "attribute", "keyword")),
+}
+#: Of code that may not run at all: nothing that fails in it is known to fail.
+_EVERY = frozenset(("module", "name", "attribute", "keyword", "override"))
 
 
-class Guard(NamedTuple):
-    """Which failures do not stop the script: of an import, of an attribute, of a call with a keyword. ``optional``: the
-    code may not run at all, so that nothing that fails in it is known to fail."""
-
-    imports: bool = False
-    attributes: bool = False
-    keywords: bool = False
-    optional: bool = False
-
-    def joined(self, other: "Guard") -> "Guard":
-        """Both guards, one inside the other."""
-        return Guard(*(mine or its for mine, its in zip(self, other, strict=True)))
-
-    def covers(self, kind: str) -> bool:
-        """Whether it covers a use of this kind (module, name, attribute, keyword, override)."""
-        caught = {"module": self.imports, "name": self.imports, "attribute": self.attributes, "keyword": self.keywords}
-        return self.optional or caught.get(kind, False)
+def caught(node: ast.Try) -> frozenset[str]:
+    """The kinds of uses whose failure a ``try`` catches; a handler is left out that only ends the script with other
+    words."""
+    handlers = (handler for handler in node.handlers if not _ends_script(handler.body))
+    return _told_by(kind for handler in handlers for kind in elements(handler.type))
 
 
-NOTHING = Guard()
-
-
-def caught(node: ast.Try) -> Guard:
-    """What the handlers of a ``try`` catch, those left out that only end the script with other words."""
-    guard = NOTHING
-    for handler in node.handlers:
-        if not _ends_script(handler.body):
-            guard = guard.joined(_of_errors([last_name(kind) for kind in elements(handler.type)]))
-    return guard
-
-
-def suppressed(node: ast.With | ast.AsyncWith) -> Guard:
-    """What ``with contextlib.suppress(ImportError)`` catches."""
-    guard = NOTHING
+def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
+    """The kinds of uses whose failure ``with contextlib.suppress(ImportError)`` catches."""
+    errors: list[ast.expr | None] = []
     for item in node.items:
         match item.context_expr:
             case ast.Call(func=func, args=kinds) if last_name(func) == "suppress":
-                guard = guard.joined(_of_errors([last_name(kind) for kind in kinds]))
-    return guard
+                errors += kinds
+    return _told_by(errors)
 
 
 def asks_what_is_there(test: ast.expr) -> bool:
@@ -86,13 +70,8 @@ def leaves(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Break))
 
 
-def _of_errors(names: Sequence[str]) -> Guard:
-    broad = any(name == "" or name in _BROAD for name in names)
-    return Guard(
-        broad or "ImportError" in names or "ModuleNotFoundError" in names,
-        broad or "AttributeError" in names,
-        broad or "TypeError" in names,
-    )
+def _told_by(errors: Iterable[ast.expr | None]) -> frozenset[str]:
+    return frozenset(kind for error in errors for kind in _TELLS.get(last_name(error), ()))
 
 
 def _ends_script(body: Sequence[ast.stmt]) -> bool:
@@ -150,11 +129,12 @@ class Found(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a node stands. ``outer`` is the outermost definition around it, ``deferred`` whether it waits for a call,
-    ``branch`` whether for a condition, ``bases`` are the imported base classes of the class whose method it is in."""
+    """Where a node stands. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
+    the outermost definition around it, ``deferred`` whether it waits for a call, ``branch`` whether for a condition,
+    ``bases`` are the imported base classes of the class whose method it is in."""
 
     scope: Scope
-    guard: Guard
+    guarded: frozenset[str] = frozenset()
     outer: str = ""
     deferred: bool = False
     branch: bool = False
@@ -196,7 +176,7 @@ class _Reader:
 
     def read(self) -> Found:
         """Everything that the file uses."""
-        self._push_block(self._tree.body, _Place(self._scopes[id(self._tree)], NOTHING))
+        self._push_block(self._tree.body, _Place(self._scopes[id(self._tree)]))
         while self._waiting:
             node, place = self._waiting.pop()
             self._visit(node, place)
@@ -232,7 +212,7 @@ class _Reader:
                 for handler in node.handlers:
                     self._push_block(handler.body, _optional(place))
                     self._push([handler.type], place)
-                self._push_block(node.body, place._replace(guard=place.guard.joined(caught(node))))
+                self._push_block(node.body, place._replace(guarded=place.guarded | caught(node)))
             case ast.If(test=test, body=body, orelse=orelse):
                 inside = _optional(place) if asks_what_is_there(test) else place
                 is_run = isinstance(test, ast.Compare) and dotted(test.left) == "__name__"
@@ -250,7 +230,7 @@ class _Reader:
             case ast.AnnAssign(target=target, value=assigned) if place.deferred or not self._hints:
                 self._push([target, assigned], place)
             case ast.With() | ast.AsyncWith():
-                self._push_children(node, place._replace(guard=place.guard.joined(suppressed(node))))
+                self._push_children(node, place._replace(guarded=place.guarded | suppressed(node)))
             case _:
                 self._push_children(node, place)
 
@@ -275,8 +255,7 @@ class _Reader:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._mention(alias.name.rpartition(".")[2], place)
-                target = self._foreign(alias.name)
-                self._use("module", target, alias, place)
+                self._use("module", self._foreign(alias.name), alias, place)
             return
         target = self._foreign(node.module) if node.module and not node.level else None
         for alias in node.names:
@@ -397,7 +376,7 @@ class _Reader:
         parameters: tuple[str, ...] = (),
     ) -> None:
         if target is not None:
-            guarded = place.guard.covers(kind)
+            guarded = kind in place.guarded
             within = place.outer if place.deferred else ""
             line = getattr(node, "lineno", 1)
             use = Use(kind, target.module, target.name, keyword, parameters, guarded, within, place.branch, line)
@@ -406,4 +385,4 @@ class _Reader:
 
 def _optional(place: _Place) -> _Place:
     """The place in code that may not run at all."""
-    return place._replace(guard=place.guard._replace(optional=True))
+    return place._replace(guarded=_EVERY)

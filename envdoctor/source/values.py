@@ -3,7 +3,7 @@ them, and the environment that they are known of."""
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 PLAIN = (str, int, bool, float, bytes, type(None))
@@ -111,15 +111,15 @@ class World(NamedTuple):
     complete: bool = True
 
 
+@dataclass(slots=True, eq=False)
 class Frame:
     """The names of a module or a function while its statements are followed, and what it may have ``returned`` so
     far."""
 
-    __slots__ = ("around", "module", "names", "returned")
-
-    def __init__(self, module: str, names: dict[str, Any], around: "Frame | None" = None) -> None:
-        self.module, self.names, self.around = module, names, around
-        self.returned: list[Any] = []
+    module: str
+    names: dict[str, Any]
+    around: "Frame | None" = None
+    returned: list[Any] = field(default_factory=list)
 
     def get(self, name: str) -> Any:
         """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""

@@ -1,7 +1,7 @@
 """Environment markers of requirements (PEP 508), evaluated for the judged interpreter and not for this one."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from envdoctor.text.message import MessageError
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
@@ -35,11 +35,11 @@ def holds(marker: str, values: Mapping[str, str | None]) -> bool | None:
     :class:`NotAMarker`.
     """
     tokens = _tokens(marker)
-    reader = _Reader(tokens, values, lambda: _by_packaging(marker, values))
+    reader = _Reader(tokens, values)
     answer = reader.any_of(0)
     if reader.at != len(tokens):
         raise NotAMarker("{} is no marker", repr(marker[:60]))
-    return reader.whole() if reader.beyond else answer
+    return _by_packaging(marker, values) if reader.beyond else answer
 
 
 def _tokens(marker: str) -> list[tuple[str, str]]:
@@ -68,10 +68,8 @@ class _Reader:
     """Reads ``or`` over ``and`` over comparisons, with three values. ``beyond`` is set by a comparison that is better
     left to packaging."""
 
-    def __init__(
-        self, tokens: list[tuple[str, str]], values: Mapping[str, str | None], whole: Callable[[], bool | None]
-    ) -> None:
-        self.tokens, self.values, self.whole = tokens, values, whole
+    def __init__(self, tokens: list[tuple[str, str]], values: Mapping[str, str | None]) -> None:
+        self.tokens, self.values = tokens, values
         self.at = 0
         self.beyond = False
 

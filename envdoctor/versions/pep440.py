@@ -64,8 +64,8 @@ class NotASpecifier(MessageError, ValueError):
     """The text is no specifier set, or the version is none, by PEP 440."""
 
 
-class _Version(NamedTuple):
-    """In this order versions without a local part compare as PEP 440 says. ``release`` has no trailing zeros."""
+class Order(NamedTuple):
+    """What versions are ordered by, without a local part, as PEP 440 says. ``release`` has no trailing zeros."""
 
     epoch: int
     release: tuple[int, ...]
@@ -77,16 +77,16 @@ class _Version(NamedTuple):
     def is_pre(self) -> bool:
         return self.pre != _FINAL or self.dev != _NOT_DEVELOPMENT
 
-    def same_base(self, other: "_Version") -> bool:
+    def same_base(self, other: "Order") -> bool:
         return self[:2] == other[:2]
 
 
 @lru_cache(maxsize=8192)
-def _read(text: str) -> tuple[_Version, str, int] | None:
+def _read(text: str) -> tuple[Order, str, int] | None:
     """The version, its local part in normal form ("" for none), and how many numbers its release has as written."""
     if _PLAIN.match(text):
         numbers = [int(part) for part in text.split(".")]
-        return _Version(0, _stripped(numbers)), "", len(numbers)
+        return Order(0, _stripped(numbers)), "", len(numbers)
     match = re.match(_VERSION, text.strip())
     if match is None:
         return None
@@ -95,14 +95,15 @@ def _read(text: str) -> tuple[_Version, str, int] | None:
     pre = (_STEP[step.lower()], int(step_number or 0)) if step else _FINAL
     if dev and not step and not post:
         pre = _DEVELOPMENT_ONLY
-    version = _Version(
+    version = Order(
         int(epoch or 0),
         _stripped(numbers),
         pre,
         _number_at_end(post) if post else _NOT_POST,
         _number_at_end(dev) if dev else _NOT_DEVELOPMENT,
     )
-    return version, _normal_local(local) if local else "", len(numbers)
+    normal = (str(int(part)) if part.isdigit() else part for part in re.split(r"[-_.]", (local or "").lower()))
+    return version, ".".join(normal), len(numbers)
 
 
 def _stripped(numbers: list[int]) -> tuple[int, ...]:
@@ -115,11 +116,6 @@ def _stripped(numbers: list[int]) -> tuple[int, ...]:
 def _number_at_end(text: str) -> int:
     digits = text.lstrip("-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     return int(digits) if digits else 0
-
-
-def _normal_local(text: str) -> str:
-    parts = re.split(r"[-_.]", text.lower())
-    return ".".join(str(int(part)) if part.isdigit() else part for part in parts)
 
 
 @lru_cache(maxsize=4096)
@@ -149,7 +145,7 @@ def satisfies(version: str, specifiers: str) -> bool:
     return _all(version, read[0], read[1], clauses)
 
 
-def _all(text: str, version: _Version, local: str, clauses: Iterable[Sequence[str]]) -> bool:
+def _all(text: str, version: Order, local: str, clauses: Iterable[Sequence[str]]) -> bool:
     # Every clause is looked at, so that the answer does not depend on their order when one of them is unreadable.
     return False not in [_one(text, version, local, operator, operand) for operator, operand in clauses]
 
@@ -188,14 +184,14 @@ def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
     of_vendor = judged.pre[0] == _STEP["alpha"] and local != ""
     if not of_vendor and any(_is_step_of(operand, judged) for _, operand in clauses):
         return YES if exact else NO
-    base = _Version(judged.epoch, judged.release)
+    base = Order(judged.epoch, judged.release)
     by_base = _all(base_release(version) or version, base, "", clauses)
     if exact is not by_base and judged.is_pre and not of_vendor:
         return OPEN
     return Answer(exact or by_base, exact is not by_base)
 
 
-def _is_step_of(operand: str, version: _Version) -> bool:
+def _is_step_of(operand: str, version: Order) -> bool:
     bound = None if operand.endswith(".*") else _read(operand)
     return bound is not None and (bound[0].is_pre or bound[0].post != _NOT_POST) and bound[0].same_base(version)
 
@@ -203,10 +199,6 @@ def _is_step_of(operand: str, version: _Version) -> bool:
 def is_version(text: str) -> bool:
     """Whether PEP 440 calls the text a version."""
     return _read(text) is not None
-
-
-#: What versions are ordered by.
-Order = _Version
 
 
 def order(version: str) -> Order | None:
@@ -232,13 +224,12 @@ def release_of(version: str) -> tuple[int, ...] | None:
 
 def same_release(one: str, other: str) -> bool:
     """Whether two versions differ in nothing but the local tag."""
-    first, second = _read(one.partition("+")[0]), _read(other.partition("+")[0])
-    return one.partition("+")[0] == other.partition("+")[0] or (
-        first is not None and second is not None and first[0] == second[0]
-    )
+    first, second = one.partition("+")[0], other.partition("+")[0]
+    place = order(first)
+    return first == second or (place is not None and place == order(second))
 
 
-def _one(text: str, version: _Version, local: str, operator: str, operand: str) -> bool:
+def _one(text: str, version: Order, local: str, operator: str, operand: str) -> bool:
     if operator == "===":
         return _by_packaging(text, operator, operand)
     if operand.endswith(".*") and operator in ("==", "!="):
@@ -252,10 +243,8 @@ def _one(text: str, version: _Version, local: str, operator: str, operand: str) 
     wanted = bound[0]
     if operator in ("==", "!="):
         return (version == wanted and (not bound[1] or bound[1] == local)) is (operator == "==")
-    if operator == ">=":
-        return version >= wanted
-    if operator == "<=":
-        return version <= wanted
+    if operator in (">=", "<="):
+        return compare(version, operator, wanted)
     if operator == "<":
         return version < wanted and (wanted.is_pre or not _is_pre_of(version, wanted))
     if operator == ">":
@@ -266,14 +255,14 @@ def _one(text: str, version: _Version, local: str, operator: str, operand: str) 
     return version >= wanted and _starts_with(version, wanted, bound[2] - 1)
 
 
-def _is_pre_of(version: _Version, final: _Version) -> bool:
+def _is_pre_of(version: Order, final: Order) -> bool:
     """Whether it is a pre-release of this very release or post-release, which ``<`` leaves out (packaging 26)."""
     if not version.is_pre or not version.same_base(final):
         return False
     return final.post == _NOT_POST or version[2:4] == final[2:4]
 
 
-def _starts_with(version: _Version, prefix: _Version, length: int) -> bool:
+def _starts_with(version: Order, prefix: Order, length: int) -> bool:
     """Whether the first ``length`` numbers of both releases are the same; missing ones are zero."""
 
     def first(release: tuple[int, ...]) -> tuple[int, ...]:

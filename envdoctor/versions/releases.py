@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from envdoctor.versions.pep440 import Order, order, release_of
+from envdoctor.versions.pep440 import Order, dotted, order, release_of
 
 #: Releases from the first one to below the second one; None: without an end.
 Range = tuple[tuple[int, ...], tuple[int, ...] | None]
@@ -154,26 +154,15 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
     """The ranges of a text; an empty text is every release. Raises ValueError for anything but ``>=`` and ``<``."""
     found: list[Range] = []
     for part in text.replace(" or ", "|").split("|"):
-        low: tuple[int, ...] = ()
-        high: tuple[int, ...] | None = None
-        for clause in part.split(","):
-            clause = clause.strip()
-            if clause.startswith(">="):
-                low = plain_release(clause[2:])
-            elif clause.startswith("<") and not clause.startswith("<="):
-                high = plain_release(clause[1:])
-            elif clause:
+        ends: dict[str, tuple[int, ...]] = {}
+        for clause in filter(None, map(str.strip, part.split(","))):
+            operator = ">=" if clause.startswith(">=") else "<"
+            release = dotted(clause.removeprefix(operator).strip())
+            if not clause.startswith(operator) or release is None:
                 raise ValueError(f"{clause!r} is neither >= nor < a release")
-        found.append((low, high))
+            ends[operator] = release if any(release) else ()  # 0 is below every release
+        found.append((ends.get(">=", ()), ends.get("<")))
     return tuple(found)
-
-
-def plain_release(version: str) -> tuple[int, ...]:
-    """``4.36.2`` as numbers, without trailing zeros, so that 5.0 is 5. Raises ValueError for another text."""
-    parts = [int(part) for part in version.strip().split(".")]
-    while parts and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
 
 
 def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
@@ -191,7 +180,7 @@ def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]
 
 
 def contains(ranges: Iterable[Range], release: tuple[int, ...]) -> bool:
-    """Whether the release, as :func:`plain_release` gives it, is in one of the ranges."""
+    """Whether the release, as :func:`~envdoctor.versions.pep440.release_of` gives it, is in one of the ranges."""
     return any(low <= release and (high is None or release < high) for low, high in ranges)
 
 

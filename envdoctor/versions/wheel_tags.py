@@ -75,16 +75,6 @@ class WheelTarget(NamedTuple):
             "glibc " + ".".join(map(str, self.glibc or ())),
         )[reached]
 
-    def steps(self, interpreter: bool, system: str | None, machine: str | None, glibc: tuple[int, ...]) -> int:
-        """How many of system, machine, interpreter and C library fit before one does not."""
-        fits = (
-            None in (self.system, system) or self.system == system,
-            None in (self.machine, machine) or self.machine == machine,
-            interpreter,
-            self.glibc is None or glibc <= self.glibc,
-        )
-        return fits.index(False) if False in fits else _STEPS
-
     def is_for(self, pythons: str, abis: str) -> bool:
         """Whether an interpreter and ABI among these is the target's."""
         return any(self._takes(python, abi) for python in pythons.split(".") for abi in abis.split("."))
@@ -120,10 +110,18 @@ def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
 
 @lru_cache(maxsize=1 << 14)  # the releases of a package have the same few tags
 def _reached(target: WheelTarget, tag: str) -> int:
-    """How many steps the best part of a tag takes."""
+    """How many of system, machine, interpreter and C library fit before one does not, by the best part of a tag."""
     pythons, abis, platforms = tag.split("-")
-    interpreter = target.is_for(pythons, abis)
-    return max(target.steps(interpreter, *_platform(name)) for name in platforms.split("."))
+    interpreter, most = target.is_for(pythons, abis), 0
+    for system, machine, glibc in map(_platform, platforms.split(".")):
+        fits = (
+            None in (target.system, system) or target.system == system,
+            None in (target.machine, machine) or target.machine == machine,
+            interpreter,
+            target.glibc is None or glibc <= target.glibc,
+        )
+        most = max(most, fits.index(False) if False in fits else _STEPS)
+    return most
 
 
 @lru_cache(maxsize=512)

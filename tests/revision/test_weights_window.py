@@ -10,7 +10,7 @@ from header_true import Repository
 from rooms import comparer, computing
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.versions import contains, intersect, parse_ranges, plain_release, spell_ranges
+from envdoctor.versions import contains, intersect, parse_ranges, release_of, spell_ranges
 
 compute = computing("transformers_fits")
 transformers_window = comparer("transformers_window")
@@ -134,7 +134,7 @@ def test_ranges_are_spelled_as_they_are_read(text):
 
 def test_ranges_are_intersected():
     both = intersect(parse_ranges(">=4.36 | >=5.5"), parse_ranges("<4.48 | >=5.1"))
-    assert contains(both, plain_release("4.40.0"))
-    assert not contains(both, plain_release("4.50"))
-    assert contains(both, plain_release("5.6"))
+    assert contains(both, release_of("4.40.0"))
+    assert not contains(both, release_of("4.50"))
+    assert contains(both, release_of("5.6"))
     assert intersect(parse_ranges("<4.40"), parse_ranges(">=5.0")) == ()

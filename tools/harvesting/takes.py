@@ -217,7 +217,7 @@ class _Taking(Importing):
     def load(self, module: str, consumer: str, line: int) -> None:
         top = module.partition(".")[0]
         if top in self._own:
-            if self.certain and not self._catching:
+            if not self._unsure and not self._catching:
                 parts = module.split(".")
                 for length in range(1, len(parts) + 1):
                     self._inner.setdefault(self._running(), {})[".".join(parts[:length])] = None
@@ -232,7 +232,7 @@ class _Taking(Importing):
 
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: Any) -> Any:
         if function.node.name.startswith("require_version") and arguments and isinstance(arguments[0], str):
-            if self.certain and not self._catching:
+            if not self._unsure and not self._catching:
                 self._by_module.setdefault(self._running(), {})[arguments[0], "", self._running()] = None
             return None
         return super().call(function, arguments, keywords, node)
@@ -281,5 +281,5 @@ class _Taking(Importing):
         return self._current[-1].frame.module if self._current else ""
 
     def _note(self, module: str, name: str, consumer: str) -> None:
-        if self.certain and not self._catching and not self._depth and consumer:
+        if not self._unsure and not self._catching and not self._depth and consumer:
             self._by_module.setdefault(consumer, {})[module, name, consumer] = None
