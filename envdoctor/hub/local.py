@@ -89,12 +89,7 @@ class RemoteFile:
             raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
         if (first, last) != (offset, offset + length - 1):
             raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        data = self._transport.body(reply, place, length)[:length]
-        if len(data) < length:
-            raise Again(
-                "the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}", kind="network"
-            )
-        return data
+        return self._first(reply, place, length)
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
@@ -108,10 +103,15 @@ class RemoteFile:
                 f"{WITHOUT_RANGES:,}",
                 kind="protocol",
             )
-        data = self._transport.body(reply, place, end)[:end]
-        if len(data) < end:
-            raise Again("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}", kind="network")
-        return data[offset:]
+        return self._first(reply, place, end)[offset:]
+
+    def _first(self, reply: Reply, place: str, length: int) -> bytes:
+        data = self._transport.body(reply, place, length)[:length]
+        if len(data) < length:
+            raise Again(
+                "the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}", kind="network"
+            )
+        return data
 
 
 class Room:

@@ -6,11 +6,12 @@ happened, and what to do.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.local import RemoteFile, read_headers
+from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
 from envdoctor.hub.object_ids import agrees, oid_of_digest
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
 from envdoctor.hub.transport import Transport, is_web_page
@@ -19,7 +20,6 @@ from envdoctor.models.names import is_repo_name, is_revision, printable
 from envdoctor.text.message import Message, said_by
 
 _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
-MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
@@ -102,20 +102,12 @@ def _gate(repo: str, transport: Transport) -> Message:
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
 
 
-class Listing(NamedTuple):
-    """A revision of a repository: its present name, its commit, its files, and the items that were refused."""
-
-    repo: str
-    commit: str
-    files: Mapping[str, FileEntry]
-    refused: tuple[Unread, ...]
-
-
-def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
-    """The listing of a revision in one request; in one more a page where the server's list has no oids.
+def _listed(access: Access, repo: str, revision: str) -> "HubSnapshot":
+    """The snapshot by the list of a revision, in one request; in one more a page where the server's list has no oids.
 
     Raises :class:`TransportError`.
     """
+    transport = access.hub
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
     data, _ = transport.fetch_json(url, _LISTING_LIMIT)
@@ -140,7 +132,7 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
             "{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}", kind="protocol"
         )
     files, refused = check_items(siblings)
-    return Listing(present, commit, files, refused)
+    return HubSnapshot(access, repo, present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:
@@ -211,30 +203,30 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     return FileEntry(path, size, oid)
 
 
+@dataclass
 class HubSnapshot:
-    """The files of one commit on a Hub.
+    """The files of one commit on a Hub; ``repo`` is the present name of the repository.
 
     ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
     ``complete`` is True: the list has every file of the commit.
     """
 
-    complete = True
+    access: Access
+    asked: str
+    repo: str | None
+    revision: str | None
+    files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
+    complete: bool = True
+    _local: Snapshot | None = None
+    _gate: Message | None = None
+    _read: dict[str, bytes | Unread] = field(default_factory=dict)
+    _headers: dict[str, bytes | Unread] = field(default_factory=dict)
+    _remote: dict[str, RemoteFile] = field(default_factory=dict)
 
-    def __init__(self, access: Access, asked: str, listing: Listing) -> None:
-        self.repo: str | None = listing.repo
-        self.asked = asked
-        self.revision: str | None = listing.commit
-        self.label = f"{listing.repo} @ {listing.commit[:7]}"
-        self.files: Mapping[str, FileEntry] = listing.files
-        self.refused: tuple[Unread, ...] = listing.refused
-        self.access = access
-        self._hub = access.hub
-        self._local: Snapshot | None = None
-        self._name = listing.repo
-        self._read: dict[str, bytes | Unread] = {}
-        self._headers: dict[str, bytes | Unread] = {}
-        self._remote: dict[str, RemoteFile] = {}
-        self._gate: Message | None = None
+    def __post_init__(self) -> None:
+        self.label = f"{self.repo} @ {str(self.revision)[:7]}"
+        self._name, self._hub = str(self.repo), self.access.hub
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, checked against the oid of the list."""
@@ -343,7 +335,6 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
-        listing = hub.in_time(lambda: fetch_listing(hub, repo, wanted))
+        return hub.in_time(lambda: _listed(access, repo, wanted))
     except TransportError as error:
         raise listing_refused(error, repo, wanted, hub) from None
-    return HubSnapshot(access, repo, listing)

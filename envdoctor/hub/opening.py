@@ -8,13 +8,16 @@ import os
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import open_revision, parent_that_matters
+from envdoctor.hub.commits import Commit, commits, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
-from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
 from envdoctor.text.message import Message, listed, said_by
+
+#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
+MOST_PARENTS = 40
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -137,14 +140,35 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
-    parent = parent_that_matters(newer)
-    title = " ".join(parent.changed_by.title.split())[:80]
-    note = Message('OLD is {}, before "{}" ({})', parent.snapshot.label, title, parent.changed_by.id[:7])
-    if parent.skipped:
-        plural = "s" if parent.skipped > 1 else ""
-        later = Message("{} later commit{} changed only text about the model", parent.skipped, plural)
-        note = Message("{}; {}", note, later)
-    return Pair(parent.snapshot, newer, (note,))
+    """The newest state before the snapshot that differs from it in more than text about the model.
+
+    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
+    when there is none.
+    """
+    repo, later = str(newer.repo), list[Commit]()
+    for commit in commits(newer.access.hub, repo, str(newer.revision), MOST_PARENTS + 1):
+        older = open_hub(repo, commit.id, newer.access) if later else newer
+        if _essence(older) != _essence(newer):
+            older.asked = newer.asked
+            break
+        later.append(commit)
+    else:
+        if len(later) < 2:
+            text = "{} is the first commit of {}: there is nothing to compare it with"
+            raise SnapshotError(text, newer.label, repo, kind="usage")
+        text = "the {} commits before {} changed no more than text about the model: name an older revision"
+        raise SnapshotError(text, len(later) - 1, newer.label, kind="usage")
+    title, skipped = " ".join(later[-1].title.split())[:80], len(later) - 1
+    note = Message('OLD is {}, before "{}" ({})', older.label, title, later[-1].id[:7])
+    if skipped:
+        plural = "s" if skipped > 1 else ""
+        note = Message("{}; {}", note, Message("{} later commit{} changed only text about the model", skipped, plural))
+    return Pair(older, newer, (note,))
+
+
+def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
+    files = snapshot.files.items()
+    return {path: (entry.size, entry.oid) for path, entry in files if not is_text_about_the_model(path)}
 
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:

@@ -6,17 +6,20 @@ without importing any of them. The token is for the endpoint that the user chose
 
 import builtins
 import json
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
-from envdoctor.hub.workers import Late, Workers
 from envdoctor.text.message import Message
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
 _PIECE = 1 << 14
@@ -112,6 +115,47 @@ def _keep(request: Any) -> Any:
     return request
 
 
+class _Workers:
+    """At most ``most`` threads, started when there is work for one more.
+
+    A thread that hangs in a name lookup or on a server that sends a byte a minute cannot be stopped from outside, and
+    the pools of the standard library wait for theirs when the interpreter ends; these do not.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = self._open = 0  # jobs that are open were given and are not finished
+
+    def run(self, calls: Sequence[Callable[[], Result]], seconds: float) -> list["Future[Result]"]:
+        """Run the calls side by side; what has not begun after ``seconds`` never will."""
+        from concurrent.futures import Future, wait
+
+        futures: list[Future[Result]] = [Future() for _ in calls]
+        for job in zip(futures, calls, strict=True):
+            with self._lock:
+                self._open += 1
+                if self._open > self._started and self._started < self._most:
+                    self._started += 1
+                    threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+            self._jobs.put(job)
+        for late in wait(futures, seconds).not_done:
+            late.cancel()
+        return futures
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:  # handed to the thread that waits
+                    future.set_exception(error)
+            with self._lock:
+                self._open -= 1
+
+
 class Answer(NamedTuple):
     """A whole answer. ``url`` is where the redirects led."""
 
@@ -157,7 +201,7 @@ class Transport:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
-        self.workers = Workers(connections)
+        self._workers = _Workers(connections)
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
         self.requests = self.received = 0
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
@@ -189,13 +233,9 @@ class Transport:
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
         """What each call gave, or why not. Other exceptions are raised: they are defects of ours."""
         found: list[Result | TransportError] = []
-        for result in self.workers.run(calls, self.seconds_left):
-            if isinstance(result, Late):
-                found.append(self._late())
-            elif isinstance(result, TransportError) or not isinstance(result, Exception):
-                found.append(result)
-            else:
-                raise result
+        for future in self._workers.run(calls, self.seconds_left):
+            error = future.exception() if future.done() and not future.cancelled() else self._late()
+            found.append(error if isinstance(error, TransportError) else future.result())
         return found
 
     def in_time(self, call: Callable[[], Result]) -> Result:
