@@ -87,11 +87,7 @@ _WEATHER = {
         },
     },
 }
-_CALL = {
-    "id": "call12345",
-    "type": "function",
-    "function": {"name": "get_weather", "arguments": {"city": "Beijing"}},
-}
+_CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
 SUITE = (

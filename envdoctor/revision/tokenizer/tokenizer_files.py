@@ -33,8 +33,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
-from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
-from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
+from envdoctor.revision.settings.settings_files import Setting, compare_settings, flatten, names_of, repeated_keys
 from envdoctor.revision.short_text import short, visible
 from envdoctor.revision.template.parts.settings import ROLES
 from envdoctor.revision.tokenizer.parts import vocabularies
