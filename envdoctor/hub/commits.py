@@ -125,7 +125,6 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
 def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
     found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
     if len(found) > 1:
-        raise SnapshotError(
-            "{} commits of {} begin with {}: give more of it", len(found), repo, text, kind="revision-not-found"
-        )
+        problem = "{} commits of {} begin with {}: give more of it"
+        raise SnapshotError(problem, len(found), repo, text, kind="revision-not-found")
     return found[0] if found else None

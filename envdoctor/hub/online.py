@@ -33,49 +33,30 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     """The error for a repository or revision as a whole."""
     host = transport.host
     if error.kind == "offline":
-        return SnapshotError(
+        text = (
             "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
-            "folders, or revisions that are in the local cache",
-            repo,
-            revision,
-            host,
-            kind="offline",
+            "folders, or revisions that are in the local cache"
         )
+        return SnapshotError(text, repo, revision, host, kind="offline")
     if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
-        return SnapshotError(
-            "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders",
-            repo,
-            revision,
-            error,
-            kind=error.kind,
-        )
+        text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
+        return SnapshotError(text, repo, revision, error, kind=error.kind)
     if error.kind != "refused":
         return SnapshotError(
             "{} @ {}: {}", repo, revision, error, kind="usage" if error.kind == "usage" else "protocol"
         )
     token = transport.has_token
     if error.code == "RevisionNotFound":
-        return SnapshotError(
-            "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date",
-            repo,
-            revision,
-            host,
-            kind="revision-not-found",
-        )
+        text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date"
+        return SnapshotError(text, repo, revision, host, kind="revision-not-found")
     if error.code == "GatedRepo":
         return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
     if "disabled" in error.said.lower():
-        return SnapshotError(
-            "{} was disabled on {}, its files cannot be read: give two folders", repo, host, kind="disabled"
-        )
+        text = "{} was disabled on {}, its files cannot be read: give two folders"
+        return SnapshotError(text, repo, host, kind="disabled")
     if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
-        return SnapshotError(
-            "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
-            host,
-            error.status,
-            _LOGIN,
-            kind="private",
-        )
+        text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"
+        return SnapshotError(text, host, error.status, _LOGIN, kind="private")
     if error.code == "RepoNotFound" or error.status in (401, 404):
         hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
         return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")

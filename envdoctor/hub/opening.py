@@ -66,11 +66,8 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if len({item.commit for item in found}) == 1:
         return from_cache(found[0], repo, access)
     if not cached:
-        raise SnapshotError(
-            "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode",
-            repo,
-            kind="offline",
-        )
+        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        raise SnapshotError(text, repo, kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
@@ -117,9 +114,8 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     named = name_of(model, access)
     if named.folder is not None:
         if old is None or new is not None:
-            raise SnapshotError(
-                "{} is a folder: give one other folder or repository to compare it with", model, kind="usage"
-            )
+            text = "{} is a folder: give one other folder or repository to compare it with"
+            raise SnapshotError(text, model, kind="usage")
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
@@ -130,12 +126,8 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     if isinstance(newer, HubSnapshot) and not cached:
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
-        raise SnapshotError(
-            "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode",
-            named.repo,
-            newer.label,
-            kind="offline",
-        )
+        text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
+        raise SnapshotError(text, named.repo, newer.label, kind="offline")
     return _with_the_cache(cached, str(named.repo), newer, access)
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -33,27 +34,6 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 #: Values of a JSON answer, counted by their commas: parsing holds up every thread, the one that keeps the time too.
 #: A list of 100,000 files has 700,000.
 _MOST_VALUES = 1_000_000
-
-
-def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
-    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
-    import platform
-
-    import huggingface_hub
-    from huggingface_hub import constants, get_token
-
-    from envdoctor import __version__
-
-    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-    if isinstance(token, str):
-        found: str | None = token
-    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-        found = None
-    else:
-        found = get_token()
-    if found and not (found.isascii() and found.isprintable() and " " not in found):
-        found = None  # it could not be sent in a header, and an error about it would show it
-    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
 
 
 def is_endpoint(endpoint: str, url: str) -> bool:
@@ -209,8 +189,6 @@ class Transport:
         self.header_sizes: dict[str, int] = {}
         self._end = time.monotonic() + timeout
         self._token = token
-        self._base: dict[str, str] | None = None
-        self._authorization: str | None = None
         self._lock = threading.Lock()
         self._reached = False
         self._not_before = 0.0
@@ -225,8 +203,7 @@ class Transport:
     @property
     def has_token(self) -> bool:
         """Whether requests to the endpoint carry a token."""
-        self._headers_for(self.endpoint)
-        return self._authorization is not None
+        return self._identity[1] is not None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -291,7 +268,7 @@ class Transport:
 
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
+        """The answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -315,7 +292,6 @@ class Transport:
             except Exception as error:  # the library's own exceptions have no common base
                 raise self._failed(error, place) from None
             self._reached = True
-            reply = reply._replace(pieces=self._counted(reply))
             try:
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
@@ -323,7 +299,7 @@ class Transport:
                     return
                 following = self._redirected(place, target)
                 self._drain(reply)
-            except (TransportError, Again):
+            except TransportError:
                 raise
             except Exception as error:
                 raise self._failed(error, place) from None
@@ -336,7 +312,7 @@ class Transport:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
         parts: list[bytes] = []
         length = 0
-        for piece in reply.pieces(decoded):
+        for piece in self._pieces(reply, decoded):
             parts.append(piece)
             length += len(piece)
             if length > limit:
@@ -346,9 +322,8 @@ class Transport:
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
-            raise Again(
-                "the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}", kind="network"
-            )
+            text = "the connection broke off after {} of {} bytes"
+            raise Again(text, f"{length:,}", f"{int(announced):,}", kind="network")
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
@@ -377,15 +352,32 @@ class Transport:
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _identity(self) -> tuple[dict[str, str], str | None]:
+        """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
+        import platform
+
+        import huggingface_hub
+        from huggingface_hub import constants, get_token
+
+        from envdoctor import __version__
+
+        agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+        if isinstance(self._token, str):
+            found: str | None = self._token
+        elif self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
+            found = None
+        else:
+            found = get_token()
+        if found and not (found.isascii() and found.isprintable() and " " not in found):
+            found = None  # it could not be sent in a header, and an error about it would show it
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
-        with self._lock:
-            if self._base is None:
-                self._base, self._authorization = identity(self._token)
-        headers = dict(self._base)
-        if self._authorization and is_endpoint(self.endpoint, url):
-            headers["Authorization"] = self._authorization
-        return headers
+        headers, authorization = self._identity
+        given = {"Authorization": authorization} if authorization and is_endpoint(self.endpoint, url) else {}
+        return {**headers, **given}
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
@@ -399,17 +391,10 @@ class Transport:
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
-        said = reply.headers.get("x-error-message", "")
         self._drain(reply)
-        raise TransportError(
-            "{} answered HTTP {}",
-            host,
-            reply.status,
-            kind="refused",
-            status=reply.status,
-            code=_printable(reply.headers.get("x-error-code", "")),
-            said=_printable(said),
-        )
+        code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
+        text, status = "{} answered HTTP {}", reply.status
+        raise TransportError(text, host, status, kind="refused", status=status, code=code, said=said)
 
     def _wait_for_a_busy_server(self) -> None:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
@@ -432,7 +417,7 @@ class Transport:
 
     def _drain(self, reply: Reply) -> None:
         length = 0
-        for piece in reply.pieces(False):
+        for piece in self._pieces(reply, False):
             length += len(piece)
             if length > _DRAIN or time.monotonic() >= self._end:
                 return
@@ -451,24 +436,19 @@ class Transport:
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
-            return Again(
-                "{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}", kind="timeout"
-            )
+            seconds = f"{min(self.patience, self.timeout):.3g}"
+            return Again("{} did not answer within {} s", host, seconds, kind="timeout")
         return Again("{}: {}", host, words, kind="network")
 
     def _late(self) -> TransportError:
-        return TransportError(
-            "{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}", kind="timeout"
-        )
+        text = "{} did not give everything within {} s (--timeout)"
+        return TransportError(text, self.host, f"{self.timeout:.3g}", kind="timeout")
 
-    def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
-        def pieces(decoded: bool) -> Iterator[bytes]:
-            for piece in reply.pieces(decoded):
-                with self._lock:
-                    self.received += len(piece)
-                yield piece
-
-        return pieces
+    def _pieces(self, reply: Reply, decoded: bool) -> Iterator[bytes]:
+        for piece in reply.pieces(decoded):
+            with self._lock:
+                self.received += len(piece)
+            yield piece
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
