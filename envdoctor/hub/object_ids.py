@@ -81,11 +81,6 @@ def _new(kind: str, size: int) -> "hashlib._Hash":
     return hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % size)  # noqa: S324 (git's own)
 
 
-def agrees(oid: str | None, content: bytes) -> bool:
-    """Whether the content is the one that the oid names; True where there is none."""
-    return oid is None or oid_of_content(oid.partition(":")[0], content) == oid
-
-
 def pointer_in(place: str, size: int) -> tuple[int, str] | None:
     """Size in bytes and oid of what a file points to when it is the text that git holds in place of an LFS file."""
     if not 100 <= size <= _LONGEST_POINTER:

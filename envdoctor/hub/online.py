@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from envdoctor.hub.access import Access
 from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
-from envdoctor.hub.object_ids import agrees, oid_of_digest
+from envdoctor.hub.object_ids import oid_of_content, oid_of_digest
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
@@ -66,17 +66,6 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
 
 
-def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:
-    """The clause for one file."""
-    if error.kind != "refused":
-        return said_by(error)
-    if error.code == "GatedRepo":
-        return Message("{} is gated: {}", repo, _gate(repo, transport))
-    if error.code == "EntryNotFound" or error.status == 404:
-        return Message("{} lists it and does not have it (HTTP {})", transport.host, error.status)
-    return Message("{}: {}", error, error.said) if error.said else said_by(error)
-
-
 def _gate(repo: str, transport: Transport) -> Message:
     if transport.has_token:
         return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
@@ -109,9 +98,8 @@ def _listed(access: Access, repo: str, revision: str) -> "HubSnapshot":
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
-        raise TransportError(
-            "{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}", kind="protocol"
-        )
+        text = "{} lists {} files; at most {} are compared"
+        raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
     files, refused = check_items(siblings)
     return HubSnapshot(access, repo, present, commit, files, refused)
 
@@ -189,7 +177,7 @@ class HubSnapshot:
     """The files of one commit on a Hub; ``repo`` is the present name of the repository.
 
     ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
-    ``complete`` is True: the list has every file of the commit.
+    ``complete`` is True: the list has every file of the commit. What ``local`` holds with the same oid is read there.
     """
 
     access: Access
@@ -199,7 +187,7 @@ class HubSnapshot:
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
     complete: bool = True
-    _local: Snapshot | None = None
+    local: Snapshot | None = None
     _gate: Message | None = None
     _read: dict[str, bytes | Unread] = field(default_factory=dict)
     _headers: dict[str, bytes | Unread] = field(default_factory=dict)
@@ -214,7 +202,7 @@ class HubSnapshot:
         entry = entry_of(self, path, limit)
         if isinstance(entry, Unread):
             return entry
-        kept = self._local.read(path, limit) if self._local and self._is_local(entry) else None
+        kept = self.local.read(path, limit) if self.local and self._is_local(entry) else None
         if isinstance(kept, bytes):
             return kept
         if path not in self._read:
@@ -227,7 +215,7 @@ class HubSnapshot:
         places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
         if isinstance(entry, Unread) or isinstance(places, Unread):
             return entry if isinstance(entry, Unread) else Unread(*places)
-        kept = self._local.read_ranges(path, ranges) if self._local and self._is_local(entry) else None
+        kept = self.local.read_ranges(path, ranges) if self.local and self._is_local(entry) else None
         if isinstance(kept, list):
             return kept
         remote = self._remote.setdefault(path, self._remote_file(entry))
@@ -244,8 +232,8 @@ class HubSnapshot:
                 self._headers[path] = entry
                 continue
             kept = self.access.kept_headers.get(entry.oid)
-            if kept is None and self._local and self._is_local(entry):
-                found = self._local.headers([path])[path]
+            if kept is None and self.local and self._is_local(entry):
+                found = self.local.headers([path])[path]
                 kept = found if isinstance(found, bytes) else None
             if kept is not None and len(kept) <= entry.size:
                 self._headers[path] = kept
@@ -263,14 +251,10 @@ class HubSnapshot:
                 self.access.kept_headers.put(entry.oid, result)
         return {path: self._headers[path] for path in paths}
 
-    def read_locally(self, local: Snapshot) -> None:
-        """Take what another source holds with the same oid from there."""
-        self._local = local
-
     # --- the parts ---------------------------------------------------------------------------------------------------
 
     def _is_local(self, entry: FileEntry) -> bool:
-        other = self._local.files.get(entry.path) if self._local else None
+        other = self.local.files.get(entry.path) if self.local else None
         return other is not None and entry.oid is not None and other.oid == entry.oid
 
     def _remote_file(self, entry: FileEntry) -> RemoteFile:
@@ -288,7 +272,8 @@ class HubSnapshot:
     def _whole(self, entry: FileEntry) -> bytes:
         def once() -> bytes:
             answer = self._hub.fetch(self._url(entry.path), entry.size)
-            if len(answer.body) != entry.size or not agrees(entry.oid, answer.body):
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], answer.body)
+            if len(answer.body) != entry.size or oid != entry.oid:
                 page = is_web_page(answer.headers, answer.body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
                 raise Again("the server sent {} in its place", what)
@@ -297,10 +282,13 @@ class HubSnapshot:
         return self._hub.persist(once)
 
     def _reason(self, error: TransportError) -> Message:
-        reason = file_refused(error, self._name, self._hub)
+        """The clause for one file."""
         if error.code == "GatedRepo":
-            self._gate = reason
-        return reason
+            self._gate = Message("{} is gated: {}", self._name, _gate(self._name, self._hub))
+            return self._gate
+        if error.code == "EntryNotFound" or error.status == 404:
+            return Message("{} lists it and does not have it (HTTP {})", self._hub.host, error.status)
+        return Message("{}: {}", error, error.said) if error.said else said_by(error)
 
 
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:

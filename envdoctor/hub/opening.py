@@ -209,5 +209,5 @@ def _as_complete_as_can_be(
     except SnapshotError as error:
         return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
     if isinstance(older, HubSnapshot):
-        older.read_locally(local)
+        older.local = local
     return older, ()

@@ -247,12 +247,11 @@ class Transport:
             answer = self.fetch(url, limit, compressed=True)
             host = _host(answer.url)
             if is_web_page(answer.headers, answer.body):
-                raise TransportError(
+                text = (
                     "{} answered with a web page where the Hub answers with data: a login page of this network or "
-                    "a proxy stands in between, or HF_ENDPOINT names no Hub",
-                    host,
-                    kind="protocol",
+                    "a proxy stands in between, or HF_ENDPOINT names no Hub"
                 )
+                raise TransportError(text, host)
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
                 raise TransportError("the answer of {} has {}", host, what, kind="protocol")

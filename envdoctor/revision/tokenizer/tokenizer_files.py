@@ -182,8 +182,8 @@ def _extra(path: str, one: tuple[str, ...], two: tuple[str, ...], doubt: str | N
         if tokens
     ]
     kind = "special-role-listed" if doubt and not one else "extra-tokens-changed"
-    sizes = (f"{len(one)} tokens", f"{len(two)} tokens")
-    yield Change(AREA, kind, path, _EXTRA[0], sizes[0], sizes[1], detail="; ".join(clauses))
+    sizes = f"{len(one)} tokens", f"{len(two)} tokens"
+    yield Change(AREA, kind, path, _EXTRA[0], *sizes, detail="; ".join(clauses))
 
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")

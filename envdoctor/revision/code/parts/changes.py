@@ -248,13 +248,11 @@ def _imports(pair: FilePair) -> Iterator[Change]:
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
     """``package-required``: packages that have to be installed, beside those that everybody has."""
-    known, asked = (_packages(one.name for one in code.imports if one.demanded) for code in (pair.old, pair.new))
-    for package in sorted(asked - known):
+    known, asked = (
+        {one.name.partition(".")[0] for one in code.imports if one.demanded} for code in (pair.old, pair.new)
+    )
+    for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
-
-
-def _packages(names: Iterable[str]) -> set[str]:
-    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - _AT_HAND
 
 
 def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:

@@ -269,11 +269,8 @@ def _embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tuple[list[
     grown = before is not None and len(before.shape) == 2 and before.shape[0] != shape[0]
     if before is not None and grown and before.shape[1:] == shape[1:]:
         heads = [other for other in new.tensors if other in old.tensors and _HEAD.search(other)]
-        covered.add(name)
-        for other in heads:
-            was, now = old.tensors[other].shape, new.tensors[other].shape
-            if was != now and was[1:] == now[1:]:
-                covered.add(other)
+        shapes = {other: (old.tensors[other].shape, new.tensors[other].shape) for other in heads}
+        covered = {name, *(other for other, (was, now) in shapes.items() if was != now and was[1:] == now[1:])}
         detail = Message("fewer") if shape[0] < before.shape[0] else Message("more")
         sizes = str(before.shape[0]), str(shape[0])
         changes.append(_change("embedding-rows", new.where[name], name, *sizes, len(covered), detail))
