@@ -38,13 +38,10 @@ _MOST_VALUES = 1_000_000
 
 def is_endpoint(endpoint: str, url: str) -> bool:
     """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
-    here, there = urlsplit(endpoint), urlsplit(url)
-    if here.hostname != there.hostname:
-        return False
-    if here.scheme == there.scheme:
-        default = 443 if here.scheme == "https" else 80
-        return (here.port or default) == (there.port or default)
-    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
+    parts = [urlsplit(address) for address in (endpoint, url)]
+    here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
+    same = here == there or (here, there) == (("http", 80), ("https", 443))
+    return same and parts[0].hostname == parts[1].hostname
 
 
 def web_host(url: str) -> str | None:
@@ -335,16 +332,16 @@ class Transport:
             attempt += 1
             try:
                 return once()
-            except Again as again:
-                grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
-                wait = grown if again.wait is None else again.wait
-                message, kind, status = str(again), again.kind, again.status
-                # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
-                last = attempt == (2 if kind in ("timeout", "protocol") else _ATTEMPTS)
-                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+            except Again as error:
+                again = error
+            grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+            wait = grown if again.wait is None else again.wait
+            # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
+            last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError("{}{}{}", message, tried, asks, kind=kind, status=status)
+                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+                raise TransportError("{}{}{}", str(again), tried, asks, kind=again.kind, status=again.status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
