@@ -2,22 +2,20 @@
 user means by a branch, tag, commit, ``refs/pr/N``, or date."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
 from envdoctor.hub.online import HubSnapshot, listing_refused, open_hub, pages
-from envdoctor.hub.snapshot import FileEntry, SnapshotError, is_text_about_the_model
+from envdoctor.hub.snapshot import SnapshotError
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
 _ID = re.compile(r"[0-9a-f]{40}\Z")
-#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
-MOST_PARENTS = 40
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
 
@@ -83,18 +81,6 @@ def moment(text: str) -> datetime | None:
     return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
-class Parent(NamedTuple):
-    """The state before the last commit that matters.
-
-    ``snapshot`` is that state, ``changed_by`` the commit after it (the first that differs in more than text about the
-    model), ``skipped`` how many later commits changed such text only.
-    """
-
-    snapshot: HubSnapshot
-    changed_by: Commit
-    skipped: int
-
-
 def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     """The snapshot of a revision as a user writes it.
 
@@ -115,39 +101,6 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
         if commit is None:
             raise
         return open_hub(repo, commit, access)
-
-
-def parent_that_matters(new: HubSnapshot) -> Parent:
-    """The newest state before ``new`` that differs from it in more than text about the model.
-
-    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
-    when there is none.
-    """
-    repo, commit = str(new.repo), str(new.revision)
-    after: Commit | None = None
-    looked_at = 0
-    for candidate in commits(new.access.hub, repo, commit, MOST_PARENTS + 1):
-        if after is not None:
-            old = open_hub(repo, candidate.id, new.access)
-            if _essence(old.files) != _essence(new.files):
-                old.asked = new.asked
-                return Parent(old, after, looked_at)
-            looked_at += 1
-        after = candidate
-    if looked_at == 0:
-        raise SnapshotError(
-            "{} is the first commit of {}: there is nothing to compare it with", new.label, repo, kind="usage"
-        )
-    raise SnapshotError(
-        "the {} commits before {} changed no more than text about the model: name an older revision",
-        looked_at,
-        new.label,
-        kind="usage",
-    )
-
-
-def _essence(files: Mapping[str, FileEntry]) -> dict[str, tuple[int, str | None]]:
-    return {path: (entry.size, entry.oid) for path, entry in files.items() if not is_text_about_the_model(path)}
 
 
 def _moment(text: str) -> datetime | None:
@@ -172,7 +125,6 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
 def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
     found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
     if len(found) > 1:
-        raise SnapshotError(
-            "{} commits of {} begin with {}: give more of it", len(found), repo, text, kind="revision-not-found"
-        )
+        problem = "{} commits of {} begin with {}: give more of it"
+        raise SnapshotError(problem, len(found), repo, text, kind="revision-not-found")
     return found[0] if found else None

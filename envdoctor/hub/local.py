@@ -89,12 +89,7 @@ class RemoteFile:
             raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
         if (first, last) != (offset, offset + length - 1):
             raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        data = self._transport.body(reply, place, length)[:length]
-        if len(data) < length:
-            raise Again(
-                "the connection broke off after {} of {} bytes", f"{len(data):,}", f"{length:,}", kind="network"
-            )
-        return data
+        return self._first(reply, place, length)
 
     def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         """From an answer that begins at byte 0, whatever was asked for."""
@@ -102,16 +97,16 @@ class RemoteFile:
             raise TransportError("the server answered with a web page where the file should be", kind="protocol")
         end = offset + length
         if end > WITHOUT_RANGES:
-            raise TransportError(
-                "the server ignores ranges, and {} bytes would have to be read (at most {} are)",
-                f"{end:,}",
-                f"{WITHOUT_RANGES:,}",
-                kind="protocol",
-            )
-        data = self._transport.body(reply, place, end)[:end]
-        if len(data) < end:
-            raise Again("the connection broke off after {} of {} bytes", f"{len(data):,}", f"{end:,}", kind="network")
-        return data[offset:]
+            text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
+            raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
+        return self._first(reply, place, end)[offset:]
+
+    def _first(self, reply: Reply, place: str, length: int) -> bytes:
+        data = self._transport.body(reply, place, length)[:length]
+        if len(data) < length:
+            text = "the connection broke off after {} of {} bytes"
+            raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")
+        return data
 
 
 class Room:
@@ -289,7 +284,7 @@ def open_folder(
         size = found.status.st_size
         pointer = pointer_in(found.place, size)
         if pointer is not None:
-            files[found.path] = FileEntry(found.path, pointer.size, pointer.oid)
+            files[found.path] = FileEntry(found.path, *pointer)
         else:
             places[found.path] = found.place
             files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))

@@ -5,7 +5,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
@@ -26,13 +25,6 @@ _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n?\Z"
 )
 _LONGEST_POINTER = 1024
-
-
-class Pointer(NamedTuple):
-    """What the text says that git holds in place of an LFS file: its oid, and its size in bytes."""
-
-    oid: str
-    size: int
 
 
 def oid_of_digest(digest: object) -> str | None:
@@ -89,20 +81,15 @@ def _new(kind: str, size: int) -> "hashlib._Hash":
     return hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % size)  # noqa: S324 (git's own)
 
 
-def agrees(oid: str | None, content: bytes) -> bool:
-    """Whether the content is the one that the oid names; True where there is none."""
-    return oid is None or oid_of_content(oid.partition(":")[0], content) == oid
-
-
-def pointer_in(place: str, size: int) -> Pointer | None:
-    """What a file points to when it is the text of an LFS pointer."""
+def pointer_in(place: str, size: int) -> tuple[int, str] | None:
+    """Size in bytes and oid of what a file points to when it is the text that git holds in place of an LFS file."""
     if not 100 <= size <= _LONGEST_POINTER:
         return None
     try:
         match = _POINTER.match(Files().whole(place, _LONGEST_POINTER))
     except OSError:
         return None
-    return Pointer(f"sha256:{match[1].decode()}", int(match[2])) if match else None
+    return (int(match[2]), f"sha256:{match[1].decode()}") if match else None
 
 
 def oid_of_content(kind: str, content: bytes) -> str:

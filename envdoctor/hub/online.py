@@ -6,12 +6,13 @@ happened, and what to do.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.local import RemoteFile, read_headers
-from envdoctor.hub.object_ids import agrees, oid_of_digest
+from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
+from envdoctor.hub.object_ids import oid_of_content, oid_of_digest
 from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
@@ -19,7 +20,6 @@ from envdoctor.models.names import is_repo_name, is_revision, printable
 from envdoctor.text.message import Message, said_by
 
 _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
-MOST_FILES = 100_000
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
@@ -33,49 +33,30 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     """The error for a repository or revision as a whole."""
     host = transport.host
     if error.kind == "offline":
-        return SnapshotError(
+        text = (
             "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
-            "folders, or revisions that are in the local cache",
-            repo,
-            revision,
-            host,
-            kind="offline",
+            "folders, or revisions that are in the local cache"
         )
+        return SnapshotError(text, repo, revision, host, kind="offline")
     if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
-        return SnapshotError(
-            "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders",
-            repo,
-            revision,
-            error,
-            kind=error.kind,
-        )
+        text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
+        return SnapshotError(text, repo, revision, error, kind=error.kind)
     if error.kind != "refused":
         return SnapshotError(
             "{} @ {}: {}", repo, revision, error, kind="usage" if error.kind == "usage" else "protocol"
         )
     token = transport.has_token
     if error.code == "RevisionNotFound":
-        return SnapshotError(
-            "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date",
-            repo,
-            revision,
-            host,
-            kind="revision-not-found",
-        )
+        text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date"
+        return SnapshotError(text, repo, revision, host, kind="revision-not-found")
     if error.code == "GatedRepo":
         return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
     if "disabled" in error.said.lower():
-        return SnapshotError(
-            "{} was disabled on {}, its files cannot be read: give two folders", repo, host, kind="disabled"
-        )
+        text = "{} was disabled on {}, its files cannot be read: give two folders"
+        return SnapshotError(text, repo, host, kind="disabled")
     if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
-        return SnapshotError(
-            "{} does not accept the token of this machine (HTTP {}): {} again, or unset it",
-            host,
-            error.status,
-            _LOGIN,
-            kind="private",
-        )
+        text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"
+        return SnapshotError(text, host, error.status, _LOGIN, kind="private")
     if error.code == "RepoNotFound" or error.status in (401, 404):
         hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
         return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
@@ -85,37 +66,18 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
 
 
-def file_refused(error: TransportError, repo: str, transport: Transport) -> Message:
-    """The clause for one file."""
-    if error.kind != "refused":
-        return said_by(error)
-    if error.code == "GatedRepo":
-        return Message("{} is gated: {}", repo, _gate(repo, transport))
-    if error.code == "EntryNotFound" or error.status == 404:
-        return Message("{} lists it and does not have it (HTTP {})", transport.host, error.status)
-    return Message("{}: {}", error, error.said) if error.said else said_by(error)
-
-
 def _gate(repo: str, transport: Transport) -> Message:
     if transport.has_token:
         return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
 
 
-class Listing(NamedTuple):
-    """A revision of a repository: its present name, its commit, its files, and the items that were refused."""
-
-    repo: str
-    commit: str
-    files: Mapping[str, FileEntry]
-    refused: tuple[Unread, ...]
-
-
-def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
-    """The listing of a revision in one request; in one more a page where the server's list has no oids.
+def _listed(access: Access, repo: str, revision: str) -> "HubSnapshot":
+    """The snapshot by the list of a revision, in one request; in one more a page where the server's list has no oids.
 
     Raises :class:`TransportError`.
     """
+    transport = access.hub
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
     data, _ = transport.fetch_json(url, _LISTING_LIMIT)
@@ -136,11 +98,10 @@ def fetch_listing(transport: Transport, repo: str, revision: str) -> Listing:
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
-        raise TransportError(
-            "{} lists {} files; at most {} are compared", repo, f"{len(siblings):,}", f"{MOST_FILES:,}", kind="protocol"
-        )
+        text = "{} lists {} files; at most {} are compared"
+        raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
     files, refused = check_items(siblings)
-    return Listing(present, commit, files, refused)
+    return HubSnapshot(access, repo, present, commit, files, refused)
 
 
 def _odd(transport: Transport, what: str) -> TransportError:
@@ -211,37 +172,37 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     return FileEntry(path, size, oid)
 
 
+@dataclass
 class HubSnapshot:
-    """The files of one commit on a Hub.
+    """The files of one commit on a Hub; ``repo`` is the present name of the repository.
 
     ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
-    ``complete`` is True: the list has every file of the commit.
+    ``complete`` is True: the list has every file of the commit. What ``local`` holds with the same oid is read there.
     """
 
-    complete = True
+    access: Access
+    asked: str
+    repo: str | None
+    revision: str | None
+    files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
+    complete: bool = True
+    local: Snapshot | None = None
+    _gate: Message | None = None
+    _read: dict[str, bytes | Unread] = field(default_factory=dict)
+    _headers: dict[str, bytes | Unread] = field(default_factory=dict)
+    _remote: dict[str, RemoteFile] = field(default_factory=dict)
 
-    def __init__(self, access: Access, asked: str, listing: Listing) -> None:
-        self.repo: str | None = listing.repo
-        self.asked = asked
-        self.revision: str | None = listing.commit
-        self.label = f"{listing.repo} @ {listing.commit[:7]}"
-        self.files: Mapping[str, FileEntry] = listing.files
-        self.refused: tuple[Unread, ...] = listing.refused
-        self.access = access
-        self._hub = access.hub
-        self._local: Snapshot | None = None
-        self._name = listing.repo
-        self._read: dict[str, bytes | Unread] = {}
-        self._headers: dict[str, bytes | Unread] = {}
-        self._remote: dict[str, RemoteFile] = {}
-        self._gate: Message | None = None
+    def __post_init__(self) -> None:
+        self.label = f"{self.repo} @ {str(self.revision)[:7]}"
+        self._name, self._hub = str(self.repo), self.access.hub
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, checked against the oid of the list."""
         entry = entry_of(self, path, limit)
         if isinstance(entry, Unread):
             return entry
-        kept = self._local.read(path, limit) if self._local and self._is_local(entry) else None
+        kept = self.local.read(path, limit) if self.local and self._is_local(entry) else None
         if isinstance(kept, bytes):
             return kept
         if path not in self._read:
@@ -254,7 +215,7 @@ class HubSnapshot:
         places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
         if isinstance(entry, Unread) or isinstance(places, Unread):
             return entry if isinstance(entry, Unread) else Unread(*places)
-        kept = self._local.read_ranges(path, ranges) if self._local and self._is_local(entry) else None
+        kept = self.local.read_ranges(path, ranges) if self.local and self._is_local(entry) else None
         if isinstance(kept, list):
             return kept
         remote = self._remote.setdefault(path, self._remote_file(entry))
@@ -271,8 +232,8 @@ class HubSnapshot:
                 self._headers[path] = entry
                 continue
             kept = self.access.kept_headers.get(entry.oid)
-            if kept is None and self._local and self._is_local(entry):
-                found = self._local.headers([path])[path]
+            if kept is None and self.local and self._is_local(entry):
+                found = self.local.headers([path])[path]
                 kept = found if isinstance(found, bytes) else None
             if kept is not None and len(kept) <= entry.size:
                 self._headers[path] = kept
@@ -290,14 +251,10 @@ class HubSnapshot:
                 self.access.kept_headers.put(entry.oid, result)
         return {path: self._headers[path] for path in paths}
 
-    def read_locally(self, local: Snapshot) -> None:
-        """Take what another source holds with the same oid from there."""
-        self._local = local
-
     # --- the parts ---------------------------------------------------------------------------------------------------
 
     def _is_local(self, entry: FileEntry) -> bool:
-        other = self._local.files.get(entry.path) if self._local else None
+        other = self.local.files.get(entry.path) if self.local else None
         return other is not None and entry.oid is not None and other.oid == entry.oid
 
     def _remote_file(self, entry: FileEntry) -> RemoteFile:
@@ -315,7 +272,8 @@ class HubSnapshot:
     def _whole(self, entry: FileEntry) -> bytes:
         def once() -> bytes:
             answer = self._hub.fetch(self._url(entry.path), entry.size)
-            if len(answer.body) != entry.size or not agrees(entry.oid, answer.body):
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], answer.body)
+            if len(answer.body) != entry.size or oid != entry.oid:
                 page = is_web_page(answer.headers, answer.body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
                 raise Again("the server sent {} in its place", what)
@@ -324,10 +282,13 @@ class HubSnapshot:
         return self._hub.persist(once)
 
     def _reason(self, error: TransportError) -> Message:
-        reason = file_refused(error, self._name, self._hub)
+        """The clause for one file."""
         if error.code == "GatedRepo":
-            self._gate = reason
-        return reason
+            self._gate = Message("{} is gated: {}", self._name, _gate(self._name, self._hub))
+            return self._gate
+        if error.code == "EntryNotFound" or error.status == 404:
+            return Message("{} lists it and does not have it (HTTP {})", self._hub.host, error.status)
+        return Message("{}: {}", error, error.said) if error.said else said_by(error)
 
 
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
@@ -343,7 +304,6 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
-        listing = hub.in_time(lambda: fetch_listing(hub, repo, wanted))
+        return hub.in_time(lambda: _listed(access, repo, wanted))
     except TransportError as error:
         raise listing_refused(error, repo, wanted, hub) from None
-    return HubSnapshot(access, repo, listing)

@@ -8,13 +8,16 @@ import os
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import open_revision, parent_that_matters
+from envdoctor.hub.commits import Commit, commits, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
-from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, parse_name
 from envdoctor.text.message import Message, listed, said_by
+
+#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
+MOST_PARENTS = 40
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -63,11 +66,8 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if len({item.commit for item in found}) == 1:
         return from_cache(found[0], repo, access)
     if not cached:
-        raise SnapshotError(
-            "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode",
-            repo,
-            kind="offline",
-        )
+        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        raise SnapshotError(text, repo, kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
@@ -114,9 +114,8 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     named = name_of(model, access)
     if named.folder is not None:
         if old is None or new is not None:
-            raise SnapshotError(
-                "{} is a folder: give one other folder or repository to compare it with", model, kind="usage"
-            )
+            text = "{} is a folder: give one other folder or repository to compare it with"
+            raise SnapshotError(text, model, kind="usage")
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
@@ -127,24 +126,41 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     if isinstance(newer, HubSnapshot) and not cached:
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
-        raise SnapshotError(
-            "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode",
-            named.repo,
-            newer.label,
-            kind="offline",
-        )
+        text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
+        raise SnapshotError(text, named.repo, newer.label, kind="offline")
     return _with_the_cache(cached, str(named.repo), newer, access)
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
-    parent = parent_that_matters(newer)
-    title = " ".join(parent.changed_by.title.split())[:80]
-    note = Message('OLD is {}, before "{}" ({})', parent.snapshot.label, title, parent.changed_by.id[:7])
-    if parent.skipped:
-        plural = "s" if parent.skipped > 1 else ""
-        later = Message("{} later commit{} changed only text about the model", parent.skipped, plural)
-        note = Message("{}; {}", note, later)
-    return Pair(parent.snapshot, newer, (note,))
+    """The newest state before the snapshot that differs from it in more than text about the model.
+
+    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
+    when there is none.
+    """
+    repo, later = str(newer.repo), list[Commit]()
+    for commit in commits(newer.access.hub, repo, str(newer.revision), MOST_PARENTS + 1):
+        older = open_hub(repo, commit.id, newer.access) if later else newer
+        if _essence(older) != _essence(newer):
+            older.asked = newer.asked
+            break
+        later.append(commit)
+    else:
+        if len(later) < 2:
+            text = "{} is the first commit of {}: there is nothing to compare it with"
+            raise SnapshotError(text, newer.label, repo, kind="usage")
+        text = "the {} commits before {} changed no more than text about the model: name an older revision"
+        raise SnapshotError(text, len(later) - 1, newer.label, kind="usage")
+    title, skipped = " ".join(later[-1].title.split())[:80], len(later) - 1
+    note = Message('OLD is {}, before "{}" ({})', older.label, title, later[-1].id[:7])
+    if skipped:
+        plural = "s" if skipped > 1 else ""
+        note = Message("{}; {}", note, Message("{} later commit{} changed only text about the model", skipped, plural))
+    return Pair(older, newer, (note,))
+
+
+def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
+    files = snapshot.files.items()
+    return {path: (entry.size, entry.oid) for path, entry in files if not is_text_about_the_model(path)}
 
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
@@ -193,5 +209,5 @@ def _as_complete_as_can_be(
     except SnapshotError as error:
         return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
     if isinstance(older, HubSnapshot):
-        older.read_locally(local)
+        older.local = local
     return older, ()

@@ -114,12 +114,6 @@ def scan_pickle(data: bytes, start: int = 0) -> Scan:
     """Walk the pickle that begins at ``start``. Never raises for bad input: see :attr:`Scan.problem`."""
     if _LONG_NUMBER.search(data):
         return Scan(problem=Message("it holds a number of thousands of digits"), limited=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
-        return _walk(data, start)
-
-
-def _walk(data: bytes, start: int) -> Scan:
     scan = Scan()
     machine = _Machine(scan.globals)
     stream = io.BytesIO(data)
@@ -371,7 +365,9 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
 
 def described(data: bytes, kind: str) -> list[Any]:
     """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
-    scan = _of_prefix(data) if kind == "prefix" else scan_pickle(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
+        scan = _of_prefix(data) if kind == "prefix" else scan_pickle(data)
     problem, whole, tensors = scan.problem, not (scan.cut or scan.limited), None
     if problem is None and kind == "torchscript":
         problem, whole = Message("it is a TorchScript program"), False

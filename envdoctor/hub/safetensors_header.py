@@ -62,10 +62,11 @@ _U64 = (1 << 64) - 1
 _FIELDS = ("dtype", "shape", "data_offsets")
 
 
-class HeaderError(ValueError):
+class HeaderError(Exception):
     """The official library would not read this file either; ``reason`` is a key of :data:`REASONS`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
+        detail = detail if len(detail) <= 100 else detail[:97] + "..."
         super().__init__(REASONS[reason] + (f" ({detail})" if detail else ""))
         self.reason = reason
 
@@ -109,10 +110,8 @@ def _loads(text: str, strict_numbers: bool) -> Any:
         )
     except RecursionError:
         raise HeaderError("nested-too-deeply") from None
-    except HeaderError:
-        raise
     except ValueError as error:
-        raise HeaderError("not-json", str(error)[:120]) from None
+        raise HeaderError("not-json", str(error)) from None
 
 
 def _float(text: str) -> float:
@@ -178,11 +177,10 @@ class Header(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def parse_header(data: bytes, file_size: int | None) -> Header:
-    """Read the header at the start of ``data``, which may go on behind it.
+def parse_header(data: bytes, file_size: int) -> Header:
+    """Read the header at the start of ``data``, which may go on behind it, and check it against the file's length.
 
-    ``file_size`` in bytes lets the header be checked against the file's length; None when it is not known. Raises
-    :class:`HeaderError`.
+    Raises :class:`HeaderError`.
     """
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
@@ -190,7 +188,7 @@ def parse_header(data: bytes, file_size: int | None) -> Header:
     top = decode(raw, remarks)
     tensors = _entries(top, remarks)
     data_bytes = _check_layout(tensors)
-    if file_size is not None and file_size != 8 + length + data_bytes:
+    if file_size != 8 + length + data_bytes:
         reason = "trailing-data" if file_size > 8 + length + data_bytes else "truncated-data"
         raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
     if length % 8:
@@ -198,11 +196,10 @@ def parse_header(data: bytes, file_size: int | None) -> Header:
     return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)))
 
 
-def _length(data: bytes, file_size: int | None) -> int:
-    if file_size is not None and file_size < 8:
-        raise HeaderError("too-short", Message("{} bytes", file_size))
-    if len(data) < 8:
-        raise HeaderError("too-short" if file_size is None else "header-incomplete", Message("{} bytes", len(data)))
+def _length(data: bytes, file_size: int) -> int:
+    if min(file_size, len(data)) < 8:
+        known, reason = (file_size, "too-short") if file_size < 8 else (len(data), "header-incomplete")
+        raise HeaderError(reason, Message("{} bytes", known))
     length = int.from_bytes(data[:8], "little")
     if length > LARGEST_HEADER:
         start = bytes(data[:256]).lstrip().lower()
@@ -213,7 +210,7 @@ def _length(data: bytes, file_size: int | None) -> int:
         if start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
             raise HeaderError("html")
         raise HeaderError("header-too-large", Message("{} bytes", f"{length:,}"))
-    if file_size is not None and 8 + length > file_size:
+    if 8 + length > file_size:
         raise HeaderError("header-beyond-file", Message("{} bytes in a file of {}", f"{length:,}", f"{file_size:,}"))
     if len(data) < 8 + length:
         raise HeaderError("header-incomplete", Message("{} of {} bytes", f"{len(data) - 8:,}", f"{length:,}"))
@@ -224,23 +221,25 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
     seen_metadata = False
     tensors: dict[str, Tensor] = {}
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
-    count = 0
     for name, entry in top:
         if name == "__metadata__":
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
             _check_metadata(entry, remarks)
-            continue
-        count += 1
-        tensors[name] = _tensor(name, entry, remarks)
-    if count != len(tensors):
+        else:
+            tensors[name] = _tensor(name, entry, remarks)
+    if len(top) - seen_metadata != len(tensors):
         remarks.add("duplicate-tensor")  # the last one holds, as in the library
     if "" in tensors:
         remarks.add("empty-name")
     # Only those that hold are measured: the library forgets the others before it looks.
     for name, tensor in tensors.items():
-        _check_size(name, tensor, sizes)
+        key = (tensor.dtype, tensor.shape)
+        if key not in sizes:
+            sizes[key] = _size(name, tensor)
+        if tensor.end - tensor.begin != sizes[key]:
+            raise HeaderError("end-before-begin" if tensor.end < tensor.begin else "size-mismatch", name)
     return tensors
 
 
@@ -261,11 +260,11 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
     if type(dtype) is not str:
         dtype = _odd_dtype(name, dtype, remarks)
     if dtype not in DTYPE_BITS:
-        raise HeaderError("unknown-dtype", _short(f"{name}: {dtype}"))
+        raise HeaderError("unknown-dtype", f"{name}: {dtype}")
     if type(shape) is not list or not _whole(shape):
-        raise HeaderError("bad-shape", _short(name))
+        raise HeaderError("bad-shape", name)
     if type(offsets) is not list or len(offsets) != 2 or not _whole(offsets):
-        raise HeaderError("bad-offsets", _short(name))
+        raise HeaderError("bad-offsets", name)
     return Tensor(dtype, tuple(shape), offsets[0], offsets[1])
 
 
@@ -281,23 +280,21 @@ def _odd_entry(name: str, entry: Any, remarks: set[str]) -> tuple[Any, Any, Any]
     """Fields in another order, with more of them, or as a list: serde takes a struct from a sequence as well."""
     if type(entry) is list:
         if len(entry) != 3:
-            raise HeaderError("bad-entry", _short(name))
+            raise HeaderError("bad-entry", name)
         remarks.add("entry-is-a-list")
         return entry[0], entry[1], entry[2]
     if type(entry) is not Object:
-        raise HeaderError("bad-entry", _short(name))
+        raise HeaderError("bad-entry", name)
     fields: dict[str, Any] = {}
     for key, value in entry:
         if key not in _FIELDS:
             remarks.add("extra-fields")
         elif key in fields:
-            raise HeaderError("duplicate-field", _short(f"{name}: {key}"))
+            raise HeaderError("duplicate-field", f"{name}: {key}")
         else:
             fields[key] = value
     if len(fields) != 3:
-        raise HeaderError(
-            "bad-entry", _short(Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
-        )
+        raise HeaderError("bad-entry", Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
     return fields["dtype"], fields["shape"], fields["data_offsets"]
 
 
@@ -306,17 +303,7 @@ def _odd_dtype(name: str, dtype: Any, remarks: set[str]) -> str:
     if type(dtype) is Object and len(dtype) == 1 and dtype[0][1] is None:
         remarks.add("dtype-is-a-map")
         return dtype[0][0]
-    raise HeaderError("unknown-dtype", _short(name))
-
-
-def _check_size(name: str, tensor: Tensor, sizes: dict[tuple[str, tuple[int, ...]], int]) -> None:
-    key = (tensor.dtype, tensor.shape)
-    size = sizes.get(key)
-    if size is None:
-        size = sizes[key] = _size(name, tensor)
-    if tensor.end - tensor.begin != size:
-        reason = "end-before-begin" if tensor.end < tensor.begin else "size-mismatch"
-        raise HeaderError(reason, _short(name))
+    raise HeaderError("unknown-dtype", name)
 
 
 def _size(name: str, tensor: Tensor) -> int:
@@ -325,9 +312,9 @@ def _size(name: str, tensor: Tensor) -> int:
     for dimension in (*tensor.shape, DTYPE_BITS[tensor.dtype]):
         product *= dimension
         if product > _U64:
-            raise HeaderError("shape-overflow", _short(name))
+            raise HeaderError("shape-overflow", name)
     if product % 8:
-        raise HeaderError("not-whole-bytes", _short(name))
+        raise HeaderError("not-whole-bytes", name)
     return product // 8
 
 
@@ -337,10 +324,6 @@ def _check_layout(tensors: dict[str, Tensor]) -> int:
     for begin, end in sorted([(tensor.begin, tensor.end) for tensor in tensors.values()]):
         if begin != position:
             name = next(name for name, tensor in tensors.items() if (tensor.begin, tensor.end) == (begin, end))
-            raise HeaderError("hole" if begin > position else "overlap", _short(name))
+            raise HeaderError("hole" if begin > position else "overlap", name)
         position = end
     return position
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 100 else text[:97] + "..."

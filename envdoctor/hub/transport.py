@@ -6,17 +6,21 @@ without importing any of them. The token is for the endpoint that the user chose
 
 import builtins
 import json
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
-from envdoctor.hub.workers import Late, Workers
 from envdoctor.text.message import Message
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
 _PIECE = 1 << 14
@@ -32,36 +36,12 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _MOST_VALUES = 1_000_000
 
 
-def identity(token: str | bool | None) -> tuple[dict[str, str], str | None]:
-    """The headers that say who asks, and the value of Authorization: the user's login unless that is switched off."""
-    import platform
-
-    import huggingface_hub
-    from huggingface_hub import constants, get_token
-
-    from envdoctor import __version__
-
-    agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-    if isinstance(token, str):
-        found: str | None = token
-    elif token is False or (token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-        found = None
-    else:
-        found = get_token()
-    if found and not (found.isascii() and found.isprintable() and " " not in found):
-        found = None  # it could not be sent in a header, and an error about it would show it
-    return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
-
-
 def is_endpoint(endpoint: str, url: str) -> bool:
     """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
-    here, there = urlsplit(endpoint), urlsplit(url)
-    if here.hostname != there.hostname:
-        return False
-    if here.scheme == there.scheme:
-        default = 443 if here.scheme == "https" else 80
-        return (here.port or default) == (there.port or default)
-    return (here.scheme, here.port or 80, there.scheme, there.port or 443) == ("http", 80, "https", 443)
+    parts = [urlsplit(address) for address in (endpoint, url)]
+    here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
+    same = here == there or (here, there) == (("http", 80), ("https", 443))
+    return same and parts[0].hostname == parts[1].hostname
 
 
 def web_host(url: str) -> str | None:
@@ -112,6 +92,47 @@ def _keep(request: Any) -> Any:
     return request
 
 
+class _Workers:
+    """At most ``most`` threads, started when there is work for one more.
+
+    A thread that hangs in a name lookup or on a server that sends a byte a minute cannot be stopped from outside, and
+    the pools of the standard library wait for theirs when the interpreter ends; these do not.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = self._open = 0  # jobs that are open were given and are not finished
+
+    def run(self, calls: Sequence[Callable[[], Result]], seconds: float) -> list["Future[Result]"]:
+        """Run the calls side by side; what has not begun after ``seconds`` never will."""
+        from concurrent.futures import Future, wait
+
+        futures: list[Future[Result]] = [Future() for _ in calls]
+        for job in zip(futures, calls, strict=True):
+            with self._lock:
+                self._open += 1
+                if self._open > self._started and self._started < self._most:
+                    self._started += 1
+                    threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+            self._jobs.put(job)
+        for late in wait(futures, seconds).not_done:
+            late.cancel()
+        return futures
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:  # handed to the thread that waits
+                    future.set_exception(error)
+            with self._lock:
+                self._open -= 1
+
+
 class Answer(NamedTuple):
     """A whole answer. ``url`` is where the redirects led."""
 
@@ -157,7 +178,7 @@ class Transport:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
-        self.workers = Workers(connections)
+        self._workers = _Workers(connections)
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
         self.requests = self.received = 0
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
@@ -165,8 +186,6 @@ class Transport:
         self.header_sizes: dict[str, int] = {}
         self._end = time.monotonic() + timeout
         self._token = token
-        self._base: dict[str, str] | None = None
-        self._authorization: str | None = None
         self._lock = threading.Lock()
         self._reached = False
         self._not_before = 0.0
@@ -181,21 +200,16 @@ class Transport:
     @property
     def has_token(self) -> bool:
         """Whether requests to the endpoint carry a token."""
-        self._headers_for(self.endpoint)
-        return self._authorization is not None
+        return self._identity[1] is not None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
         """What each call gave, or why not. Other exceptions are raised: they are defects of ours."""
         found: list[Result | TransportError] = []
-        for result in self.workers.run(calls, self.seconds_left):
-            if isinstance(result, Late):
-                found.append(self._late())
-            elif isinstance(result, TransportError) or not isinstance(result, Exception):
-                found.append(result)
-            else:
-                raise result
+        for future in self._workers.run(calls, self.seconds_left):
+            error = future.exception() if future.done() and not future.cancelled() else self._late()
+            found.append(error if isinstance(error, TransportError) else future.result())
         return found
 
     def in_time(self, call: Callable[[], Result]) -> Result:
@@ -230,12 +244,11 @@ class Transport:
             answer = self.fetch(url, limit, compressed=True)
             host = _host(answer.url)
             if is_web_page(answer.headers, answer.body):
-                raise TransportError(
+                text = (
                     "{} answered with a web page where the Hub answers with data: a login page of this network or "
-                    "a proxy stands in between, or HF_ENDPOINT names no Hub",
-                    host,
-                    kind="protocol",
+                    "a proxy stands in between, or HF_ENDPOINT names no Hub"
                 )
+                raise TransportError(text, host)
             if answer.body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
                 raise TransportError("the answer of {} has {}", host, what, kind="protocol")
@@ -251,7 +264,7 @@ class Transport:
 
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """The answer at the end of the redirects, and its address. Raises :class:`TransportError` and ``Again``."""
+        """The answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -275,7 +288,6 @@ class Transport:
             except Exception as error:  # the library's own exceptions have no common base
                 raise self._failed(error, place) from None
             self._reached = True
-            reply = reply._replace(pieces=self._counted(reply))
             try:
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
@@ -283,7 +295,7 @@ class Transport:
                     return
                 following = self._redirected(place, target)
                 self._drain(reply)
-            except (TransportError, Again):
+            except TransportError:
                 raise
             except Exception as error:
                 raise self._failed(error, place) from None
@@ -296,7 +308,7 @@ class Transport:
         """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
         parts: list[bytes] = []
         length = 0
-        for piece in reply.pieces(decoded):
+        for piece in self._pieces(reply, decoded):
             parts.append(piece)
             length += len(piece)
             if length > limit:
@@ -306,9 +318,8 @@ class Transport:
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
         if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
-            raise Again(
-                "the connection broke off after {} of {} bytes", f"{length:,}", f"{int(announced):,}", kind="network"
-            )
+            text = "the connection broke off after {} of {} bytes"
+            raise Again(text, f"{length:,}", f"{int(announced):,}", kind="network")
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
@@ -321,31 +332,48 @@ class Transport:
             attempt += 1
             try:
                 return once()
-            except Again as again:
-                grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
-                wait = grown if again.wait is None else again.wait
-                message, kind, status = str(again), again.kind, again.status
-                # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
-                last = attempt == (2 if kind in ("timeout", "protocol") else _ATTEMPTS)
-                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+            except Again as error:
+                again = error
+            grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+            wait = grown if again.wait is None else again.wait
+            # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
+            last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
                 tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                raise TransportError("{}{}{}", message, tried, asks, kind=kind, status=status)
+                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
+                raise TransportError("{}{}{}", str(again), tried, asks, kind=again.kind, status=again.status)
             if wait > 2:
                 self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
             time.sleep(wait)
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _identity(self) -> tuple[dict[str, str], str | None]:
+        """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
+        import platform
+
+        import huggingface_hub
+        from huggingface_hub import constants, get_token
+
+        from envdoctor import __version__
+
+        agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+        if isinstance(self._token, str):
+            found: str | None = self._token
+        elif self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
+            found = None
+        else:
+            found = get_token()
+        if found and not (found.isascii() and found.isprintable() and " " not in found):
+            found = None  # it could not be sent in a header, and an error about it would show it
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
-        with self._lock:
-            if self._base is None:
-                self._base, self._authorization = identity(self._token)
-        headers = dict(self._base)
-        if self._authorization and is_endpoint(self.endpoint, url):
-            headers["Authorization"] = self._authorization
-        return headers
+        headers, authorization = self._identity
+        given = {"Authorization": authorization} if authorization and is_endpoint(self.endpoint, url) else {}
+        return {**headers, **given}
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
@@ -359,17 +387,10 @@ class Transport:
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
-        said = reply.headers.get("x-error-message", "")
         self._drain(reply)
-        raise TransportError(
-            "{} answered HTTP {}",
-            host,
-            reply.status,
-            kind="refused",
-            status=reply.status,
-            code=_printable(reply.headers.get("x-error-code", "")),
-            said=_printable(said),
-        )
+        code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
+        text, status = "{} answered HTTP {}", reply.status
+        raise TransportError(text, host, status, kind="refused", status=status, code=code, said=said)
 
     def _wait_for_a_busy_server(self) -> None:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
@@ -392,7 +413,7 @@ class Transport:
 
     def _drain(self, reply: Reply) -> None:
         length = 0
-        for piece in reply.pieces(False):
+        for piece in self._pieces(reply, False):
             length += len(piece)
             if length > _DRAIN or time.monotonic() >= self._end:
                 return
@@ -411,24 +432,19 @@ class Transport:
         if time.monotonic() >= self._end:
             return self._late()
         if kind == "timeout":
-            return Again(
-                "{} did not answer within {} s", host, f"{min(self.patience, self.timeout):.3g}", kind="timeout"
-            )
+            seconds = f"{min(self.patience, self.timeout):.3g}"
+            return Again("{} did not answer within {} s", host, seconds, kind="timeout")
         return Again("{}: {}", host, words, kind="network")
 
     def _late(self) -> TransportError:
-        return TransportError(
-            "{} did not give everything within {} s (--timeout)", self.host, f"{self.timeout:.3g}", kind="timeout"
-        )
+        text = "{} did not give everything within {} s (--timeout)"
+        return TransportError(text, self.host, f"{self.timeout:.3g}", kind="timeout")
 
-    def _counted(self, reply: Reply) -> Callable[[bool], Iterator[bytes]]:
-        def pieces(decoded: bool) -> Iterator[bytes]:
-            for piece in reply.pieces(decoded):
-                with self._lock:
-                    self.received += len(piece)
-                yield piece
-
-        return pieces
+    def _pieces(self, reply: Reply, decoded: bool) -> Iterator[bytes]:
+        for piece in reply.pieces(decoded):
+            with self._lock:
+                self.received += len(piece)
+            yield piece
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:

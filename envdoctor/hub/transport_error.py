@@ -14,29 +14,27 @@ class TransportError(MessageError):
     """A request that did not bring what was asked for, after all retries.
 
     The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
-    and ``said`` (its own words, printable) are given.
+    and ``said`` (its own words, printable) are given; ``wait`` is what a busy one asks for, in seconds.
     """
 
     def __init__(
-        self, id: str, *values: object, kind: Failure, status: int = 0, code: str = "", said: str = ""
+        self,
+        id: str,
+        *values: object,
+        kind: Failure = "protocol",
+        status: int = 0,
+        code: str = "",
+        said: str = "",
+        wait: float | None = None,
     ) -> None:
         super().__init__(id, *values)
-        self.kind = kind
-        self.status = status
-        self.code = code
-        self.said = said
-
-
-class Again(MessageError):
-    """What went wrong may go right the next time. ``wait`` is what the server asks for, in seconds."""
-
-    def __init__(
-        self, id: str, *values: object, kind: Failure = "protocol", wait: float | None = None, status: int = 0
-    ) -> None:
-        super().__init__(id, *values)
-        self.kind = kind
+        self.kind, self.status = kind, status
+        self.code, self.said = code, said
         self.wait = wait
-        self.status = status
+
+
+class Again(TransportError):
+    """What went wrong may go right the next time: only the attempts of one request see it."""
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:
@@ -84,7 +82,7 @@ def describe(
         return "offline", Message("huggingface_hub is in offline mode")
     if "ProxyError" in names:
         return "connect", Message("the proxy did not let the connection through")
-    if "Timeout" in names or any(isinstance(item, TimeoutError) for item in chain):
+    if "Timeout" in names:
         return "timeout", Message("it did not answer in time")
     if "NameResolutionError" in names:
         return "connect", Message("its name cannot be resolved")

@@ -12,6 +12,7 @@ from envdoctor.text.files import Files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _BEGINNING = re.compile(r"[0-9a-f]{4,39}\Z")
+_PLACE = re.compile(r"(?:\A|/)models--([^/]*)/snapshots/([^/]*)")
 _MOST = 1000
 _DEEPEST_REFERENCE = 6
 _FILES = Files()
@@ -112,10 +113,7 @@ def _refs(folder: str) -> dict[str, str]:
 
 def commit_of_path(path: str) -> tuple[str | None, str | None]:
     """Repository and commit of a folder inside a Hub cache, from its path; None for what the path does not say."""
-    parts = path.replace("\\", "/").split("/")
-    for index in range(len(parts) - 2):
-        if parts[index].startswith("models--") and parts[index + 1] == "snapshots":
-            commit = parts[index + 2]
-            repo = parts[index].removeprefix("models--").replace("--", "/", 1)
-            return repo, commit if _COMMIT.match(commit) else None
-    return None, None
+    match = _PLACE.search(path.replace("\\", "/"))
+    if match is None:
+        return None, None
+    return match[1].replace("--", "/", 1), match[2] if _COMMIT.match(match[2]) else None

@@ -14,7 +14,7 @@ __all__, __getattr__ = door(
         "comparer": "AREAS Change Compared Revisions",
         "comparing": "COMPARERS Comparison change_facts compare_snapshots files_of",
         "history": "attribute",
-        "settings.parts.flat_keys": "flatten",
+        "settings.settings_files": "flatten",
         "template.parts.settings": "special_tokens templates_in",
     },
 )

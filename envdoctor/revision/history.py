@@ -34,13 +34,8 @@ def attribute(
     repo = str(new.repo)
     newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), MOST_STEPS + 1)
     if not related:
-        raise SnapshotError(
-            "{} is not among the {} commits before {}: their history cannot be walked",
-            old.label,
-            MOST_STEPS,
-            new.label,
-            kind="usage",
-        )
+        text = "{} is not among the {} commits before {}: their history cannot be walked"
+        raise SnapshotError(text, old.label, MOST_STEPS, new.label, kind="usage")
     pending = list(wanted)
     found: dict[Wanted, Commit] = {}
     touched: dict[Wanted, Commit] = {}

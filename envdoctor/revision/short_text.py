@@ -16,19 +16,13 @@ def short(value: object) -> str:
         case str():
             text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 6:
-            ends = ", ".join(_compact(item) for item in (*value[:3], "...", value[-1]))
-            text = f"[{ends}] ({len(value)} items)"
+            first, last = json.dumps(value[:3], ensure_ascii=False)[:-1], json.dumps(value[-1], ensure_ascii=False)
+            text = f"{first}, ..., {last}] ({len(value)} items)"
         case dict() if len(value) > 4:
             text = f"{{{', '.join(list(map(str, value))[:3])}, ...}} ({len(value)} keys)"
         case _:
-            text = _compact(value)
-    return _cut(_HIDDEN.sub(_name, text))
-
-
-def _compact(value: object) -> str:
-    if value == "...":
-        return "..."
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+            text = json.dumps(value, ensure_ascii=False)
+    return _cut(visible(text))
 
 
 def _cut(text: str, longest: int = LONGEST) -> str:

@@ -29,7 +29,6 @@ Kinds of changes (``symbol`` is the class and method, ``module level``, an impor
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
@@ -129,13 +128,6 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
             yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
 
 
-class _Reference(NamedTuple):
-    """``module.Class``, in ``repository`` when it is another one than that of the configuration."""
-
-    text: str
-    repository: str | None
-
-
 def _auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
     """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
     there."""
@@ -148,27 +140,28 @@ def _auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
             if isinstance(after, Unread):
                 yield after
                 continue
-            known = {one.repository for one in before.values()}
+            known = {repository for _, repository in before.values()}
             for key in sorted({**before, **after}):
                 one, two = before.get(key), after.get(key)
                 if one != two:
-                    away = two.repository if two and two.repository not in (None, *known) else None
+                    away = two[1] if two and two[1] not in (None, *known) else None
                     kind = "auto-map-other-repository" if away is not None else "auto-map-changed"
                     detail = Message("code of {}", away) if away is not None else None
-                    yield Change(AREA, kind, path, key, one and one.text, two and two.text, detail=detail)
+                    yield Change(AREA, kind, path, key, one and one[0], two and two[0], detail=detail)
 
 
-def _references(snapshot: Snapshot, path: str) -> dict[str, _Reference] | Unread:
-    """The entries by their keys (``AutoModel``, ``AutoTokenizer.0``); empty without the file or without an auto_map."""
+def _references(snapshot: Snapshot, path: str) -> dict[str, tuple[str, str | None]] | Unread:
+    """The entries by their keys (``AutoModel``, ``AutoTokenizer.0``): ``module.Class``, and its repository when that is
+    another one than the configuration's. Empty without the file or without an auto_map."""
     document = read_json(snapshot, path)
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    found: dict[str, _Reference] = {}
+    found: dict[str, tuple[str, str | None]] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        found[key[:_MAX_REFERENCE]] = _Reference(text[:_MAX_REFERENCE], away)
+        found[key[:_MAX_REFERENCE]] = text[:_MAX_REFERENCE], away
         if len(found) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
     return found

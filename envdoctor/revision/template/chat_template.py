@@ -69,29 +69,22 @@ def _spoken(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def _turns(*contents: str) -> list[dict[str, Any]]:
+def _turns(*contents: Any) -> list[dict[str, Any]]:
     """User and assistant in turn."""
     return [_spoken(("user", "assistant")[place % 2], content) for place, content in enumerate(contents)]
 
 
 _SYSTEM = _spoken("system", "You are helpful.")
+_CITY = {"city": {"type": "string", "description": "Name of the city."}}
 _WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
         "description": "Weather of a city.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "description": "Name of the city."}},
-            "required": ["city"],
-        },
+        "parameters": {"type": "object", "properties": _CITY, "required": ["city"]},
     },
 }
-_CALL = {
-    "id": "call12345",
-    "type": "function",
-    "function": {"name": "get_weather", "arguments": {"city": "Beijing"}},
-}
+_CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
 SUITE = (
@@ -126,11 +119,7 @@ SUITE = (
     Conversation(Message("empty content"), "rare", _turns("", "")),
     Conversation(Message("system only"), "rare", [_SYSTEM]),
     Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
-    Conversation(
-        Message("content in parts"),
-        "rare",
-        [_spoken("user", [{"type": "text", "text": "U"}]), _spoken("assistant", "A")],
-    ),
+    Conversation(Message("content in parts"), "rare", _turns([{"type": "text", "text": "U"}], "A")),
     Conversation("reasoning", "rare", [*_turns("U"), _spoken("assistant", "A", reasoning_content="R"), *_turns("U2")]),
     Conversation(Message("thinking tags"), "rare", _turns("U", "<think>\nR\n</think>\n\nA", "U2")),
 )

@@ -33,8 +33,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
-from envdoctor.revision.settings.parts.flat_keys import Setting, flatten
-from envdoctor.revision.settings.settings_files import compare_settings, names_of, repeated_keys
+from envdoctor.revision.settings.settings_files import Setting, compare_settings, flatten, names_of, repeated_keys
 from envdoctor.revision.short_text import short, visible
 from envdoctor.revision.template.parts.settings import ROLES
 from envdoctor.revision.tokenizer.parts import vocabularies
@@ -42,7 +41,7 @@ from envdoctor.text.message import Message
 
 # Added tokens of a tokenizer: which there are, at which ids, with which flags, and which play a part (eos, pad, …).
 
-_AREA = "tokenizer"
+AREA = "tokenizer"
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 _MANY = 4
@@ -88,17 +87,17 @@ def compare_tokens(
         elif token.number in gone:
             was, now = _shown(gone[token.number]), _shown(content)
             detail = Message("id {}", token.number)
-            changes.append(Change(_AREA, "special-token-renamed", path, now, was, now, detail=detail))
+            changes.append(Change(AREA, "special-token-renamed", path, now, was, now, detail=detail))
         else:
             why = None if content in certain else doubt
             kind = "special-token-listed" if why else "special-token-added"
-            changes.append(Change(_AREA, kind, path, _shown(content), None, _said(token), detail=why))
+            changes.append(Change(AREA, kind, path, _shown(content), None, _said(token), detail=why))
     renamed = {gone[token.number] for content, token in two.items() if content not in one and token.number in gone}
     for content, token in one.items():
         if content not in two and content not in renamed:
             why = None if content in certain else doubt
             kind = "special-token-unlisted" if why else "special-token-removed"
-            changes.append(Change(_AREA, kind, path, _shown(content), _said(token), None, detail=why))
+            changes.append(Change(AREA, kind, path, _shown(content), _said(token), None, detail=why))
     return list(_grouped(changes))
 
 
@@ -106,11 +105,11 @@ def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Chan
     symbol = _shown(content)
     if before.number != after.number:
         ids = [Message("id {}", side.number) for side in (before, after)]
-        yield Change(_AREA, "special-token-moved", path, symbol, ids[0], ids[1])
+        yield Change(AREA, "special-token-moved", path, symbol, ids[0], ids[1])
     flags = [name for name in _FLAGS if {before.flags.get(name), after.flags.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))
-        yield Change(_AREA, "special-flag-changed", path, symbol, was, now, detail=Message("id {}", after.number))
+        yield Change(AREA, "special-flag-changed", path, symbol, was, now, detail=Message("id {}", after.number))
 
 
 def _said(token: Token) -> str:
@@ -170,9 +169,9 @@ def compare_roles(
         was, now = (None if side is None else _shown(side[0]) for side in (before, after))
         if doubt and (before is None or after is None):
             kind = "special-role-listed" if before is None else "special-role-unlisted"
-            yield Change(_AREA, kind, path, role, was, now, detail=doubt)
+            yield Change(AREA, kind, path, role, was, now, detail=doubt)
         else:
-            yield Change(_AREA, "special-role-changed", path, role, was, now)
+            yield Change(AREA, "special-role-changed", path, role, was, now)
 
 
 def _extra(path: str, one: tuple[str, ...], two: tuple[str, ...], doubt: str | None) -> Iterator[Change]:
@@ -183,11 +182,9 @@ def _extra(path: str, one: tuple[str, ...], two: tuple[str, ...], doubt: str | N
         if tokens
     ]
     kind = "special-role-listed" if doubt and not one else "extra-tokens-changed"
-    sizes = (f"{len(one)} tokens", f"{len(two)} tokens")
-    yield Change(_AREA, kind, path, _EXTRA[0], sizes[0], sizes[1], detail="; ".join(clauses))
+    sizes = f"{len(one)} tokens", f"{len(two)} tokens"
+    yield Change(AREA, kind, path, _EXTRA[0], *sizes, detail="; ".join(clauses))
 
-
-AREA = "tokenizer"
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
 _CONFIG, _SPECIAL, _ADDED, _FILE = _JSON

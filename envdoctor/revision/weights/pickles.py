@@ -8,12 +8,11 @@ Kinds of changes, in the area ``files``:
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from envdoctor.hub.pickle_reading import COMPUTED_NAME
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
-from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.weights.parts.file_sets import SetKey, main_set, weight_sets
 from envdoctor.text.message import Message, listed
@@ -23,29 +22,8 @@ _MOST_GLOBALS = 20
 RUNS_CODE = "runs code"
 NOT_LISTED = "not on torch's list"
 
+Names = Mapping[str, Collection[str]]
 Sets = Mapping[SetKey, tuple[str, ...]]
-
-
-class Globals:
-    """The table pickle-globals: what torch loads without being asked, and what is known to run code."""
-
-    def __init__(self, matrix: Matrix) -> None:
-        parts = (matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
-        self._safe, self._unsafe = (part.get("names", {}) for part in parts)
-
-    def verdict(self, name: str) -> str | None:
-        """:data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that is safe."""
-        if name == COMPUTED_NAME:
-            return RUNS_CODE
-        module, _, attribute = name.rpartition(".")
-        if attribute in self._safe.get(module, ()):
-            return None
-        while module:
-            listed_here = self._unsafe.get(module, ())
-            if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
-                return RUNS_CODE
-            module = module.rpartition(".")[0]
-        return NOT_LISTED
 
 
 def wants(path: str) -> bool:
@@ -57,7 +35,7 @@ def compare(revisions: Revisions) -> Compared:
     """The changes."""
     old, new = revisions.old, revisions.new
     before, after = weight_sets(old), weight_sets(new)
-    changes, unread = parted(_globals(revisions, Globals(revisions.matrix)))
+    changes, unread = parted(_globals(revisions))
     return Compared((*_added(old, new, before, after), *_safetensors_removed(before, after), *changes), unread)
 
 
@@ -85,10 +63,27 @@ def _safetensors_removed(before: Sets, after: Sets) -> Iterator[Change]:
     yield Change("files", "safetensors-removed", files[0], was.stem, listed(files, 2), instead, len(files))
 
 
-def _globals(revisions: Revisions, known: Globals) -> Iterator[Change | Unread]:
+def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
+    """:data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that torch loads without being asked."""
+    if name == COMPUTED_NAME:
+        return RUNS_CODE
+    module, _, attribute = name.rpartition(".")
+    if attribute in safe.get(module, ()):
+        return None
+    while module:
+        listed_here = unsafe.get(module, ())
+        if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
+            return RUNS_CODE
+        module = module.rpartition(".")[0]
+    return NOT_LISTED
+
+
+def _globals(revisions: Revisions) -> Iterator[Change | Unread]:
     """Globals that are not safe and that no pickle of the old revision under the same name has."""
     old, new = revisions.old, revisions.new
-    files: dict[str, list[str]] = {}
+    parts = (revisions.matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
+    safe, unsafe = (part.get("names", {}) for part in parts)
+    files: dict[tuple[bool, str], list[str]] = {}  # what runs code comes first
     for path in revisions.changed():
         if path not in new.files:
             continue
@@ -98,17 +93,18 @@ def _globals(revisions: Revisions, known: Globals) -> Iterator[Change | Unread]:
             continue
         if not checkpoint.all_globals:
             yield Unread(path, Message("not all of its pickle was looked at: {}", checkpoint.problem))
-        bad = [name for name in checkpoint.globals if known.verdict(name) is not None]
+        verdicts = {name: _verdict(name, safe, unsafe) for name in checkpoint.globals}
+        bad = [(verdict != RUNS_CODE, name) for name, verdict in verdicts.items() if verdict is not None]
         before = read_checkpoint(old, path, revisions.clock) if bad and path in old.files else None
-        for name in bad:
-            if before is None or isinstance(before, Unread) or name not in before.globals:
-                files.setdefault(name, []).append(path)
-    ranked = sorted(files, key=lambda name: (known.verdict(name) != RUNS_CODE, name))
-    for name in ranked[:_MOST_GLOBALS]:
-        found, detail = files[name], listed(files[name], 3) if len(files[name]) > 1 else None
-        verdict = known.verdict(name)
+        for key in bad:
+            if before is None or isinstance(before, Unread) or key[1] not in before.globals:
+                files.setdefault(key, []).append(path)
+    ranked = sorted(files.items())
+    for (mild, name), found in ranked[:_MOST_GLOBALS]:
+        detail, verdict = listed(found, 3) if len(found) > 1 else None, NOT_LISTED if mild else RUNS_CODE
         yield Change("files", "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail)
     rest = ranked[_MOST_GLOBALS:]
     if rest:
-        verdict, more = known.verdict(rest[0]), Message("{} more globals", len(rest))
-        yield Change("files", "unsafe-global-added", files[rest[0]][0], more, None, verdict, len(rest))
+        ((mild, _), found), more = rest[0], Message("{} more globals", len(rest))
+        verdict = NOT_LISTED if mild else RUNS_CODE
+        yield Change("files", "unsafe-global-added", found[0], more, None, verdict, len(rest))

@@ -15,7 +15,6 @@ Kinds of changes, all in the area ``weights``:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
@@ -39,6 +38,9 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 #: What the table safetensors-dtypes starts with: a need for it is no news.
 _OLDEST = "0.4.0"
+#: Kinds of changes of two sets that hold the same weights in other files.
+_ABOUT_FILES = ("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch")
+_READERS = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
 _LEFT_ALONE = Unknown(Message("not every header was read: files that did not change are left alone"))
 _NOT_READ = Unknown(Message("the weight files did not change, so their headers were not read"))
 
@@ -81,16 +83,20 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     needs: list[str | None] = []
     read_all = not shared.same and not shared.moved
     for before, after in pairs:
-        result = _compare_pair(revisions, before, after)
+        one, two = (
+            _READERS[side.key.format](snapshot, side.read, revisions.clock)
+            for snapshot, side in ((old, before), (new, after))
+        )
+        result = _compare_pair(revisions, before, after, one, two)
         changes += result.changes
-        patterns += result.patterns
+        patterns += result.listing
         unread += result.unread
-        differ = differ or result.differ
+        differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
-            changes += needs_changes(result.old, result.new, dtypes, after.read == after.files)
-            needs.append(needs_of(result.new.tensors, dtypes))
+            changes += needs_changes(one, two, dtypes, after.read == after.files)
+            needs.append(needs_of(two.tensors, dtypes))
         read_all = read_all and not result.unread
-        for side, held, layout in (("old", before, result.old), ("new", after, result.new)):
+        for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
                 amounts[side] = amounts_of(layout.tensors)
     unhashed = () if differ else tuple(_unhashed(revisions, pairs))
@@ -119,30 +125,13 @@ def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]
         yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
 
 
-class _Result(NamedTuple):
-    """What the comparison of two sets gave; ``differ``: they hold different weights, not only other files."""
-
-    changes: list[Change]
-    patterns: list[Change]
-    unread: list[Unread]
-    differ: bool
-    old: Layout
-    new: Layout
-
-
-def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet) -> _Result:
+def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: Layout, after: Layout) -> Compared:
     old, new = revisions.old, revisions.new
-    readers = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
-    before, after = (
-        readers[side.key.format](snapshot, side.read, revisions.clock) for snapshot, side in ((old, one), (new, two))
-    )
     unread = [*before.unread, *after.unread]
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
     relaid = one.key == two.key and (one.files != two.files or elsewhere)
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
-    valued = _values_changed(old, new, before, after)
-    differ = bool(changes or valued)
-    changes += valued
+    changes += _values_changed(old, new, before, after)
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
@@ -156,7 +145,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet) -> _Resu
         found = parted(check_index(new, two.key, two.files, after))
         changes += found[0]
         unread += found[1]
-    return _Result(changes, patterns, unread, differ, before, after)
+    return Compared(tuple(changes), tuple(unread), listing=tuple(patterns))
 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:

@@ -248,13 +248,11 @@ def _imports(pair: FilePair) -> Iterator[Change]:
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
     """``package-required``: packages that have to be installed, beside those that everybody has."""
-    known, asked = (_packages(one.name for one in code.imports if one.demanded) for code in (pair.old, pair.new))
-    for package in sorted(asked - known):
+    known, asked = (
+        {one.name.partition(".")[0] for one in code.imports if one.demanded} for code in (pair.old, pair.new)
+    )
+    for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
-
-
-def _packages(names: Iterable[str]) -> set[str]:
-    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - _AT_HAND
 
 
 def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
@@ -262,19 +260,15 @@ def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     starts values, its attention, its body."""
     yield from _signature(path, old, new)
     if old.decorators != new.decorators:
-        yield _told(path, "definition-changed", new, _listed(old.decorators), _listed(new.decorators), "decorators")
+        before, after = _listed(old.decorators), _listed(new.decorators)
+        yield _change("definition-changed", path, new.name, before, after, detail="decorators")
     if old.attention != new.attention:
         gone, come = _apart(old.attention, new.attention)
-        yield _told(path, "attention-default-changed", new, _listed(gone), _listed(come))
+        yield _change("attention-default-changed", path, new.name, _listed(gone), _listed(come))
     if old.meaning != new.meaning:
         yield from _body(path, old, new)
     elif old.annotations != new.annotations and old.text == new.text:
-        yield _told(path, "definition-changed", new, None, None, "annotations only")
-
-
-def _told(path: str, kind: str, new: Definition, *said: str | None) -> Change:
-    before, after, detail = (*said, None)[:3]
-    return Change("code", kind, path, new.name, before, after, detail=detail)
+        yield _change("definition-changed", path, new.name, detail="annotations only")
 
 
 def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
@@ -288,13 +282,13 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
         attention = [name for name in defaults if _ATTENTION_PARAMETER.search(name)]
         if len(defaults) == len(other):
             kind = "attention-default-changed" if attention else "default-changed"
-            yield _told(path, kind, new, _defaults(before, other), _defaults(after, other))
+            yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
             return
     gone = [name for name in before if name not in after]
     come = [name for name in after if name not in before]
     kind = "signature-extended" if not gone and not other and _only_extends(old, new) else "signature-changed"
     words = [f"{verb} {', '.join(names[:_MAX_NAMES])}" for verb, names in (("without", gone), ("with", come)) if names]
-    yield _told(path, kind, new, old.text, new.text, "; ".join(words) or "other order or defaults")
+    yield _change(kind, path, new.name, old.text, new.text, detail="; ".join(words) or "other order or defaults")
 
 
 def _only_extends(old: Definition, new: Definition) -> bool:
@@ -324,7 +318,7 @@ def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     gone, come = _apart(*([name for name in side if starts and name.rpartition(".")[2] in CREATORS] for side in names))
     keywords = list(_keywords(old, new))
     if gone or come:
-        yield _told(path, "initialisation-changed", new, _listed(gone), _listed(come))
+        yield _change("initialisation-changed", path, new.name, _listed(gone), _listed(come))
     if keywords:
         before = _listed([f"{name}({', '.join(less)})" for name, less, _ in keywords if less])
         after = _listed([f"{name}({', '.join(more)})" for name, _, more in keywords if more])
@@ -334,13 +328,13 @@ def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
             for verb, others in (("loses", less), ("gains", more))
             if others
         ]
-        yield _told(path, "call-keyword-changed", new, before, after, "; ".join(words))
+        yield _change("call-keyword-changed", path, new.name, before, after, detail="; ".join(words))
     if old.skeleton != new.skeleton or not (gone or come or keywords):
         gone, come = _apart(*names)
         clauses = [Message("no longer calls {}", _listed(gone))] if gone else []
         clauses += [Message("now calls {}", _listed(come))] if come else []
         detail = joined(clauses) if clauses else Message("body")
-        yield _told(path, "definition-changed", new, _listed(gone), _listed(come), detail)
+        yield _change("definition-changed", path, new.name, _listed(gone), _listed(come), detail=detail)
 
 
 def _keywords(old: Definition, new: Definition) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from envdoctor.revision.code.parts import reaching_names
 from envdoctor.revision.code.parts.records import MINOR_ONLY, MODULE_LEVEL, VERSION_GATE, Site
 from envdoctor.revision.code.parts.syntax import assigned, exact, short
-from envdoctor.source.definitions import FunctionNode, all_nodes, children, dotted, text_of
+from envdoctor.source.definitions import FunctionNode, all_nodes, children, dotted, last_name, text_of
 
 _ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
 _ATTENTION_CLASS = re.compile(r"[A-Z]\w*?(?:attention|attn|sdpa)", re.IGNORECASE)
@@ -28,6 +27,55 @@ _INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
 _QUESTIONS = "isinstance issubclass hasattr getattr callable len str repr type format print bool int id dir vars"
 _QUIET_CALLS = frozenset(_QUESTIONS.split())
 _LOGGERS = frozenset({"logger", "logging", "warnings", "log", "_logger", "LOGGER"})
+
+# Which dotted names reach beyond computing: the network, other programs, files, pickles, other code.
+NETWORK = "network-call"
+EXEC = "exec-call"
+FILE_WRITE = "file-write"
+PICKLE = "pickle-load"
+DYNAMIC_IMPORT = "dynamic-import"
+
+# A name stands for itself and for everything below it; the longest entry decides.
+_REACHING = {
+    NETWORK: """
+        socket socketserver ssl urllib.request urllib.urlopen urllib2 urllib3 requests http.client http.server httpx
+        aiohttp ftplib smtplib telnetlib poplib imaplib xmlrpc paramiko websocket websockets pycurl wget gdown boto3
+        asyncio.open_connection asyncio.start_server webbrowser nltk.download torch.hub datasets.load_dataset
+        huggingface_hub.hf_hub_download huggingface_hub.snapshot_download huggingface_hub.HfApi
+        huggingface_hub.HfFileSystem huggingface_hub.upload_file huggingface_hub.upload_folder
+        huggingface_hub.InferenceClient modelscope.snapshot_download""",
+    EXEC: """
+        eval exec compile __builtins__ builtins.eval builtins.exec builtins.compile builtins.__dict__ os.__dict__
+        os.system os.popen os.execl os.execle os.execlp os.execlpe os.execv os.execve os.execvp os.execvpe os.spawnl
+        os.spawnle os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe os.posix_spawn os.posix_spawnp
+        os.fork os.forkpty os.startfile subprocess pty.spawn commands ctypes.CDLL ctypes.cdll ctypes.PyDLL ctypes.pydll
+        ctypes.WinDLL ctypes.windll ctypes.OleDLL ctypes.oledll ctypes.LibraryLoader ctypes.pythonapi cffi code codeop
+        runpy asyncio.create_subprocess_exec asyncio.create_subprocess_shell types.CodeType types.FunctionType
+        torch.utils.cpp_extension torch.ops.load_library torch.classes.load_library""",
+    FILE_WRITE: """
+        os.remove os.unlink os.rename os.renames os.replace os.rmdir os.removedirs os.mkdir os.makedirs os.mkfifo
+        os.symlink os.link os.chmod os.chown os.truncate os.open shutil tempfile torch.save numpy.save numpy.savez
+        numpy.savez_compressed numpy.savetxt safetensors.torch.save_file safetensors.torch.save_model
+        safetensors.numpy.save_file logging.FileHandler sqlite3.connect""",
+    PICKLE: """
+        pickle.load pickle.loads pickle.Unpickler _pickle cPickle dill cloudpickle joblib.load torch.load
+        pandas.read_pickle shelve marshal.load marshal.loads jsonpickle.decode yaml.load yaml.load_all yaml.unsafe_load
+        yaml.full_load torch.package""",
+    DYNAMIC_IMPORT: """
+        __import__ builtins.__import__ importlib imp pkgutil zipimport sys.path sys.modules sys.meta_path
+        sys.path_hooks os.sys site.addsitedir transformers.dynamic_module_utils""",
+}
+_HARMLESS = """
+    importlib.metadata importlib.resources importlib.util.find_spec importlib.abc importlib.invalidate_caches
+    shutil.which shutil.get_terminal_size shutil.disk_usage torch.hub.get_dir tempfile.gettempdir"""
+_NAMES: dict[str, str | None] = {name: kind for kind, names in _REACHING.items() for name in names.split()}
+_NAMES.update(dict.fromkeys(_HARMLESS.split()))
+
+_OPENERS = frozenset({"open", "builtins.open", "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open"})
+_WRITING_METHODS = frozenset({"write_text", "write_bytes", "extractall", "symlink_to", "hardlink_to", "unlink"})
+_INNER_PARTS = frozenset({"__globals__", "__builtins__", "__subclasses__"})
+_FAULT_ENDINGS = ("Error", "Exception", "Warning", "Timeout", "Expired")
+_SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
 
 
 class Aliases:
@@ -111,7 +159,7 @@ def _kind_of(node: ast.AST, aliases: Aliases) -> tuple[str | None, list[ast.AST]
     match node:
         case ast.Call(func=func, args=args, keywords=keywords):
             name = dotted(func)
-            kind = _first(reaching_names.call_kind(resolved, node) for resolved in aliases.resolve(name))
+            kind = _first(call_kind(resolved, node) for resolved in aliases.resolve(name))
             before = [] if name and not name.startswith(".") else [getattr(func, "value", func) if name else func]
             return kind or _getattr(node, aliases), [*before, *args, *keywords]
         case ast.Name(ctx=ast.Store() | ast.Del()):
@@ -119,12 +167,12 @@ def _kind_of(node: ast.AST, aliases: Aliases) -> tuple[str | None, list[ast.AST]
         case ast.Attribute() | ast.Name():
             name = dotted(node)
             if name.startswith("."):
-                return reaching_names.name_kind(name), children(node)
+                return name_kind(name), children(node)
             # Without a call, `compile` and `code` are ordinary names for variables, `eval` and imported ones are not.
             known = name.partition(".")[0] in aliases.targets or name in ("eval", "exec", "__import__", "__builtins__")
-            return (_first(map(reaching_names.name_kind, aliases.resolve(name))) if known else None), []
+            return (_first(map(name_kind, aliases.resolve(name))) if known else None), []
         case ast.ImportFrom(module=module, names=names, level=level) if any(alias.name == "*" for alias in names):
-            return None if level else reaching_names.name_kind(f"{module}.*"), []
+            return None if level else name_kind(f"{module}.*"), []
     return None, children(node)
 
 
@@ -139,9 +187,9 @@ def _getattr(node: ast.Call, aliases: Aliases) -> str | None:
         return None
     match keys:
         case [ast.Constant(value=key), *_]:
-            return _first(reaching_names.name_kind(f"{resolved}.{key!s}") for resolved in aliases.resolve(module))
+            return _first(name_kind(f"{resolved}.{key!s}") for resolved in aliases.resolve(module))
     dangerous = {"os", "builtins", "subprocess", "ctypes", "sys"}
-    return None if dangerous.isdisjoint(aliases.resolve(module)) else reaching_names.EXEC
+    return None if dangerous.isdisjoint(aliases.resolve(module)) else EXEC
 
 
 def _first(kinds: Iterable[str | None]) -> str | None:
@@ -151,12 +199,71 @@ def _first(kinds: Iterable[str | None]) -> str | None:
 def _key(kind: str, node: ast.AST) -> str:
     """What makes two places the same: their text; for files the function and its constants, for names of variables
     that hold a path change in every refactoring."""
-    if kind == reaching_names.FILE_WRITE and isinstance(node, ast.Call):
+    if kind == FILE_WRITE and isinstance(node, ast.Call):
         arguments = [*node.args, *(word.value for word in node.keywords)]
         parts = [part for argument in arguments for part in all_nodes(argument)]
         constants = [ascii(part.value) for part in parts if isinstance(part, ast.Constant)]
         return " ".join([dotted(node.func), *constants])[:4096]
     return exact(node)
+
+
+def name_kind(name: str) -> str | None:
+    """What a dotted name can do; None for harmless and unknown ones, and for constants and exceptions of a module."""
+    last = name.rpartition(".")[2]
+    if last in _INNER_PARTS:
+        return EXEC
+    if name in _NAMES:
+        return _NAMES[name]
+    if last.isupper() or last.endswith(_FAULT_ENDINGS):
+        return None
+    while name and name not in _NAMES:
+        name = name.rpartition(".")[0]
+    return _NAMES.get(name)
+
+
+def call_kind(name: str, call: ast.Call) -> str | None:
+    """What a call can do, from its (resolved) dotted name and its arguments."""
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    last = name.rpartition(".")[2]
+    kind = name_kind(name)
+    if kind == PICKLE and _is_safe_load(name, call, keywords):
+        return None
+    if kind:
+        return kind
+    if name == "numpy.load":
+        return PICKLE if _is_set(keywords.get("allow_pickle")) else None
+    if _is_set(keywords.get("trust_remote_code")):
+        return DYNAMIC_IMPORT
+    if name in _OPENERS or (last == "open" and name.startswith(".")):
+        position = 0 if name.startswith(".") else 1
+        mode = keywords.get("mode", call.args[position] if len(call.args) > position else None)
+        return FILE_WRITE if _writes(mode, is_method=name.startswith(".")) else None
+    return FILE_WRITE if last in _WRITING_METHODS and "." in name else None
+
+
+def _is_safe_load(name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> bool:
+    if name == "torch.load":
+        return getattr(keywords.get("weights_only"), "value", None) is True
+    if name in ("yaml.load", "yaml.load_all"):
+        loader = keywords.get("Loader", call.args[1] if len(call.args) > 1 else None)
+        return last_name(loader) in _SAFE_LOADERS
+    return False
+
+
+def _is_set(value: ast.expr | None) -> bool:
+    """Whether an argument was given that may be anything but False or None."""
+    return value is not None and not (isinstance(value, ast.Constant) and value.value in (False, None))
+
+
+def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
+    """Whether a mode opens for writing; one that is not written down may."""
+    if mode is None:
+        return False
+    if isinstance(mode, ast.Constant):
+        # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
+        text = text_of(mode) or ""
+        return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
+    return not is_method
 
 
 def attention_choices(nodes: list[ast.AST]) -> list[str]:

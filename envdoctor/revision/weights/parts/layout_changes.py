@@ -42,11 +42,8 @@ class Rename(NamedTuple):
     after: tuple[Group, ...]
 
 
-class _Module(NamedTuple):
-    """Groups that belong together, as one thing to find again."""
-
-    pattern: str
-    groups: tuple[Group, ...]
+#: A name, and the groups that belong together under it, as one thing to find again.
+_Module = tuple[str, list[Group]]
 
 
 def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> list[Rename]:
@@ -60,11 +57,11 @@ def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> li
         buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
         for side, groups in enumerate((gone, come)):
             for module in _modules(groups, split_off=split_off):
-                buckets.setdefault(_signature(module), ([], []))[side].append(module)
+                buckets.setdefault(_signature(module[1]), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
-                for was, now in zip(one.groups, other.groups, strict=True):
+                for was, now in zip(one[1], other[1], strict=True):
                     found.append(Rename((was,), (now,)))
                     del gone[was.pattern], come[now.pattern]
     return sorted(found, key=lambda rename: rename.before[0].pattern)
@@ -76,17 +73,15 @@ def _modules(groups: Mapping[str, Group], *, split_off: bool) -> list[_Module]:
     for pattern in sorted(groups):
         parent = pattern.rpartition(".")[0] if split_off else pattern
         found.setdefault(parent or pattern, []).append(groups[pattern])
-    return [_Module(parent, tuple(items)) for parent, items in found.items()]
+    return list(found.items())
 
 
-def _signature(module: _Module) -> object:
+def _signature(groups: list[Group]) -> object:
     """What a module must have in common with what it became: endings, running numbers and shapes."""
-    parts = [(_ending(item), _numbers(item), tuple(spec.shape for spec in item.specs)) for item in module.groups]
+    parts = [
+        (item.pattern.rpartition(".")[2], _numbers(item), tuple(spec.shape for spec in item.specs)) for item in groups
+    ]
     return hash(tuple(parts)), len(parts)
-
-
-def _ending(item: Group) -> str:
-    return item.pattern.rpartition(".")[2]
 
 
 def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
@@ -101,12 +96,12 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
     from difflib import SequenceMatcher
 
     scored: list[tuple[float, int, int]] = []
-    for i, one in enumerate(before):
-        matcher = SequenceMatcher(None, b=one.pattern, autojunk=False)
-        for j, other in enumerate(after):
-            matcher.set_seq1(other.pattern)
+    for i, (name, groups) in enumerate(before):
+        matcher = SequenceMatcher(None, b=name, autojunk=False)
+        for j, (other, others) in enumerate(after):
+            matcher.set_seq1(other)
             # The module's own name says more than the path to it, which a rename often changes as a whole.
-            own = leaf(one.groups[0].pattern) == leaf(other.groups[0].pattern)
+            own = leaf(groups[0].pattern) == leaf(others[0].pattern)
             scored.append((-(matcher.ratio() + (1.0 if own else 0.0)), i, j))
     left, right = dict(enumerate(before)), dict(enumerate(after))
     return [(left.pop(i), right.pop(j)) for _, i, j in sorted(scored) if i in left and j in right]
@@ -129,7 +124,7 @@ def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple
 
 def _tail(item: Group) -> object:
     """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
-    return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), _ending(item)
+    return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), item.pattern.rpartition(".")[2]
 
 
 def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
@@ -183,7 +178,9 @@ def compare_layouts(
     ``relaid`` says that the set's files are cut differently. Unless ``whole``, parts could not be read: then only
     tensors that are in both are compared.
     """
-    retyped, reshaped = _in_both(old, new)
+    both = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
+    retyped = [name for name, spec, other in both if spec.dtype != other.dtype]
+    reshaped = [name for name, spec, other in both if spec.shape != other.shape]
     embedding, covered = _embeddings(old, new, snapshots[1])
     gone, come = (group(_lone(*sides) if whole else (), sides[0].tensors) for sides in ((old, new), (new, old)))
     renames = find_renames(gone, come)
@@ -210,13 +207,6 @@ def compare_layouts(
         again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]
         parts.append(Differences(again, again))
     return Differences(*([change for part in side for change in part] for side in zip(*parts, strict=True)))
-
-
-def _in_both(old: Layout, new: Layout) -> tuple[list[str], list[str]]:
-    """Tensors with another dtype, and with another shape."""
-    pairs = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
-    retyped = [name for name, spec, other in pairs if spec.dtype != other.dtype]
-    return retyped, [name for name, spec, other in pairs if spec.shape != other.shape]
 
 
 def _lone(layout: Layout, other: Layout) -> list[str]:
@@ -279,11 +269,8 @@ def _embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tuple[list[
     grown = before is not None and len(before.shape) == 2 and before.shape[0] != shape[0]
     if before is not None and grown and before.shape[1:] == shape[1:]:
         heads = [other for other in new.tensors if other in old.tensors and _HEAD.search(other)]
-        covered.add(name)
-        for other in heads:
-            was, now = old.tensors[other].shape, new.tensors[other].shape
-            if was != now and was[1:] == now[1:]:
-                covered.add(other)
+        shapes = {other: (old.tensors[other].shape, new.tensors[other].shape) for other in heads}
+        covered = {name, *(other for other, (was, now) in shapes.items() if was != now and was[1:] == now[1:])}
         detail = Message("fewer") if shape[0] < before.shape[0] else Message("more")
         sizes = str(before.shape[0]), str(shape[0])
         changes.append(_change("embedding-rows", new.where[name], name, *sizes, len(covered), detail))

@@ -59,10 +59,7 @@ class Layout:
 def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
     """The layout of safetensors files. Files that could not be read are in ``unread`` and nowhere else."""
     layout = Layout()
-    wanted = list(paths)
-    headers: Mapping[str, bytes | Unread] = snapshot.headers(wanted) if wanted else {}
-    for path in wanted:
-        raw = headers.get(path, Unread(path, Message("its header was not answered for")))
+    for path, raw in snapshot.headers(list(paths)).items():
         if isinstance(raw, Unread):
             layout.unread.append(raw)
             continue
