@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from envdoctor.sandbox.asking import Limits, Problem, ask_once
-from envdoctor.text.message import Message, MessageError
+from envdoctor.text.message import Message, MessageError, packed, unpacked
 
 # What a pickle would import and build, found by walking its opcodes: no class is imported and nothing is called.
 #
@@ -358,7 +358,7 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
             built = None
             if tensors is not None:
                 built = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
-            return Checkpoint(tuple(names), whole, built, reason, cut)
+            return Checkpoint(tuple(names), whole, built, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
 
@@ -373,7 +373,7 @@ def described(data: bytes, kind: str) -> list[Any]:
         problem, whole = Message("it is a TorchScript program"), False
     if problem is None:
         tensors = [[name, *tensor] for name, tensor in _tensors_of(scan.result).items()]
-    return [list(scan.globals), whole, tensors, problem, scan.cut]
+    return [list(scan.globals), whole, tensors, packed(problem), scan.cut]
 
 
 def _of_prefix(data: bytes) -> Scan:

@@ -17,6 +17,7 @@ from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
 from envdoctor.hub import Checkpoint, Clock, Unread, described, read_checkpoint
 from envdoctor.knowledge import load_toml
+from envdoctor.text import sentence
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]
 TENSORS = {"model.embed.weight": ("F16", (8, 4)), "lm_head.weight": ("F16", (8, 4)), "step": ("I64", ())}
@@ -29,6 +30,11 @@ def read(content: bytes, clock: Clock | None = None) -> Checkpoint | Unread:
 def scan(pickle: bytes) -> Checkpoint:
     """What a pickle describes, read in this process."""
     return Checkpoint(*described(pickle, "zip"))
+
+
+def test_why_a_pickle_cannot_be_read_crosses_its_child_as_a_message():
+    problem = read(b"\x80\x04" + b"garbage").problem
+    assert problem and sentence("zh", problem).startswith("不是完整的 pickle")
 
 
 # --- what a pickle would import ---------------------------------------------------------------------------------------
