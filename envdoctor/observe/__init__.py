@@ -18,6 +18,7 @@ __all__, __getattr__ = door(
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
         "locate.target": "choose",
         "model.reading.model_file": "read_bytes read_object",
+        "model.reading.shapes": "Shape shape_of",
         "model.reading.source": "resolve",
         "recipe.assignments": "AssignmentError parse_assignments",
         "recipe.files": "RecipeFileError",

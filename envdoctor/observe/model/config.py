@@ -6,6 +6,7 @@ from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.model.reading.shapes import Shape, shape_of
 from envdoctor.observe.request import Request
 from envdoctor.text.message import Message
 
@@ -23,18 +24,37 @@ Config = Mapping[str, Any]
 
 
 def observe(request: Request) -> list[Fact]:
-    """The facts of ``KEYS``; all unknown when there is no config.json.
+    """The facts of ``KEYS``; without a config.json those that the model's name tells, by the table model-shapes.
 
     Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
     """
     source = request.source
     if source.folder is None:
-        return source.unread(KEYS)
+        shapes, suffixes = request.rows("model-shapes"), request.rows("model-shapes", "suffix")
+        shape = shape_of(source.repo or source.given, shapes, suffixes)
+        return source.unread(KEYS) if shape is None or shape.bare else _by_name(shape, source.unread(KEYS))
     config = read_object(source.folder, "config.json", source.repo or source.given)
     if isinstance(config, Unknown):
         return [Fact(key, config, "config.json", "model") for key in KEYS]
     parts = [*_text_parts(config), config]
     return [Fact(key, read(config, parts), "config.json", "model") for key, read in _READ.items()]
+
+
+def _by_name(shape: Shape, unread: list[Fact]) -> list[Fact]:
+    """Return the facts that a shape tells. What a copy may have otherwise is known of the vendor's own model alone."""
+    parts, facts = [*_text_parts(shape.config), shape.config], []
+    own = shape.vendor and not shape.unknown
+    for fact in unread:
+        value: Value = _READ[fact.key](shape.config, parts) if fact.key in _OF_A_SHAPE else fact.value
+        if fact.key == "model.quantization" and shape.quantized is not None:
+            value = shape.quantized or Unknown(Message("the model's name tells that it is quantised, and not how"))
+        elif fact.key in ("model.quantization", "model.dtype") and not own:
+            value = fact.value
+        if fact.key == "model.dtype" and (value is ABSENT or shape.quantized is not None):
+            value = fact.value
+        origin = fact.origin if value is fact.value else Message("by name, as {}: {}", shape.like, shape.source)
+        facts.append(fact._replace(value=value, origin=origin))
+    return facts
 
 
 def _text_parts(config: Config) -> list[Config]:
@@ -211,3 +231,8 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
 }
 KEYS = tuple(_READ)
+#: What the table model-shapes has of a model; the rest stands in its files alone.
+_OF_A_SHAPE = (
+    *("model.type", "model.dtype", "model.quantization", "model.hidden_size", "model.num_layers", "model.head_dim"),
+    *("model.num_attention_heads", "model.num_key_value_heads", "model.num_experts", "model.vocab_size"),
+)

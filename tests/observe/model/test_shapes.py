@@ -1,0 +1,210 @@
+"""What a name tells of a model without files: the table model-shapes, and the ways people write names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import refresh_shapes
+from hypothesis import given
+from hypothesis import strategies as st
+from observing import values
+
+from envdoctor.derive import derive
+from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
+from envdoctor.knowledge import load_matrix
+from envdoctor.observe import Request, Shape, shape_of
+from envdoctor.observe.gather import gather
+
+MATRIX = load_matrix()
+ROWS, SUFFIXES = MATRIX.rows("model-shapes"), MATRIX.rows("model-shapes", "suffix")
+#: Where the parameters that a row has are not those that the name rounds to: more by what, and why.
+BESIDE = {
+    "stabilityai/stablelm-base-alpha-3b": 3.64,  # as its makers count it
+    "stabilityai/stablelm-base-alpha-7b": 7.87,
+    "openlm-research/open_llama_3b": 3.43,
+    "google/gemma-2b": 2.51,  # the name leaves the embeddings out
+    "google/gemma-7b": 8.54,
+    "google/gemma-2-2b": 2.61,
+    "mistralai/Mixtral-8x7B-v0.1": 46.7,  # only the MLP is there eight times
+    "mistralai/Mixtral-8x22B-v0.1": 140.6,
+    "mistralai/Mixtral-8x22B-Instruct-v0.1": 140.6,
+    "tiiuae/Falcon3-1B-Base": 1.67,
+    "meta-llama/Llama-3.2-1B": 1.24,
+    "allenai/OLMo-1B-hf": 1.18,
+    "BSC-LT/salamandra-2b": 2.25,
+    "BSC-LT/salamandra-7b": 7.77,
+    "internlm/internlm3-8b-instruct": 8.80,
+    "Qwen/Qwen1.5-7B": 7.72,
+    "Qwen/Qwen-7B": 7.72,
+    "baichuan-inc/Baichuan2-7B-Base": 7.51,
+    "XiaomiMiMo/MiMo-7B-Base": 7.62,
+    "baidu/ERNIE-4.5-0.3B-PT": 0.36,
+}
+
+
+def shape(name: str) -> Shape | None:
+    return shape_of(name, ROWS, SUFFIXES)
+
+
+def test_the_table_is_large_and_no_name_is_in_two_rows() -> None:
+    names = [name for row in ROWS for name in row["names"]]
+    sizes = {
+        tuple(sorted((key, str(row["config"][key])) for key in row["config"] if key not in refresh_shapes.OWN))
+        for row in ROWS
+    }
+    assert len(names) == len(set(names)) >= 400 and len(sizes) >= 120
+    rows = {
+        refresh_shapes.words_of(name): {
+            place
+            for place, row in enumerate(ROWS)
+            if refresh_shapes.words_of(name) in map(refresh_shapes.words_of, row["names"])
+        }
+        for name in names
+    }
+    assert {words for words, places in rows.items() if len(places) > 1} == set()
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if refresh_shapes.named_size(row["names"][0])], ids=lambda row: row["names"][0]
+)
+def test_the_parameters_of_a_row_are_those_of_the_name(row: Any) -> None:
+    named, counted = refresh_shapes.named_size(row["names"][0]), refresh_shapes.parameters(row["config"]) / 1e9
+    assert named is not None
+    told = BESIDE.get(row["names"][0], named / 1e9)
+    # A name is rounded: 7B is 6.74 billion of one model and 7.62 of another.
+    assert counted == pytest.approx(told, rel=0.03) or round(counted) == told or told < counted < told * 1.1
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "quantized", "unknown"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
+        ("qwen2.5-7b-instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
+        ("qwen/Qwen2_5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct", None, ()),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "awq", ()),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "Qwen/Qwen2.5-7B-Instruct", "gptq", ()),
+        ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", "Qwen/Qwen2.5-7B-Instruct", "bitsandbytes", ()),
+        ("unsloth/Qwen2.5-7B-unsloth-bnb-4bit", "Qwen/Qwen2.5-7B", "bitsandbytes", ()),
+        ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "fp8", ()),
+        ("RedHatAI/Qwen3-8B-FP8-dynamic", "Qwen/Qwen3-8B", "", ()),
+        ("somebody/Qwen3-8B-AWQ", "Qwen/Qwen3-8B", "", ()),
+        ("TheBloke/Mistral-7B-Instruct-v0.2-AWQ", "mistralai/Mistral-7B-Instruct-v0.2", "awq", ()),
+        ("somebody/Qwen2.5-7B-Instruct-legal", "Qwen/Qwen2.5-7B-Instruct", None, ("legal",)),
+        ("Qwen/Qwen2.5-7B-Instruct-1M", "Qwen/Qwen2.5-7B-Instruct-1M", None, ()),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct", None, ()),
+        ("Qwen/Qwen2.5-Math-7B", "Qwen/Qwen2.5-Math-7B", None, ()),
+        ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen/Qwen1.5-MoE-A2.7B-Chat", None, ()),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None, ()),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", None, ()),
+        ("deepseek-ai/DeepSeek-V3-1226", "deepseek-ai/DeepSeek-V3", None, ()),
+        ("meta-llama/Llama-2-7b", "meta-llama/Llama-2-7b-hf", None, ()),
+        ("llama2-70b-chat", "meta-llama/Llama-2-70b-chat-hf", None, ()),
+        ("meta-llama/Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-8B-Instruct", None, ()),
+        ("THUDM/glm-4-9b-chat", "zai-org/glm-4-9b-chat", None, ()),
+        ("THUDM/glm-4-9b-chat-hf", "zai-org/glm-4-9b-chat-hf", None, ()),
+        ("google/gemma-2b", "google/gemma-2b", None, ()),
+        ("google/gemma-2-2b-it", "google/gemma-2-2b-it", None, ()),
+        ("google/gemma-3-4b", "google/gemma-3-4b-pt", None, ()),
+        ("gpt2", "openai-community/gpt2", None, ()),
+    ],
+)  # fmt: skip
+def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tuple[str, ...]) -> None:
+    found = shape(name)
+    assert found is not None
+    assert (found.like, found.quantized, found.unknown, found.bare) == (like, quantized, unknown, False)
+
+
+OTHERS = """
+Qwen/Qwen2.5-VL-7B-Instruct Qwen/Qwen2.5-7B-Instruct-VL Qwen/Qwen2.5-Omni-7B Qwen/Qwen2-Audio-7B Qwen/Qwen2.5-7B-MoE
+Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Qwen3-8B-Reranker Qwen/Qwen2.5-9B
+deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B deepseek-ai/DeepSeek-R1-0528-Qwen3-8B deepseek-ai/DeepSeek-V3.9
+meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
+llava-hf/llava-1.5-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V google/gemma-3n-E4B-it
+microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
+meta-llama/Meta-Llama-3-8B-Instruct-EAGLE nobody/legal-7b-qwen nobody/nothing 999B 0B ..B 1e9B
+"""
+
+
+@pytest.mark.parametrize("name", OTHERS.split())
+def test_a_name_never_hits_another_architecture(name: str) -> None:
+    assert shape(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "like"), [("7B", "Qwen/Qwen2.5-7B"), ("8b", "meta-llama/Meta-Llama-3.1-8B"), ("0.5B", "Qwen/Qwen2.5-0.5B")]
+)
+def test_a_number_of_parameters_alone_is_a_plain_model_of_that_size(name: str, like: str) -> None:
+    found = shape(name)
+    assert found is not None and found.bare and found.like == like
+
+
+@given(
+    st.sampled_from([name for row in ROWS for name in row["names"]]), st.sampled_from(["", "somebody/"]), st.booleans()
+)
+def test_a_listed_name_has_its_shape_however_it_is_written(name: str, organisation: str, low: bool) -> None:
+    written = organisation + name.rpartition("/")[2] if organisation else name
+    found, own = shape(written.lower() if low else written), shape(name)
+    assert found is not None and own is not None and found.config == own.config and own.vendor
+
+
+@given(st.text(max_size=400), st.sampled_from(["", "Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-", "7B"]))
+def test_no_name_is_too_odd(text: str, beginning: str) -> None:
+    found = shape(beginning + text)
+    assert found is None or found.config["model_type"]
+    assert shape("-".join(["a1"] * 50_000)) is None
+
+
+def observed(disk: Any, model: str) -> dict[str, Fact]:
+    request = Request(environ={}, model=disk.resolve(model), rows=MATRIX.rows)
+    return {fact.key: fact for fact in gather(request, ["model"])}
+
+
+def test_the_facts_of_a_model_without_files_are_those_of_its_name(disk: Any) -> None:
+    facts = observed(disk, "Qwen/Qwen2.5-7B-Instruct")
+    told = values(list(facts.values()))
+    assert (told["model.type"], told["model.hidden_size"], told["model.num_layers"]) == ("qwen2", 3584, 28)
+    assert (told["model.num_key_value_heads"], told["model.head_dim"], told["model.vocab_size"]) == (4, 128, 152064)
+    assert (told["model.dtype"], told["model.quantization"], told["model.num_experts"]) == ("bfloat16", ABSENT, ABSENT)
+    assert facts["model.type"].origin.startswith("by name, as Qwen/Qwen2.5-7B-Instruct: https://")
+    for key in ("model.config_keys", "model.architectures", "model.remote_code", "model.path"):
+        assert not isinstance(told[key], (str, tuple, bool))
+
+
+def test_a_copy_tells_less_and_a_quantised_name_how(disk: Any) -> None:
+    def told(model: str) -> list[Any]:
+        facts = observed(disk, model)
+        return [facts[key].value for key in ("model.quantization", "model.dtype", "model.num_layers")]
+
+    for model in ("somebody/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct-odd"):
+        quantization, dtype, layers = told(model)
+        assert isinstance(quantization, Unknown) and isinstance(dtype, Unknown) and layers == 28
+    quantization, dtype, layers = told("Qwen/Qwen2.5-7B-Instruct-AWQ")
+    assert (quantization, layers) == ("awq", 28) and isinstance(dtype, Unknown)
+    assert told("deepseek-ai/DeepSeek-V3")[0] == "fp8"
+    assert "and not how" in told("Qwen/Qwen2.5-7B-Instruct-GGUF")[0].reason
+    assert isinstance(told("7B")[2], Unknown)
+
+
+def test_files_are_read_instead_of_the_table(disk: Any) -> None:
+    other = {"model_type": "llama", "num_hidden_layers": 3}
+    disk.folder("Qwen2.5-7B-Instruct", {"config.json": other})
+    assert observed(disk, "Qwen2.5-7B-Instruct")["model.num_layers"].value == 3
+    snapshot = disk.cached("Qwen/Qwen2.5-14B-Instruct")
+    assert observed(disk, "Qwen/Qwen2.5-14B-Instruct")["model.num_layers"].value == 28
+    (snapshot / "config.json").unlink()
+    assert isinstance(observed(disk, "Qwen/Qwen2.5-14B-Instruct")["model.num_layers"].value, Unknown)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["names"][0])
+def test_the_family_of_a_name_admits_its_type(row: Any) -> None:
+    for name in row["names"]:
+        repo = Fact("model.repo", name, "--model", "model")
+        kind = Fact("model.type", row["config"]["model_type"], "by name", "model")
+        families = []
+        for told in ([repo], [repo, kind]):
+            facts = FactSet()
+            facts.update(told)
+            derive(facts, MATRIX)
+            families.append(facts.value("model.family"))
+        assert isinstance(families[0], Unknown) or families[0] == families[1]

@@ -1,0 +1,275 @@
+"""Add to the table model-shapes, or renew it: python tools/refresh_shapes.py [--litgpt CONFIG.PY] [--hub ORG/NAME ...]
+
+``--litgpt`` is the file litgpt/config.py of an unpacked wheel, whose models are added; ``--torchtune`` the folder
+torchtune/models of one, whose builders must agree with the table; ``--hub`` names repositories whose config.json the
+Hub (``HF_ENDPOINT``) is asked for, without a token. A model goes to the row of its shape, else to a new one, and leaves
+the row where it was. Review the difference before committing: what differs from the size in a name is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+from envdoctor.knowledge import load_toml
+from envdoctor.observe.model.reading.shapes import words_of
+
+TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "model-shapes.toml"
+#: What a row keeps of a config.json, in this order; in the parts of a multimodal one the same.
+SIZES = re.findall(
+    r"\w+",
+    """
+    model_type hidden_size n_embd d_model intermediate_size ffn_hidden_size ffn_dim n_inner
+    num_hidden_layers num_layers n_layer n_layers depth num_attention_heads n_head n_heads num_heads
+    num_key_value_heads num_kv_heads multi_query_group_num head_dim kv_channels vocab_size
+    padded_vocab_size max_position_embeddings seq_length n_positions tie_word_embeddings dtype
+    torch_dtype sliding_window use_sliding_window q_lora_rank kv_lora_rank qk_nope_head_dim
+    qk_rope_head_dim v_head_dim num_experts num_local_experts n_routed_experts num_experts_per_tok
+    moe_intermediate_size shared_expert_intermediate_size n_shared_experts first_k_dense_replace
+    multi_query new_decoder_architecture multi_query_attention rmsnorm post_layer_norm add_bias_linear
+    add_qkv_bias apply_residual_connection_post_layernorm layernorm_epsilon pad_token_id
+    word_embed_proj_dim out_hidden_size image_size patch_size quantization_config text_config vision_config
+    """,
+)
+#: What models of one shape may have otherwise.
+OWN = ("max_position_embeddings", "seq_length", "dtype", "torch_dtype", "sliding_window", "quantization_config")
+#: The type in transformers of what litgpt calls so; the first that fits.
+TYPES = {
+    r"stablelm-(base|tuned)-alpha|stablecode|pythia|dolly|RedPajama": "gpt_neox",
+    r"stablelm|stable-code": "stablelm",
+    r"falcon-\d": "falcon",
+    r"phi-(1_5|2)": "phi",
+    r"phi-": "phi3",
+    r"(code)?gemma-\d+b": "gemma",
+    r"gemma-2": "gemma2",
+    r"gemma-3-1b": "gemma3_text",
+    r"gemma-3": "gemma3",
+    r"OLMo-2": "olmo2",
+    r"OLMo": "olmo",
+    r"mixtral": "mixtral",
+    r"(ma|mi)(th)?stral|h2o-danube2": "mistral",
+    r"Qwen3-\d+B-A": "qwen3_moe",
+    r"Qwen3": "qwen3",
+    r"Qwen2|QwQ": "qwen2",
+}
+#: Types without a gate in their MLP.
+UNGATED = ("gpt_neox", "falcon", "phi", "gpt2", "gptj", "gpt_neo", "opt", "bloom", "starcoder2", "mpt", "nemotron")
+#: Types whose head is the embedding unless their configuration says otherwise.
+TIED = (
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "gpt2",
+    "gpt_neo",
+    "opt",
+    "bloom",
+    "mpt",
+    "cohere",
+    "starcoder2",
+    "falcon",
+)
+
+
+class Found(NamedTuple):
+    """A model as a source has it."""
+
+    name: str
+    config: Mapping[str, Any]
+    source: str
+
+
+def kept(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a config.json; of its quantisation the method alone."""
+    found: dict[str, Any] = {}
+    for key in SIZES:
+        value = config.get(key)
+        if key == "quantization_config" and isinstance(value, Mapping):
+            value = {"quant_method": value.get("quant_method")}
+        if isinstance(value, Mapping) and key != "quantization_config":
+            value = kept(value)
+        said = key == "torch_dtype" and "dtype" in found
+        useless = key == "pad_token_id" and "multi_query_attention" not in config  # only GLM's own code asks for it
+        if value is not None and value != {} and not said and not useless:
+            found[key] = value
+    return found
+
+
+def of_litgpt(path: Path, source: str) -> Iterator[Found]:
+    """Read the models of litgpt/config.py."""
+    spec = importlib.util.spec_from_file_location("litgpt_config", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    for described in module.configs:
+        one, name = module.Config(**described), "{org}/{name}".format(**described["hf_config"])
+        found = next((kind for like, kind in TYPES.items() if re.match(like, name.partition("/")[2], re.I)), "llama")
+        config = {
+            "model_type": found,
+            "hidden_size": one.n_embd,
+            "intermediate_size": one.intermediate_size,
+            "num_hidden_layers": one.n_layer,
+            "num_attention_heads": one.n_head,
+            "num_key_value_heads": one.n_query_groups,
+            "head_dim": one.head_size if one.head_size * one.n_head != one.n_embd else None,
+            "vocab_size": one.padded_vocab_size,
+            "max_position_embeddings": one.block_size,
+            "sliding_window": getattr(one, "sliding_window_size", None),
+            "moe_intermediate_size": getattr(one, "moe_intermediate_size", None),
+            "num_experts_per_tok": one.n_expert_per_token or None,
+            "num_local_experts" if found == "mixtral" else "num_experts": one.n_expert or None,
+        }
+        if found != "gemma3":  # its tower for images is not there
+            yield Found(name, config, source)
+
+
+def of_hub(name: str) -> Found:
+    """Ask the Hub for the config.json of a repository."""
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    with urlopen(f"{endpoint}/{name}/resolve/main/config.json", timeout=60) as answer:  # noqa: S310 (an option names it)
+        return Found(name, json.loads(answer.read(1 << 20)), f"https://huggingface.co/{name}/blob/main/config.json")
+
+
+def of_torchtune(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read what the builders in torchtune/models give their models, by the builder's name."""
+    called = {"num_layers": "num_hidden_layers", "embed_dim": "hidden_size", "intermediate_dim": "intermediate_size"}
+    called |= {"num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads"}
+    called |= {name: name for name in ("vocab_size", "tie_word_embeddings")}
+    for path in sorted(folder.glob("*/_model_builders.py")):
+        for function in ast.parse(path.read_text(encoding="utf-8")).body:
+            for call in ast.walk(function):
+                if isinstance(function, ast.FunctionDef) and isinstance(call, ast.Call):
+                    given = {word.arg: word.value for word in call.keywords}
+                    if "embed_dim" in given:
+                        known = {called[name]: value for name, value in given.items() if name in called}
+                        yield function.name, {k: v.value for k, v in known.items() if isinstance(v, ast.Constant)}
+
+
+def parameters(config: Mapping[str, Any]) -> float:
+    """Count the parameters in the matrices of a model, its tower for images included."""
+    given = {**config, **config.get("text_config", {})}
+
+    def size(*names: str, default: float = 0) -> float:
+        return float(next((given[name] for name in names if given.get(name) is not None), default))
+
+    hidden, layers = (
+        size("hidden_size", "n_embd", "d_model"),
+        size("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    )
+    heads = size("num_attention_heads", "n_head", "n_heads", "num_heads")
+    pairs = size("num_key_value_heads", "multi_query_group_num", "num_kv_heads", default=heads)
+    pairs = 1 if given.get("model_type") == "falcon" and not given.get("new_decoder_architecture") else pairs
+    width = size("head_dim", "kv_channels", default=hidden / heads)
+    kind, between = (
+        given.get("model_type"),
+        size("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", default=4 * hidden),
+    )
+    between /= 2 if kind == "qwen" else 1  # its two halves are one there
+    attention = hidden * width * 2 * (heads + pairs)
+    if latent := size("kv_lora_rank"):
+        nope, rope, value = size("qk_nope_head_dim"), size("qk_rope_head_dim"), size("v_head_dim")
+        queries = size("q_lora_rank")
+        attention = (hidden + heads * (nope + rope)) * queries if queries else hidden * heads * (nope + rope)
+        attention += hidden * (latent + rope) + latent * heads * (nope + value) + heads * value * hidden
+    gate = 2 if kind in UNGATED else 3
+    experts = size("num_experts", "num_local_experts", "n_routed_experts")
+    each = size("moe_intermediate_size", default=between)
+    dense = size("first_k_dense_replace") if experts else layers
+    shared = size("shared_expert_intermediate_size", default=size("n_shared_experts") * each)
+    mixed = gate * hidden * (experts * each + shared) + hidden * experts
+    embeddings = hidden * size("vocab_size", "padded_vocab_size")
+    tied = given.get("tie_word_embeddings", kind in TIED)
+    tower = config.get("vision_config", {})
+    seen, blocks = tower.get("hidden_size", 0), tower.get("depth", tower.get("num_hidden_layers", 0))
+    images = blocks * (4 * seen**2 + 2 * seen * tower.get("intermediate_size", 0))
+    body = layers * attention + dense * gate * hidden * between + (layers - dense) * mixed
+    return float(body + embeddings * (1 if tied else 2) + images)
+
+
+def named_size(name: str) -> float | None:
+    """Read the number of parameters that a name tells: ``7B``, ``8x7B`` (its product), ``135M``."""
+    found = re.search(r"(?<![\d.a-z])(?:(\d+)x)?(\d+(?:[._]\d+)?)([bm])(?![a-z])", name.partition("/")[2].lower())
+    if found is None:
+        return None
+    return float(found[1] or 1) * float(found[2].replace("_", ".")) * (1e9 if found[3] == "b" else 1e6)
+
+
+def merged(rows: Iterable[Mapping[str, Any]], found: Iterable[Found]) -> list[dict[str, Any]]:
+    """Put what was found to the rows: a name to the row of its shape, else a new row."""
+    known = [dict(row, names=list(row["names"])) for row in rows]
+    for model in found:
+        shape, words = kept(model.config), words_of(model.name)
+        same = next((row for row in known if _alike(row["config"], shape)), None)
+        for row in known:  # what was read before gives way
+            row["names"] = [name for name in row["names"] if row is same or words_of(name) != words]
+        if same is None:
+            known.append({"names": [model.name], "config": shape, "source": model.source})
+        else:
+            same["names"] += [model.name] if model.name not in same["names"] else []
+            same["config"] = {**same["config"], **{key: shape[key] for key in shape if key not in same["config"]}}
+    return [row for row in known if row["names"]]
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two configurations agree in all that both give, and in what either gives of ``OWN``."""
+    both = {key for key in one if key in other} | set(OWN)
+    return one == other or (len(both) > len(OWN) + 3 and all(one.get(key) == other.get(key) for key in both))
+
+
+def text_of(rows: Iterable[Mapping[str, Any]], head: str) -> str:
+    """Write the table: a line a row."""
+    lines = []
+    for row in rows:
+        names = json.dumps(row["names"])
+        lines.append(
+            f"  {{ names = {names}, config = {_inline(row['config'])}, source = {json.dumps(row['source'])} }},\n"
+        )
+    return f"{head}row = [\n{''.join(lines)}]\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_inline(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value)
+
+
+def main() -> int:
+    """Write the table, and print what to look at."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--litgpt", type=Path)
+    parser.add_argument("--torchtune", type=Path)
+    parser.add_argument("--version", default="0.5.13", help="of litgpt")
+    parser.add_argument("--hub", nargs="*", default=[])
+    parser.add_argument("--table", type=Path, default=TABLE)
+    asked = parser.parse_args()
+    rows: list[Any] = list(load_toml(asked.table)["row"])
+    if asked.litgpt:
+        rows = merged(rows, of_litgpt(asked.litgpt, f"pkg:pypi/litgpt@{asked.version}"))
+    rows = merged(rows, map(of_hub, asked.hub))
+    head = asked.table.read_text(encoding="utf-8").partition("row = [\n")[0]
+    asked.table.write_text(text_of(rows, head), encoding="utf-8")
+    for row in rows:
+        told, counted = named_size(row["names"][0]), parameters(row["config"])
+        if told and abs(counted / told - 1) > 0.03:
+            print(f"{row['names'][0]}: {counted / 1e9:.3f} billion parameters")
+    for name, given in of_torchtune(asked.torchtune) if asked.torchtune else ():
+        for row in rows:
+            if any(words_of(model) == words_of(name) for model in row["names"]):
+                unlike = {key: value for key, value in given.items() if row["config"].get(key, value) != value}
+                if unlike:
+                    print(f"torchtune differs: {name}: {unlike}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
