@@ -121,23 +121,6 @@ def words_of(told: Mapping[str, Any]) -> str:
     return form_words({**told, "training": told["method"] != "infer", "lora": lora}, told["targets"])
 
 
-def drift(jobs: Mapping[tuple[str, str, str], Any]) -> dict[str, float]:
-    """By method the worst change of what a step computes between the two newest releases of a type, at the grid."""
-    worst: dict[str, float] = {}
-    minors: dict[tuple[str, str], list[str]] = {}
-    for kind, words, minor in jobs:
-        minors.setdefault((kind, words), []).append(minor)
-    for (kind, words), found in minors.items():
-        newest = sorted(found, key=lambda minor: [int(part) for part in minor.split(".")])[-2:]
-        if len(newest) == 2:
-            sizes = [[values(merged_terms(terms)) for _, _, terms in jobs[kind, words, minor]] for minor in newest]
-            old, new = ([max(column) for column in zip(*one, strict=True)] for one in sizes)
-            changes = [abs(after / before - 1) for before, after in zip(old, new, strict=True)]
-            method = words.split()[0]
-            worst[method] = max(worst.get(method, 0.0), *changes)
-    return worst
-
-
 def present(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, str, str], Any]]:
     """The models and the jobs of the table."""
     jobs: dict[tuple[str, str, str], Any] = {}
@@ -166,7 +149,7 @@ def body(paths: Sequence[str]) -> str:
             models[record["type"]] = model_row(record)
         elif "forms" in record:
             jobs[record["type"], words_of(record["job"]), record["minor"]] = peaks(record["forms"])
-    lines = ["[drift]", *(f"{method} = {round(share + 0.005, 2):g}" for method, share in sorted(drift(jobs).items()))]
+    lines: list[str] = []
     for kind, row in sorted(models.items()):
         modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in row["modules"].items())
         lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(row['tied']).lower()}"]
@@ -190,7 +173,7 @@ def body(paths: Sequence[str]) -> str:
 
 def main() -> int:
     """Write the table below its head."""
-    head = TABLE.read_text(encoding="utf-8").partition("[drift]\n")[0]
+    head = TABLE.read_text(encoding="utf-8").partition("\n[[model]]\n")[0]
     kept = [line if not line.startswith("as_of") else f"as_of = {date.today()}" for line in head.splitlines()]
     TABLE.write_text("\n".join([*kept, ""]) + body(sys.argv[1:]), encoding="utf-8")
     return 0

@@ -1,7 +1,7 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
@@ -9,8 +9,9 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact
+from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.policy import Policy
+from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
 from envdoctor.memory.prediction import model_of, predict
@@ -18,10 +19,11 @@ from envdoctor.memory.recipe import batch_of, engine_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.shipped import Shipped
-from envdoctor.memory.stored import Counted, stored_parameters
+from envdoctor.memory.stored import Counted, Packed, stored_parameters
 from envdoctor.memory.tracing import FirstOf, Source, Tracer
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
+from envdoctor.observe.model.reading.shapes import Shape, shape_of
 from envdoctor.observe.model.reading.source import resolve
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
@@ -65,6 +67,9 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
     return found.folder
 
 
+#: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
+#: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
+_LOOSE, _LOOSEST = 0.05, 0.2
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 
@@ -145,45 +150,127 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
 
 def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
     """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+    facts = _usable(facts, matrix)
+    config = _config(facts, sources)
+    shape = _shape(facts, matrix) if config is None else None
     model = model_of(
-        _config(facts, sources),
+        shape.config if shape is not None else config or {},
         matrix.rows("native-types"),
         facts.words("model.code_methods") or (),
         str(facts.value("recipe.framework")),
+        repo="" if shape is None else str(facts.value("model.repo")),
+        trainer=facts.value("model.run_by") == "trainer",
     )
+    facts = _quantized(facts, shape, config or {})
+    model = model._replace(config={key: value for key, value in model.config.items() if key != "quantization_config"})
+    if shape is not None:
+        said, loose = _said(shape)
+        model = model._replace(said=(said,), loose=loose)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
     traced: Source = Tracer(place, versions, cache)
     # Code of the model's own, and an engine's, is the same whatever release is installed.
     own = model.nearest or engine_of(settings_of(facts))
-    shipped: Source = Shipped(matrix.table("memory-forms"), None if own else versions["transformers"])
-    if (parameters := stored_parameters(_folder(facts, sources))) is not None:
+    terms = matrix.table("memory-terms")
+    quantization = facts.text("recipe.quantization")
+    # No form is about training on weights that are quantised otherwise.
+    packed = quantization not in (None, "bnb-4bit", "torchao-4bit")
+    elsewhere = packed or bool(model.trainer) or facts.value("recipe.framework") in terms["code"]
+    version = None if own else versions["transformers"] or "unknown"
+    shipped: Source = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
+    if shape is None and (parameters := stored_parameters(_folder(facts, sources))) is not None:
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced
         shipped = Counted(shipped, parameters)
+    source: Source = FirstOf(traced, shipped)
+    if quantization is not None:
+        # What is stored in a way that nobody has told of has at most a byte.
+        source = Packed(source, {row["key"]: float(row["bytes"]) for row in terms["weight"]}.get(quantization, 1.0))
     of_engine = engine_of(settings_of(facts)) is not None
-    return (predict_serving if of_engine else predict)(facts, model, FirstOf(traced, shipped))
+    return (predict_serving if of_engine else predict)(facts, model, source)
+
+
+def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
+    """Return the facts, with what is usable of a GPU of which only the name is known: less than it is sold with."""
+    gpus = facts.value("gpu")
+    if not isinstance(gpus, Records):
+        return facts
+    items = []
+    for item, gpu in zip(gpus, facts.each("gpu"), strict=True):
+        sold = gpu.number("memory_gib") if gpu.unknown("free_gib") else None
+        known = gpu_named(gpu.text("name") or "", matrix) if sold is not None else None
+        sizes = dict(zip(known.row["memory_gb"], known.row.get("usable_gib", ()), strict=False)) if known else {}
+        items.append({**item, "memory_gib": sizes[sold]} if sold in sizes else item)
+    changed = facts.copy()
+    changed.update(
+        [
+            Fact(
+                "gpu",
+                Records(tuple(items), gpus.incomplete),
+                Message("the GPUs that were found, table gpus"),
+                "derived",
+            )
+        ]
+    )
+    return changed
+
+
+def _shape(facts: FactSet, matrix: Matrix) -> Shape:
+    """Return the shape of a model without a config.json by its name. Raises :class:`MemoryProblem`."""
+    repo, rows = facts.text("model.repo"), matrix.rows("model-shapes")
+    shape = shape_of(repo, rows, matrix.rows("model-shapes", "suffix")) if repo is not None else None
+    if shape is None:
+        name = facts.text("model.name")
+        raise MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
+    return shape
+
+
+def _said(shape: Shape) -> tuple[Message, float]:
+    """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
+    if shape.bare:
+        text = "a number of parameters is no model: the shape of {} was taken, {} less or more"
+        return Message(text, shape.like, f"{_LOOSEST:.0%}"), _LOOSEST
+    if shape.unknown:
+        text = "by its name the model has the shape of {}, {} less or more: unknown is {}"
+        return Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown)), _LOOSE
+    return Message("no file of the model is here: by its name it has the shape of {}", shape.like), 0.0
+
+
+def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
+    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none. Raises
+    :class:`MemoryProblem`."""
+    told = shape.quantized if shape is not None else None
+    told = facts.text("model.quantization") if told is None else told
+    if told is None or facts.text("recipe.quantization") is not None:
+        return facts
+    if not told:
+        raise MemoryProblem("the model's name tells that it is quantised, and not how")
+    settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
+    bits = settings.get("bits") if isinstance(settings, dict) else 8 if "int8" in name or "8bit" in name else None
+    eight = bits == 8 or (isinstance(settings, dict) and settings.get("load_in_8bit") is True)
+    told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
+    changed = facts.copy()
+    method = f"{told}-8bit" if eight else told
+    changed.update([Fact("recipe.quantization", method, Message("the model's name"), "derived")])
+    return changed
 
 
 def _folder(facts: FactSet, sources: Sources) -> str:
     return os.path.join(sources.folder(), str(facts.value("model.path")))
 
 
-def _config(facts: FactSet, sources: Sources) -> dict[str, Any]:
-    """config.json of the model. Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
+    """Return the model's config.json, None where it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
         text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
         raise UsageProblem(text)
-    missing = MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
     if facts.text("model.path") is None:
-        raise missing
+        return None
     with told_as(JobError, ObservationError):
         config = read_object(_folder(facts, sources), "config.json", name)
-    if not isinstance(config, dict):
-        raise missing
-    return config
+    return config if isinstance(config, dict) else None
 
 
 def _facts(section: MemorySection) -> list[Fact]:

@@ -16,18 +16,37 @@ _LATER = 1.07
 #: What a process has on a GPU beside torch's allocator, in GiB: 0.3 with CUDA's lazy loading and few kernels, more than
 #: 1 with all of torch's (https://github.com/pytorch/pytorch/issues/107667); 1.3 is in the documentation of transformers
 #: (https://huggingface.co/docs/transformers/v4.48.0/model_memory_anatomy).
-_CONTEXT = (0.3, 1.3)
+_CONTEXT = (0.3, 0.6, 1.3)
+Span = tuple[float, float, float]
+
+
+class Residual(NamedTuple):
+    """Published readings as shares of the predicted live bytes, with ``beside`` bytes that do not depend on them."""
+
+    low: float
+    point: float
+    high: float
+    beside: float
+
+    def span(self, least: float, size: float, most: float) -> Span:
+        """The least, the likely and the most bytes that such a reading shows."""
+        return self.low * least + self.beside, self.point * size + self.beside, self.high * most + self.beside
 
 
 class Need(NamedTuple):
-    """Bytes from and to: what torch reserves, and what the process takes."""
+    """The least, the likely and the most bytes of live tensors, of what torch reserves, and of what a process takes."""
 
-    reserved: tuple[float, float]
-    process: tuple[float, float]
+    allocated: Span
+    reserved: Span
+    process: Span
 
     def verdict(self, free: float) -> str:
         """fits when the most is free, does-not-fit when not even the least is, tight between."""
-        return "fits" if self.process[1] <= free else "does-not-fit" if self.process[0] > free else "tight"
+        return "fits" if self.process[2] <= free else "does-not-fit" if self.process[0] > free else "tight"
+
+    def up_to(self, other: "Need") -> "Need":
+        """Return the need of a run that may be the other one instead, if that takes more."""
+        return Need(*((*here[:2], max(here[2], there[2])) for here, there in zip(self, other, strict=True)))
 
 
 class Gpu(NamedTuple):
@@ -38,11 +57,14 @@ class Gpu(NamedTuple):
     free: float
 
 
-def need_of(allocated: float, most: float | None = None, held: float = 1.0) -> Need:
-    """What a process with so many live bytes takes, or with up to ``most``, of which torch's allocator holds ``held``
-    times as much."""
-    low, high = allocated, _LATER * held * (most or allocated)
-    return Need((low, high), (low + _CONTEXT[0] * GIB, high + _CONTEXT[1] * GIB))
+def need_of(least: float, size: float, most: float, held: float, residuals: Mapping[str, Residual]) -> Need:
+    """What a process with so many live bytes takes: by the ``residuals`` of published readings, as shares of the live
+    bytes; without them, where the step ran here, by what torch's allocator holds for them, ``held`` times as much."""
+    if residuals:
+        return Need(*(residual.span(least, size, most) for residual in map(residuals.__getitem__, Need._fields)))
+    low, likely, high = least, held * size, _LATER * held * most
+    process = (low + _CONTEXT[0] * GIB, likely + _CONTEXT[1] * GIB, high + _CONTEXT[2] * GIB)
+    return Need((least, size, _LATER * most), (low, likely, high), process)
 
 
 def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
@@ -118,13 +140,13 @@ class ClosedForm:
                 ]
         self.held = self._share(trace)
 
-    def at(self, batch: int, tokens: int, without: str = "") -> Peak:
-        """The peak of ``batch`` samples of ``tokens`` tokens; ``without`` the bytes of that name."""
+    def at(self, batch: int, tokens: int, without: Sequence[str] = ()) -> Peak:
+        """The peak of ``batch`` samples of ``tokens`` tokens; ``without`` the bytes of those names."""
         peaks = [self._peak(segment, batch, tokens, without) for segment in self._segments]
         return max(peaks, key=lambda peak: peak.size)
 
-    def _peak(self, segment: str, batch: int, tokens: int, without: str) -> Peak:
-        terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name != without}
+    def _peak(self, segment: str, batch: int, tokens: int, without: Sequence[str]) -> Peak:
+        terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name not in without}
         return Peak(segment, self._operations[segment], self._shared(terms))
 
     def _terms(self, segment: str, batch: int, tokens: int) -> Terms:

@@ -11,6 +11,7 @@ from envdoctor.memory.closed_form import (
     LENGTHS,
     OF_THE_MODEL,
     ClosedForm,
+    Gpu,
     Need,
     Peak,
     Terms,
@@ -19,7 +20,7 @@ from envdoctor.memory.closed_form import (
     need_of,
     trained_parameters,
 )
-from envdoctor.memory.recipe import plan_of, settings_of
+from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
@@ -154,30 +155,47 @@ class _Run(NamedTuple):
 MARGIN = 0.3
 
 
+#: What is said of a run that may be another one, with its GiB.
+_DOUBTS = {
+    "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
+    "then it takes {} GiB",
+    "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
+}
+
+
 class Model(NamedTuple):
     """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
-    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types. ``heeds``:
-    whether its code heeds gradient checkpointing, None where the code is not there to be read."""
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types; ``trainer``
+    is a framework that runs code of its own, with which they may take less too. ``heeds``:
+    whether its code heeds gradient checkpointing, None where the code is not there to be read. ``said`` tells that the
+    shape is by the model's name; then everything may be less or more by the share ``loose``."""
 
     config: Mapping[str, Any]
     named: str
     margin: float = 0.0
     nearest: Mapping[str, Any] | None = None
     heeds: bool | None = True
+    trainer: str = ""
+    said: tuple[Message, ...] = ()
+    loose: float = 0.0
 
     def level_of(self, trace: Trace) -> str:
-        """``trace`` of the installed code, of the ``nearest`` type, or ``shipped`` coefficients."""
-        return "shipped" if trace.release else "nearest" if self.nearest else "trace"
+        """``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
+        if trace.near or not trace.release:
+            return "nearest" if trace.near or self.nearest else "trace"
+        return "shipped"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
         """What is to be said of where the answer comes from."""
-        said: list[str] = []
+        said: list[str] = list(self.said)
         if trace.release:
-            shipped = (
-                "nothing was traced here: this is by shipped coefficients of transformers {}; activations may "
-                "take {} less to {} more"
+            said.append(
+                Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
             )
-            said.append(Message(shipped, trace.release, f"{trace.less:.0%}", f"{trace.more:.0%}"))
+        if trace.near:
+            said.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+        if self.trainer:
+            said.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
         if self.nearest:
             nearest = (
                 "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
@@ -207,17 +225,25 @@ class Model(NamedTuple):
 
 
 def model_of(
-    config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], methods: Sequence[str] = (), framework: str = ""
+    config: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    methods: Sequence[str] = (),
+    framework: str = "",
+    *,
+    repo: str = "",
+    trainer: bool = False,
 ) -> Model:
     """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
-    ``framework`` is the one that trains it.
+    ``framework`` is the one that trains it, a ``trainer`` where it has code of its own. ``repo`` is the name of a model
+    that has no files here.
 
     Raises :class:`MemoryProblem` where the nearest type computes something else.
     """
     named = str(config.get("model_type"))
     row = next((row for row in rows if row["key"] == named), None)
+    of_trainer = framework if trainer else ""
     if row is None:
-        return Model(config, named)
+        return Model(config, named, MARGIN if trainer else 0.0, trainer=of_trainer)
     unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
     unlike += [name for name in row["names"].values() if name not in config]
     if unlike:
@@ -228,14 +254,25 @@ def model_of(
             ", ".join(dict.fromkeys(unlike)),
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    return Model(native, named, MARGIN, row, _heeds(row, methods, framework))
+    return Model(native, named, MARGIN, row, _heeds(row, methods, framework, repo), of_trainer)
 
 
-def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str) -> bool | None:
+def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo: str) -> bool | None:
     if framework in row["but_in"]:
         return True
+    if repo and repo.lower() in row["ignoring"]:
+        return False
     ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
     return not ignored if ignored or there else None
+
+
+def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what of the job nobody can tell, and the job with all of it so far that takes more."""
+    if job["checkpointing"] and model.heeds is None:
+        job = {**job, "checkpointing": False}
+        yield "checkpointing", job
+    if plan.eager:
+        yield "attention", {**job, "attention": "eager"}
 
 
 #: The least length that is traced beside the one that is asked.
@@ -245,88 +282,31 @@ _SHORTEST = 16
 def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
     """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
     plan, given = plan_of(facts), settings_of(facts, model.config.get("hidden_size"))
+    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-
-    def form_of(trace: Trace) -> ClosedForm:
-        shared = sharing(given, trace.model, trained_parameters(trace))
-        return ClosedForm(trace, int(plan.job["batch"]), shared)
-
-    form = form_of(trace)
-    batch = int(plan.job["batch"])
-    peak = form.at(batch, plan.tokens)
-    if not plan.job["training"]:
-        longest = max(int(point["tokens"]) for point in trace.points)
-        held = kept_bytes(trace) / longest * (plan.tokens + int(given.get("max_new_tokens") or 0))
-        answer = Peak("decode", "torch.cat", {"weights": float(trace.model["weight_bytes"]), "KV cache": held})
-        peak = max(peak, answer, key=lambda one: one.size)
-
-    def needed(form: ClosedForm, low: Peak, high: Peak) -> Need:
-        return need_of(low.most(-trace.less), high.most(model.margin + trace.more), form.held)
-
-    need = needed(form, form.at(batch, plan.tokens, plan.spared) if plan.spared else peak, peak)
-    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
+    run = _Prediction(plan, given, model, tracer, base, trace)
+    peak, said = run.peak(), [*model.said_of(trace, plan.job), *plan.assumed]
+    need, doubts = run.doubted(run.need())
     verdict = need.verdict(gpu.free) if gpu is not None else None
-    if verdict not in ("fits", None) and plan.savers and not plan.spared:
-        raise MemoryProblem(
-            "without {} the peak is {} GiB, more than is free; how much lower it is with them is not predicted yet",
-            ", ".join(plan.savers),
-            f"{peak.size / GIB:.1f}",
-        )
-    changes: list[MemorySaving] = []
-    assumed = [*model.said_of(trace, plan.job), *plan.assumed]
-    if base["checkpointing"] and model.heeds is None:
-        (kept,) = tracer.run([{**base, "checkpointing": False, "tokens": [plan.tokens]}])
-        size = form_of(kept).at(batch, plan.tokens).size if isinstance(kept, Trace) else 0.0
-        assumed.append(
-            Message(
-                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
-                "then it takes {} GiB",
-                f"{size / GIB:.1f}",
-            )
-            if size
-            else Message(
-                "the model's own code is not here to be read, and some revisions ignore gradient checkpointing"
-            )
-        )
-    if gpu is not None and verdict != "fits":
-
-        def change(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> MemorySaving:
-            low, high = form.at(batch, tokens, plan.spared), form.at(batch, tokens)
-            verdict = needed(form, low, high).verdict(gpu.free)
-            return {"set": dict(saving.set), "gib": rounded(high.size), "verdict": verdict}
-
-        tried = [one for one in traced_changes(base) if model.heeds is not False or not one.job.get("checkpointing")]
-        jobs = [{**base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
-        shorter, *found = tracer.run([{**base, "tokens": _shorter(plan.tokens)}, *jobs])
-        for saving, one in zip(tried, found, strict=True):
-            after = form_of(one) if isinstance(one, Trace) else form
-            if after.at(batch, plan.tokens).size < peak.size:
-                changes.append(change(saving, after, batch, plan.tokens))
-        if isinstance(shorter, Trace) and shorter.release == trace.release:
-            shorter = trace._replace(points=(*trace.points, *shorter.points))
-        else:  # a trace that was kept, and lengths that were not traced
-            (shorter,) = tracer.run([{**base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
-        if isinstance(shorter, Trace):
-            any_length = form_of(shorter)
-            name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
-            for saving in smaller(
-                any_length, name, batch, plan.tokens, lambda peak: needed(form, peak, peak).verdict(gpu.free) == "fits"
-            ):
-                changes.append(change(saving, any_length, **{"batch": batch, "tokens": plan.tokens, **saving.job}))
-        changes.sort(key=lambda change: change["verdict"] != "fits")
     return {
         "level": model.level_of(trace),
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
         "trained_parameters": round(trained_parameters(trace)),
-        "batch": batch,
+        "batch": run.batch,
         "tokens": plan.tokens,
         "processes": int(given.get("world_size") or 1),
         "allocated_gib": rounded(peak.size),
-        "reserved_gib": [rounded(size) for size in need.reserved],
-        "process_gib": [rounded(size) for size in need.process],
+        "reserved_gib": [rounded(need.reserved[0]), rounded(need.reserved[2])],
+        "process_gib": [rounded(need.process[0]), rounded(need.process[2])],
+        "interval": {
+            "of": trace.residuals_of,
+            "allocated": [*map(rounded, need.allocated)],
+            "reserved": [*map(rounded, need.reserved)],
+            "process": [*map(rounded, need.process)],
+        },
         "gpu": gpu and gpu.name,
         "total_gib": gpu and rounded(gpu.total),
         "free_gib": gpu and rounded(gpu.free),
@@ -338,11 +318,101 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
             if size >= GIB / 1000
         ],
-        "changes": changes,
+        "changes": run.changes(peak, need, gpu) if gpu is not None and verdict != "fits" else [],
         "serving": None,
-        "assumed": assumed,
+        "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
+
+
+class _Prediction(NamedTuple):
+    """One run: ``base`` is its job without lengths, ``trace`` the step at its length."""
+
+    plan: Plan
+    given: Mapping[str, Any]
+    model: Model
+    tracer: Source
+    base: Mapping[str, Any]
+    trace: Trace
+
+    @property
+    def batch(self) -> int:
+        return int(self.plan.job["batch"])
+
+    def form(self, trace: Trace) -> ClosedForm:
+        """What one process of the run holds, by a trace of it or of another job."""
+        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+
+    def peak(self, without: Sequence[str] = ()) -> Peak:
+        """The most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
+        peak = self.form(self.trace).at(self.batch, self.plan.tokens, without)
+        if self.plan.job["training"]:
+            return peak
+        longest = max(int(point["tokens"]) for point in self.trace.points)
+        tokens = self.plan.tokens + int(self.given.get("max_new_tokens") or 0)
+        weights, cache = float(self.trace.model["weight_bytes"]), kept_bytes(self.trace) / longest * tokens
+        answer = Peak("decode", "torch.cat", {"weights": weights, "KV cache": cache})
+        return max(peak, answer, key=lambda one: one.size)
+
+    def need(self) -> Need:
+        """What the run takes, if it is as the plan has it."""
+        return self.needed(self.form(self.trace), self.peak(self.plan.spared), self.peak())
+
+    def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0) -> Need:
+        """What a run takes whose peak is between both; ``share`` is how much more it may be than the plan has it."""
+        least, most = low.size, high.size
+        if not self.trace.residuals:  # which hold what other code takes
+            least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
+        most = (most * (1 + self.model.loose) + self.trace.apart) * share
+        likely = (low.size + high.size) / 2
+        return need_of(least * (1 - self.model.loose), likely, most, form.held, self.trace.residuals)
+
+    def doubted(self, need: Need) -> tuple[Need, list[Message]]:
+        """The need with what nobody can tell of the run, and what is said of that."""
+        said = []
+        for what, job in _doubts(self.plan, self.model, self.base):
+            other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
+            most = other.at(self.batch, self.plan.tokens)
+            need = need.up_to(self.needed(other, most, most))
+            said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
+        return need, said
+
+    def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
+        """What lowers the peak, and whether the run fits then: first what does."""
+        plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
+        found: list[MemorySaving] = []
+
+        def fits(peak: Peak) -> bool:
+            return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
+
+        def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
+            low, high = form.at(batch, tokens, plan.spared), form.at(batch, tokens)
+            after = self.needed(form, low, high, doubt)
+            if self.model.heeds is None and saving.job.get("checkpointing"):
+                after = after.up_to(doubted)
+            found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
+
+        form, tried = self.form(self.trace), list(traced_changes(self.base))
+        if self.model.heeds is False:
+            tried = [saving for saving in tried if not saving.job.get("checkpointing")]
+        if self.given.get("quantization"):  # as the model's files have it
+            tried = [saving for saving in tried if "quantized" not in saving.job]
+        jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
+        shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
+        for saving, one in zip(tried, others, strict=True):
+            after = self.form(one) if isinstance(one, Trace) else form
+            if after.at(self.batch, plan.tokens).size < peak.size:
+                add(saving, after, self.batch, plan.tokens)
+        if isinstance(shorter, Trace) and shorter.release == self.trace.release:
+            shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))
+        else:  # a trace that was kept, and lengths that were not traced
+            (shorter,) = self.tracer.run([{**self.base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
+        if isinstance(shorter, Trace):
+            any_length = self.form(shorter)
+            name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
+            for saving in smaller(any_length, name, self.batch, plan.tokens, fits):
+                add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
+        return sorted(found, key=lambda change: change["verdict"] != "fits")
 
 
 def traced(job: Mapping[str, Any], tracer: Source) -> Trace:

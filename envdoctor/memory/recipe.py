@@ -10,14 +10,20 @@ from envdoctor.memory.section import MemoryProblem
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 
+#: How much less what depends on the batch may take with a trainer's own code.
+LESS = 0.5
 #: Stages that compare with a reference model.
 _WITH_REFERENCE = ("dpo", "grpo")
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 #: Frameworks that compute in the dtype of the weights, without autocast.
 _WITHOUT_AUTOCAST = ("openrlhf", "torchtune")
-#: Frameworks that leave the rest of a 4-bit model in half precision (LLaMA-Factory: upcast_layernorm is off).
-_WITHOUT_UPCAST = ("llamafactory", "ms-swift", "unsloth")
+#: Frameworks that leave the rest of a 4-bit model in half precision (LLaMA-Factory: upcast_layernorm is off; Axolotl
+#: casts it back for flash attention).
+_WITHOUT_UPCAST = ("llamafactory", "ms-swift", "unsloth", "axolotl")
+#: Frameworks that take eager attention in some releases and flash attention in others (the rule
+#: openrlhf-takes-eager-attention-unless-asked has the sources).
+_EAGER = ("openrlhf",)
 #: What the names of optimizers mean to the trace; "paged" states can leave the GPU and are counted as being elsewhere.
 _OPTIMIZERS = {
     "adamw": "AdamW",
@@ -41,25 +47,32 @@ _OPTIMIZERS = {
     "muon": "Muon",
 }
 #: What is in a recipe and not in a trace; each can only make the peak lower.
-_SAVERS = {
-    "kernels": Message("kernels that replace parts of the model"),
-    "chunked_loss": Message("the loss in chunks"),
-    "activation_offload": Message("activations that go to the CPU"),
-    "torch_compile": "torch.compile",
+#: With the terms that may be gone with it.
+_SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kernels": (Message("kernels that replace parts of the model"), ("logits and loss", "MLP")),
+    "chunked_loss": (Message("the loss in chunks"), ("logits and loss",)),
+    "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
+    "torch_compile": ("torch.compile", ("MLP",)),
 }
+#: Those that unsloth has by itself.
+_UNSLOTH = ("kernels", "chunked_loss", "activation_offload")
+#: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
+_DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+_WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 
 
 class Plan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample. ``assumed`` are sentences about what nobody gave,
-    ``savers`` names what the trace does not follow and can only lower the peak, by no more than the term ``spared``
-    where it is the loss alone."""
+    ``savers`` names what the trace does not follow and can only lower the peak, by no more than the terms ``spared``.
+    ``eager``: the attention may be eager, by the framework's release."""
 
     job: Mapping[str, Any]
     tokens: int
     assumed: tuple[str, ...] = ()
     savers: tuple[str, ...] = ()
-    spared: str = ""
+    spared: tuple[str, ...] = ()
+    eager: bool = False
 
 
 def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
@@ -105,6 +118,9 @@ def plan_of(facts: FactSet) -> Plan:
         raise MemoryProblem("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
     if stage == "grpo" and given.get("colocate"):
         raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
+    divided = [key for key, value in keys.items() if training and re.search(_DIVIDED, key) and value not in _WHOLE]
+    if divided:
+        raise MemoryProblem("how {} divides a sample or the model is not predicted yet", ", ".join(divided))
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -112,7 +128,8 @@ def plan_of(facts: FactSet) -> Plan:
     load = _load_dtype(given, facts, assumed)
     attention = given.get("attn")
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
-    if "attn" not in given:
+    eager = "attn" not in given and given.get("framework") in _EAGER
+    if "attn" not in given and not eager:
         assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
     packed = bool(given.get("packing") or given.get("padding_free"))
     job = {
@@ -145,9 +162,10 @@ def plan_of(facts: FactSet) -> Plan:
             )
     if training and "gradient_checkpointing" not in given:
         assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
-    savers = [name for name in _SAVERS if given.get(name)]
-    spared = "logits and loss" if savers == ["chunked_loss"] else ""
-    return Plan(job, int(tokens), tuple(assumed), tuple(_SAVERS[name] for name in savers), spared)
+    own = _UNSLOTH if given.get("framework") == "unsloth" else ()
+    savers = [saver for name, saver in _SAVERS.items() if given.get(name) or name in own]
+    spared = tuple(term for _, terms in savers for term in terms)
+    return Plan(job, int(tokens), tuple(assumed), tuple(said for said, _ in savers), spared, eager)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -160,7 +178,8 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
     if method in ("serve", "infer"):
         method = "infer"
     elif method not in ("full", "lora", "qlora"):
-        raise MemoryProblem("the memory of the method {} is not predicted yet, only of full, lora and qlora", method)
+        assumed.append(Message("the method {} is taken to need what LoRA of rank 8 does", method))
+        method = "lora"
     return str(method)
 
 
@@ -173,9 +192,11 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
     """The dtype of the weights in memory; for a config without one float32, as transformers takes it."""
-    own = facts.text("model.dtype")
+    own, load = facts.text("model.dtype"), given.get("load_dtype")
+    if own is None and load is None and facts.text("model.repo") is not None and facts.text("model.path") is None:
+        assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
+        return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"
-    load = given.get("load_dtype")
     if load in _DTYPES:
         return _DTYPES[str(load)]
     if load is None and "load_dtype" in given:
@@ -199,10 +220,6 @@ def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
     if method == "qlora" and quantization in (None, "bnb-4bit", "torchao-4bit"):
         upcast = given.get("framework") not in _WITHOUT_UPCAST
         return {"double": bool(given.get("double_quantization")), "upcast": upcast}
-    if quantization is not None:
-        raise MemoryProblem(
-            "the memory of weights in {} is not predicted yet, only of bnb-4bit with LoRA", quantization
-        )
     return None
 
 

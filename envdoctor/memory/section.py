@@ -35,6 +35,16 @@ class MemoryServing(TypedDict):
     length: int
 
 
+class MemoryInterval(TypedDict):
+    """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
+    where the step was traced here."""
+
+    of: str
+    allocated: list[float]
+    reserved: list[float]
+    process: list[float]
+
+
 class MemorySection(TypedDict):
     """Sizes in GiB. ``allocated_gib`` are live tensors, ``reserved_gib`` what torch's allocator holds for them, and
     ``process_gib`` what nvidia-smi shows, each from and to. ``free_gib`` is free on ``gpu`` (None: no GPU is known, and
@@ -52,6 +62,7 @@ class MemorySection(TypedDict):
     allocated_gib: float
     reserved_gib: list[float]
     process_gib: list[float]
+    interval: MemoryInterval | None
     gpu: str | None
     total_gib: float | None
     free_gib: float | None

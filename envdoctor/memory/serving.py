@@ -24,8 +24,10 @@ _SEQUENCES = 256
 _SHARE = 0.9
 #: CUDA context and libraries with lazy loading, which engines have since CUDA 12, in GiB.
 _BESIDE = 0.6
-#: CUDA graphs are taken beside the share, after the cache was given its place: up to this much, in GiB.
-_GRAPHS = 1.0
+#: CUDA graphs are taken beside the share, after the cache was given its place: up to this much, in GiB. It says 1 to 3
+#: itself (https://github.com/vllm-project/vllm/blob/v0.6.1/vllm/worker/model_runner.py); a reading is 2.4
+#: (https://github.com/vllm-project/vllm/issues/7553).
+_GRAPHS = 3.0
 
 
 def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
@@ -37,10 +39,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
     gpu = gpu_of(facts.each("gpu"), 2)
     if gpu is None or not isinstance(length, int):
         raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
-    if "kv_lora_rank" in config or given.get("quantization") or config.get("quantization_config"):
-        raise MemoryProblem(
-            "the memory of quantised weights, and of latent attention, is not predicted for engines yet"
-        )
+    if "kv_lora_rank" in config:
+        raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
     ranks = int(given.get("tensor_parallel") or 1)
     tokens = int(given.get("max_batched_tokens") or _BATCHED_TOKENS)
     plan = plan_of(_as_prompt(facts, tokens))
@@ -58,7 +58,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
 
     asked = share * gpu.total
     # The profile counts what is allocated, and not what the allocator holds for it.
-    low, high = need_of(weights + activations).reserved
+    size = weights + activations
+    low, _, high = need_of(size, size, size, 1.0, {}).reserved
     outside = high - low + (0.0 if given.get("enforce_eager") else _GRAPHS * GIB)
     verdict = "fits" if asked + outside <= gpu.free else "tight"
     if asked > gpu.free or left(asked) / cache * tokens < length:
@@ -86,6 +87,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
         "allocated_gib": rounded(asked),
         "reserved_gib": [rounded(asked)] * 2,
         "process_gib": [rounded(asked), rounded(asked + outside)],
+        "interval": None,
         "gpu": gpu.name,
         "total_gib": rounded(gpu.total),
         "free_gib": rounded(gpu.free),

@@ -9,12 +9,22 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from envdoctor.memory.closed_form import Terms
+from envdoctor.memory.closed_form import GIB, Residual, Terms
 from envdoctor.memory.section import MemoryProblem
 from envdoctor.memory.tracing import Trace
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import said_by
 
 Row = Mapping[str, Any]
+#: The type that others are most like.
+_LIKE = "llama"
+#: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
+#: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
+_LAST_LOGITS = (4, 45)
+_FULL_LOGITS = {
+    "segment": "forward/last",
+    "operation": "float",
+    "terms": {"logits and loss": "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
+}
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
 #: scale for 256 values), and copies of the parameters that its step makes.
 _EIGHT_BIT = 1 + 4 / 256
@@ -46,90 +56,95 @@ def form_words(job: Row, targets: str) -> str:
 
 
 class Shipped:
-    """Answers jobs as a tracer does. ``table`` is memory-forms; ``version`` is that of the installed transformers, None
-    where it is not known."""
+    """Answers jobs as a tracer does, each by the form that is the most like it.
 
-    def __init__(self, table: Mapping[str, Any], version: str | None) -> None:
-        self._table = table
-        self._models = {row["key"]: row for row in table.get("model", ())}
+    ``table`` is memory-forms and ``terms`` memory-terms; ``version`` is that of the installed transformers, "unknown"
+    where nobody told it, and None where it does not matter; ``elsewhere`` tells whether a framework trains with loops
+    or kernels of its own."""
+
+    def __init__(self, table: Row, terms: Row, version: str | None, elsewhere: bool) -> None:
+        self._forms: dict[tuple[str, str], dict[str, list[Row]]] = {}
+        for row in table["form"]:
+            for kind, _, minor in (name.partition(" ") for name in row["releases"]):
+                for words in row["jobs"]:
+                    self._forms.setdefault((kind, words), {}).setdefault(minor, []).append(row)
+        self._models = {row["key"]: row for row in table["model"]}
         self._version = _minor(version or "") or None  # "none" where it is not installed
+        self._unknown = version == "unknown"
+        self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
+        self._inner = {row["key"]: float(row["share"]) for row in terms["inner"]}
+        self._elsewhere = elsewhere
+        self._residuals: dict[str, dict[str, Residual]] = {}
+        for row in terms["residual"]:
+            residual = Residual(row["low"], row["point"], row["high"], row["beside"] * GIB)
+            self._residuals.setdefault(row["of"], {})[row["measure"]] = residual
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
         return [self._answer(job) for job in jobs]
 
     def _answer(self, job: Row) -> Trace | str:
-        kind = str(job["config"].get("model_type"))
-        if kind not in self._models:
-            return Message("no shipped coefficients are about the type {}", kind)
         try:
-            return self._trace(self._models[kind], job)
+            return self._trace(job)
         except MemoryProblem as error:
             return said_by(error)
 
-    def _trace(self, model: Row, job: Row) -> Trace:
+    def _trace(self, job: Row) -> Trace:
+        kind = str(job["config"].get("model_type"))
+        model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"]}
-        run = _Run(model, job)
-        whole, least = self._targets(model, job)
-        found = self._rows(model["key"], form_words(job, whole))
-        if not found:
-            raise MemoryProblem("no shipped coefficients of {} are about: {}", model["key"], form_words(job, whole))
-        minor, beside, outside = self._chosen(list(found))
-        likely = [found[minor], *(found[other] for other in beside)]
-        if least:
-            likely += self._rows(model["key"], form_words(job, "least")).values()
-        sizes = [run.computed(rows) for rows in likely]
-        method = form_words(job, whole).split()[0]
-        margin = float(self._table["drift"].get(method, 0.0) if outside else self._table["measured"]["margin"])
-        less, more = 1 - min(sizes) / sizes[0] + margin, max(sizes) / sizes[0] - 1 + margin
-        return run.trace(found[minor])._replace(release=minor, less=less, more=more)
+        run = _Run(model, job, self._inner.get(kind, 1.0))
+        words = form_words(job, self._targets(model, job))
+        found, unlike = self._most_alike(kind, words)
+        run.unlike(words.split(), unlike.split())
+        minor = self._chosen(list(found))
+        of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
+        like = kind if kind in self._models else _LIKE
+        near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
+        rows, all_logits = found[minor], 0.0
+        if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
+            rows = [*rows, _FULL_LOGITS]
+        elif of == "generation" and self._unknown:
+            all_logits = run.bytes_of(_FULL_LOGITS)
+        trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
+        return trace._replace(release=minor, near=near, apart=all_logits)
 
-    def _targets(self, model: Row, job: Row) -> tuple[str, bool]:
-        """What LoRA trains in the words of the table, and whether less may be trained than that."""
-        lora = job["lora"]
-        if lora is None:
-            return "", False
-        wanted, modules = lora["target_modules"], set(model["modules"])
-        if lora["modules_to_save"] or lora["use_dora"]:
-            raise MemoryProblem("no shipped coefficients are about DoRA, or about modules that LoRA trains as a whole")
-        if wanted != "all-linear" and set(wanted or model["least"]) <= set(model["least"]):
-            return "least", False
-        if wanted != "all-linear" and set(wanted) == set(model.get("qkv", ())):
-            return "qkv", False
-        return "all-linear", wanted != "all-linear" and not modules <= set(wanted)
+    def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str]:
+        """The forms of the nearest type and job by release, and the words of that job."""
+        asked = set(words.split())
 
-    def _rows(self, kind: str, words: str) -> dict[str, list[Row]]:
-        """The rows about such a job, by minor release of transformers."""
-        found: dict[str, list[Row]] = {}
-        for row in self._table["form"]:
-            if words in row["jobs"]:
-                for name in row["releases"]:
-                    of, _, minor = name.partition(" ")
-                    if of == kind:
-                        found.setdefault(minor, []).append(row)
-        return found
+        def far(known: tuple[str, str]) -> int:
+            other = 0 if known[0] == kind else 1 if known[0] == _LIKE else 2
+            return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
 
-    def _chosen(self, minors: list[str]) -> tuple[str, list[str], bool]:
-        """The release to take, another that the installed one may be like, and whether the installed one is newer than
-        all of them, or not known. Raises :class:`MemoryProblem` for one that is older."""
+        found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
+        return self._forms[found], found[1]
+
+    def _targets(self, model: Row, job: Row) -> str:
+        """What LoRA trains in the words of the table."""
+        wanted = job["lora"] and job["lora"]["target_modules"]
+        if job["lora"] is None or wanted == "all-linear":
+            return wanted or ""
+        least = set(wanted or model["least"]) <= set(model["least"])
+        return "least" if least else "qkv" if set(wanted) == set(model.get("qkv", ())) else "all-linear"
+
+    def _chosen(self, minors: list[str]) -> str:
+        """The newest release up to the installed one, the oldest where that is older than all."""
         known = sorted((_minor(minor), minor) for minor in minors)
         below = [minor for number, minor in known if self._version is None or number <= self._version]
-        above = [minor for number, minor in known if self._version is not None and number >= self._version]
-        if not below:
-            raise MemoryProblem("the shipped coefficients begin with transformers {}", known[0][1])
-        return below[-1], above[:1], not above
+        return below[-1] if below else known[0][1]
 
 
 class _Run:
     """One job at the sizes of its configuration."""
 
-    def __init__(self, model: Row, job: Row) -> None:
+    def __init__(self, model: Row, job: Row, inner: float) -> None:
         config = job["config"]
         try:
             hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
             keys, self.depth = int(config.get("num_key_value_heads") or heads), int(config["num_hidden_layers"])
             width = int(config.get("head_dim") or hidden / heads)
-            letters: dict[str, float] = {"I": int(config["intermediate_size"]), "V": int(config["vocab_size"])}
+            letters: dict[str, float] = {"I": inner * _inner(config), "V": int(config["vocab_size"])}
             letters |= {
                 "L": self.depth,
                 "K": keys,
@@ -140,20 +155,21 @@ class _Run:
             }
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
-        window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
-        if isinstance(window, int) and window < max(job["tokens"]):
-            raise MemoryProblem("no shipped coefficients are about samples that are longer than the sliding window")
-        if job["optimizer"] not in _STATES:
-            raise MemoryProblem("no shipped coefficients are about the optimizer {}", job["optimizer"])
         self.job, self.cache = job, 4.0 * self.depth * keys * width
         lora = job["lora"]
         self.letters = {**letters, "R": lora["r"] if lora else 0}
+        self.batch, self.scale = float(job["batch"]), 1.0
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
         self.parameters = linear + rest
-        each = self._total(model["linear"], L=1) + self._total(model["rest"], L=1)
-        self.layer = each - self._total(model["rest"], L=0)
+        experts = config.get("num_experts") or config.get("num_local_experts") or config.get("n_routed_experts")
+        if isinstance(experts, int):
+            one = int(config.get("moe_intermediate_size") or config.get("intermediate_size") or 0)
+            more = experts * one + int(config.get("shared_expert_intermediate_size") or 0) - self.letters["I"]
+            extra = 3 * hidden * self.depth * more
+            self.parameters, linear = self.parameters + extra, linear + extra
+        self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
         self.weights = self.width * self.parameters
@@ -170,17 +186,26 @@ class _Run:
     def _adapters(self, model: Row, lora: Row) -> float:
         modules, wanted = model["modules"], lora["target_modules"] or model["least"]
         names = list(modules) if wanted == "all-linear" else wanted
-        if unknown := [name for name in names if name not in modules]:
-            raise MemoryProblem("no shipped coefficients are about LoRA of {}", ", ".join(unknown))
+        if any(name not in modules for name in names):
+            names = list(modules)
         sides = sum(self._total(side) for name in names for side in modules[name])
-        return float(lora["r"]) * self.depth * sides
+        # Copies of whole modules stay in the model's dtype, and count by their bytes.
+        saved = len(lora["modules_to_save"] or ()) * self.letters["V"] * self._total("2 GHK") * self.width / 4
+        return float(lora["r"]) * self.depth * sides + saved
 
-    def computed(self, rows: Sequence[Row]) -> float:
-        """The most bytes of what a step of the longest sample computes."""
-        return max(sum(self._terms(row, max(self.job["tokens"])).values()) for row in rows)
+    def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
+        """What is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
+        if "dpo" in wanted and "dpo" not in words:
+            self.batch *= 2
+        if "float32" in wanted and "float32" not in words:
+            self.scale = 2.0
 
     def _terms(self, row: Row, tokens: int) -> dict[str, float]:
-        return {name: self._total(text, B=self.job["batch"], S=tokens) for name, text in row["terms"].items()}
+        return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
+
+    def bytes_of(self, row: Row) -> float:
+        """What the longest sample holds by this row."""
+        return sum(self._terms(row, max(self.job["tokens"])).values())
 
     def trace(self, rows: Sequence[Row]) -> Trace:
         """What the trace of this job would be, by these rows."""
@@ -203,7 +228,7 @@ class _Run:
         return Trace(model, tuple(points))
 
     def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
-        copies, each, temporary = _STATES[self.job["optimizer"]]
+        copies, each, temporary = _STATES.get(self.job["optimizer"], _STATES["AdamW"])
         own = (4 if self.job["lora"] else self.width) * self.trained
         # A copy of every parameter in its own dtype, unless the optimizer packs its states.
         states = copies * (each * self.trained or own)
@@ -225,6 +250,16 @@ class _Run:
             terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
             found["step/before"] = [sum(terms.values()), "step", terms]
         return found
+
+
+def _inner(config: Row) -> float:
+    """The width of the MLP that a token passes through: of experts those that it is sent to."""
+    width = int(config.get("intermediate_size") or 4 * int(config["hidden_size"]))
+    experts = int(config.get("num_experts_per_tok") or 0)
+    if not experts:
+        return width
+    shared = int(config.get("shared_expert_intermediate_size") or 0)
+    return experts * int(config.get("moe_intermediate_size") or width) + shared
 
 
 def _minor(version: str) -> tuple[int, ...]:

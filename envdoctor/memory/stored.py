@@ -1,4 +1,4 @@
-"""How many parameters the files of a model hold, by their safetensors headers alone."""
+"""How many parameters the files of a model hold, by their safetensors headers alone, and what quantised ones take."""
 
 import math
 import os
@@ -31,17 +31,42 @@ class Counted(NamedTuple):
 
     def _counted(self, trace: Trace) -> Trace:
         share = self.parameters / float(trace.model["parameters"])
-        if abs(share - 1) > _ALIKE:
-            return trace
-        points = []
-        for point in trace.points:
-            segments = {}
-            for name, (size, operation, terms) in point["segments"].items():
-                weights = terms.get("weights", 0.0) * (share - 1)
-                segments[name] = [size + weights, operation, {**terms, "weights": terms.get("weights", 0.0) + weights}]
-            points.append({**point, "segments": segments})
-        model = {"parameters": self.parameters, "weight_bytes": trace.model["weight_bytes"] * share}
-        return trace._replace(model={**trace.model, **model}, points=tuple(points))
+        return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, self.parameters)
+
+
+class Packed(NamedTuple):
+    """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them."""
+
+    source: Source
+    each: float
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or why there is none; what the job itself quantises is left alone."""
+        found = zip(jobs, self.source.run(jobs), strict=True)
+        return [one if isinstance(one, str) or job["quantized"] else self._packed(one, job) for job, one in found]
+
+    def _packed(self, trace: Trace, job: Mapping[str, Any]) -> Trace:
+        linear = float(trace.model["layer_parameters"]) * int(trace.model["depth"])
+        weights, parameters = float(trace.model["weight_bytes"]), float(trace.model["parameters"])
+        beside = weights * max(0.0, 1 - linear / parameters)
+        # Some files hold a head of their own where the model's is the embedding.
+        apart = beside if job["config"].get("tie_word_embeddings") else 0.0
+        return _scaled(trace, (linear * self.each + beside) / weights, round(parameters))._replace(
+            apart=trace.apart + apart
+        )
+
+
+def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
+    """The trace with ``share`` of the weights' bytes."""
+    points = []
+    for point in trace.points:
+        segments = {}
+        for name, (size, operation, terms) in point["segments"].items():
+            more = terms.get("weights", 0.0) * (share - 1)
+            segments[name] = [size + more, operation, {**terms, "weights": terms.get("weights", 0.0) + more}]
+        points.append({**point, "segments": segments})
+    model = {"parameters": parameters, "weight_bytes": trace.model["weight_bytes"] * share}
+    return trace._replace(model={**trace.model, **model}, points=tuple(points))
 
 
 def stored_parameters(folder: str) -> int | None:

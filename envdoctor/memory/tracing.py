@@ -20,13 +20,17 @@ _MOST_KEPT = 200
 class Trace(NamedTuple):
     """What one job gave: ``model`` (depth, parameters, …), and its points: layers, tokens, and by segment of the step
     the live bytes by what they hold, with the operation at the most. Where it comes from shipped coefficients,
-    ``release`` is the transformers that they are of, and activations may take ``less`` or ``more`` by these shares."""
+    ``release`` is the transformers that they are of, ``near`` the form that was taken where none is about the job, and
+    ``residuals`` are, by measure, the published readings ``residuals_of`` such runs as shares of the live bytes.
+    ``apart`` are bytes that may be there too."""
 
     model: Mapping[str, Any]
     points: tuple[Mapping[str, Any], ...]
     release: str = ""
-    less: float = 0.0
-    more: float = 0.0
+    near: str = ""
+    residuals_of: str = ""
+    residuals: Mapping[str, Any] = {}
+    apart: float = 0.0
 
 
 class Source(Protocol):

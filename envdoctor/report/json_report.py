@@ -17,7 +17,7 @@ from envdoctor.report.revision_section import RevisionSection
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.6"
+SCHEMA_VERSION = "1.7"
 
 
 def render(report: Report, lang: str = "en") -> str:

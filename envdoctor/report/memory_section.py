@@ -38,8 +38,11 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     """
     low, high = section["process_gib"]
     words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
-    if section["serving"] is None:
-        amount = page.say("{size} GiB of tensors, {low} to {high} GiB on the GPU", **words)
+    if section["interval"] is not None:
+        likely = _gib(section["interval"]["process"][1])
+        amount = page.say(
+            "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
+        )
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]

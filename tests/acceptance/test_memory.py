@@ -96,7 +96,7 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
     section = answer.json["sections"]["memory"]
     assert (answer.code, section["verdict"], section["phase"]) == (1, "does-not-fit", "start")
     assert section["serving"]["asked_gib"] == pytest.approx(45.6)
-    assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.87}
+    assert section["changes"][0]["set"] == {"recipe.gpu_memory_utilization": 0.83}
     alone = ask("--gpu", "A6000", python=python_alone, **engine)
     assert alone.code == 0 and "fits" in alone.out
 

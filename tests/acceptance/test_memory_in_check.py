@@ -59,3 +59,20 @@ def test_a_model_with_code_of_its_own_has_a_number_with_any_transformers(check: 
     words = ("--set", "gpu.name=T4", "--set", "pkg.transformers=4.37.2", "--format", "json")
     section = check(*words, model="chatglm3-6b").json["sections"]["memory"]
     assert (section["level"], section["verdict"]) == ("shipped", "does-not-fit")
+
+
+def test_a_model_whose_folder_is_elsewhere_is_judged_by_its_name(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path
+) -> None:
+    def section(**model: str) -> Any:
+        facts = {"pkg.torch": "2.13.0", "pkg.transformers": "5.23.0", "python.version": "3.11.9", "gpu.name": ["A6000"]}
+        facts |= {"model.repo": "Qwen/Qwen2.5-7B-Instruct", "model.path": str(tmp_path / "elsewhere")}
+        facts |= {"model.dtype": "bfloat16"} | {f"model.{name}": value for name, value in model.items()}
+        words = [f"recipe.{one}" for one in ("max_length=2048", "method=lora", "batch_size=1", "load_dtype=bf16")]
+        sets = [word for one in words for word in ("--set", one)]
+        answer = run("check", "--no-config", "--facts", facts_file(facts), *sets, "--format", "json")
+        return answer.json["sections"].get("memory")
+
+    whole, packed = section(), section(quantization="gptq")
+    assert whole["parameters"] == packed["parameters"] == 7_615_616_512
+    assert 8.5 < whole["allocated_gib"] - packed["allocated_gib"] < 9.5 and section(repo="nobody/nothing") is None

@@ -28,14 +28,14 @@ class MadeUp:
 
 @pytest.fixture
 def trace_of() -> Callable[..., Trace]:
-    """A trace of one point: GiB by what they hold, and what else there is of the point; activations may take more."""
+    """A trace of one point: GiB by what they hold, and what else there is of the point."""
 
-    def make(terms: Mapping[str, float], trained: float = 8.0, more: float = 0.0, **point: Any) -> Trace:
+    def make(terms: Mapping[str, float], trained: float = 8.0, residuals: Any = None, **point: Any) -> Trace:
         size = sum(terms.values()) * GIB
         segment = [size, "op", {name: gib * GIB for name, gib in terms.items()}]
         whole = {"layers": 1, "tokens": 2048, "trained": trained * GIB, "held_bytes": size, **point}
         sizes = {"depth": 1, "parameters": 8 * GIB, "weight_bytes": 16 * GIB, "layer_parameters": 0.2 * GIB}
-        return Trace(sizes, ({**whole, "segments": {"forward/last": segment}},), more=more)
+        return Trace(sizes, ({**whole, "segments": {"forward/last": segment}},), residuals=residuals or {})
 
     return make
 

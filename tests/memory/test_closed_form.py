@@ -69,8 +69,8 @@ def test_the_segment_of_the_peak_changes_with_the_length_and_without_a_term() ->
     assert ClosedForm(trace(depths=(1, 2)), 1).at(1, 1).segment == "backward/last"
     form = ClosedForm(trace(depths=(1,), depth=1), 1)
     assert form.at(1, 4).segment == "forward/after"
-    assert form.at(1, 4, "logits and loss").segment == "backward/last"
-    assert form.at(1, 256, "logits and loss") == form.at(1, 256)
+    assert form.at(1, 4, ("logits and loss",)).segment == "backward/last"
+    assert form.at(1, 256, ("logits and loss",)) == form.at(1, 256)
 
 
 def test_what_the_allocator_holds_at_full_depth_is_a_share_of_the_peak() -> None:

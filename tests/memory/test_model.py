@@ -76,3 +76,15 @@ def test_what_is_otherwise_is_not_taken_for_the_same(changed: dict[str, Any]) ->
     data = {**config("chatglm3-6b"), **changed}
     with pytest.raises(MemoryProblem, match=next(iter(changed))):
         model({key: value for key, value in data.items() if value is not None})
+
+
+def test_a_trainers_own_code_may_take_less_and_more() -> None:
+    found = model_of({"model_type": "llama"}, [], framework="litgpt", trainer=True)
+    assert (found.trainer, found.margin) == ("litgpt", 0.3)
+    assert "litgpt runs code of its own" in found.said_of(TRACED, job())[0]
+
+
+def test_a_name_whose_code_is_known_to_ignore_checkpointing_is_taken_without_it() -> None:
+    rows, data = load_matrix().rows("native-types"), config("chatglm3-6b")
+    repos = ("THUDM/ChatGLM3-6B", "THUDM/chatglm3-6b-base", "")
+    assert [model_of(data, rows, repo=repo).heeds for repo in repos] == [False, None, None]

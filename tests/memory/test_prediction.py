@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from traced_jobs import config
+from traced_jobs import GIB, config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.knowledge import load_matrix
-from envdoctor.memory import FirstOf, Shipped, Source, Trace, model_of, predict
+from envdoctor.memory import FirstOf, Residual, Shipped, Source, Trace, model_of, predict
 
 MATRIX = load_matrix()
 RECIPE = {"method": "lora", "max_length": 2048, "batch_size": 8, "load_dtype": "bf16", "attn": "sdpa"}
@@ -39,7 +39,7 @@ def section() -> Callable[..., Any]:
         given = {**RECIPE, "lora_targets": TARGETS[data["model_type"]], "optimizer": "adamw_torch", **recipe}
         facts = FactSet(Fact(f"recipe.{key}", value, "test", "given") for key, value in given.items())
         facts.update([Fact("gpu", Records(({"name": "GPU", "memory_gib": gib},)), "test", "given")])
-        source: Source = Shipped(MATRIX.table("memory-forms"), "5.23.0")
+        source: Source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
         model = model_of(data, MATRIX.rows("native-types"), methods)
         return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source)
 
@@ -83,33 +83,31 @@ A, B = ({"name": name, "memory_gib": 48.0, "free_gib": free} for name, free in (
 
 
 @pytest.mark.parametrize(
-    ("terms", "more", "expected"),
+    ("size", "expected"),
     [
-        *(({"weights": size}, 0.0, "fits") for size in (43.0, 43.6)),
-        *(({"weights": size}, 0.0, "tight") for size in (43.7, 47.6)),
-        ({"weights": 47.8}, 0.0, "does-not-fit"),
-        ({"attention": 40.0}, 0.12, "tight"),
+        *((size, "fits") for size in (43.0, 43.6)),
+        *((size, "tight") for size in (43.7, 47.6)),
+        (47.8, "does-not-fit"),
     ],
 )
-def test_tight_is_between(predicted: Any, trace_of: Any, terms: Any, more: float, expected: str) -> None:
+def test_tight_is_between(predicted: Any, trace_of: Any, size: float, expected: str) -> None:
     gpu = Records(({"name": "A6000", "memory_gib": 48},))  # one that is only named is free
-    found = predicted(trace_of(terms, more=more), gpu)
+    found = predicted(trace_of({"weights": size}), gpu)
     assert (found["verdict"], found["gpu"], found["total_gib"], found["free_gib"]) == (expected, "A6000", 48, 48)
 
 
-def test_what_may_take_more_and_what_the_allocator_holds_only_raise_the_upper_end(
-    predicted: Any, trace_of: Any
-) -> None:
-    usual, most, more, held = (
-        predicted(trace_of({"attention": size}, **changed))
-        for size, changed in (
-            *((40.0, {}), (44.8, {})),
-            *((40.0, {"more": 0.12}), (40.0, {"held_bytes": 44 << 30})),
-        )
-    )
-    assert more["process_gib"] == [usual["process_gib"][0], most["process_gib"][1]]
+def test_what_the_allocator_holds_only_raises_the_upper_end(predicted: Any, trace_of: Any) -> None:
+    usual, held = (predicted(trace_of({"attention": 40.0}, **more)) for more in ({}, {"held_bytes": 44 << 30}))
     assert held["process_gib"][0] == usual["process_gib"][0]
     assert held["reserved_gib"][1] == pytest.approx(1.1 * usual["reserved_gib"][1])
+
+
+def test_what_was_not_traced_here_lies_between_the_residuals_of_published_readings(
+    predicted: Any, trace_of: Any
+) -> None:
+    residuals = {name: Residual(0.9, 1.1, 1.5, GIB) for name in ("allocated", "reserved", "process")}
+    found = predicted(trace_of({"attention": 10.0}, residuals=residuals))
+    assert found["process_gib"] == [10.0, 16.0] and found["interval"]["process"] == [10.0, 12.0, 16.0]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,8 @@ def test_what_was_not_given_is_said(predicted: Any) -> None:
         ({"max_length": "unknown"}, "the longest sample in tokens"),
         ({"stage": "ppo"}, "its value and reward models have sizes of their own"),
         ({"stage": "grpo", "colocate": True}, "an engine that generates on the same GPU"),
-        ({"method": "oft"}, "method oft"),
         ({"optimizer": "galore_adafactor"}, "optimizer galore_adafactor"),
-        ({"quantization": "gptq"}, "weights in gptq"),
-        ({"method": "full", "quantization": "bnb-4bit"}, "only of bnb-4bit with LoRA"),
+        ({"keys": {"sequence_parallel_size": "8"}}, "how sequence_parallel_size divides"),
     ],
 )
 def test_no_guess(predicted: Any, recipe: dict[str, Any], words: str) -> None:
@@ -85,12 +83,18 @@ def test_a_batch_size_that_was_given_comes_before_that_of_the_file(predicted: An
     assert predicted(train_batch_size=4, batch_size=8, given=given)["job"]["batch"] == expected
 
 
-def test_what_the_trace_does_not_follow_is_named_and_the_loss_alone_is_spared(predicted: Any, trace_of: Any) -> None:
-    trace = trace_of({"weights": 4.0, "logits and loss": 4.0})
+def test_another_method_is_taken_as_lora_and_says_so(predicted: Any) -> None:
+    found = predicted(method="oft")
+    assert found["job"]["lora"]["r"] == 8 and "the method oft is taken to need" in found["assumed"][0]
+
+
+def test_what_the_trace_does_not_follow_is_named_and_its_terms_are_spared(predicted: Any, trace_of: Any) -> None:
+    trace = trace_of({"weights": 4.0, "MLP": 2.0, "logits and loss": 2.0})
     chunked = predicted(trace, chunked_loss=True)
     both, plain = predicted(trace, kernels=("liger",), chunked_loss=True), predicted(trace)
     assert both["savers"] == ["kernels that replace parts of the model", "the loss in chunks"]
-    assert [found["reserved_gib"][0] for found in (chunked, both, plain)] == [4.0, 8.0, 8.0]
+    assert [found["reserved_gib"][0] for found in (chunked, both, plain)] == [6.0, 4.0, 8.0]
+    assert all(found["reserved_gib"][1] == pytest.approx(8.0 * 1.07) for found in (chunked, both, plain))
 
 
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:

@@ -23,6 +23,7 @@ MEMORY: MemorySection = {
     **{"batch": 1, "tokens": 6001, "processes": 1, "allocated_gib": 66.0, "reserved_gib": [66.5, 70.0]},
     **{"process_gib": [66.8, 90.6], "gpu": "A100-80GB", "total_gib": 80.0, "free_gib": 76.0, "verdict": "tight"},
     **{
+        "interval": {"of": "", "allocated": [66.0] * 3, "reserved": [66.5, 68.0, 70.0], "process": [66.8, 68.6, 90.6]},
         "phase": "backward",
         "operation": "aten.mm",
         "serving": None,
@@ -88,7 +89,7 @@ def test_the_page_says_what_the_report_says(full: Report) -> None:
         "8 x NVIDIA A100-SXM4-80GB (sm_80)",
         "5 rules could not be checked",
         "we measured it",
-        "66.8 to 90.6 GiB on the GPU",
+        "about 68.6 GiB on the GPU (66.8 to 90.6)",
         "F32 6.24 G (25 GB)",
         "envdoctor probe --only padding-nan",
     ):
