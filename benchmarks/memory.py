@@ -137,8 +137,8 @@ def interval(reading: dict[str, Any], trace: Trace) -> tuple[float, float]:
     batch, tokens = reading.get("batch", 1), reading["tokens"]
     form = ClosedForm(trace, batch)
     peak = form.at(batch, tokens)
-    low = form.at(batch, min(tokens, reading.get("least_tokens", tokens)), reading.get("without", ""))
-    return low.size, need_of(low.size, peak.most(MARGIN), form.held).process[1]
+    low = form.at(batch, min(tokens, reading.get("least_tokens", tokens)), (reading.get("without", ""),))
+    return low.size, need_of(low.size, peak.size, peak.most(MARGIN), form.held, {}).process[2]
 
 
 if __name__ == "__main__":

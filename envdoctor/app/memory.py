@@ -14,7 +14,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
-from envdoctor.memory.prediction import model_of, predict
+from envdoctor.memory.prediction import USUAL, model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemorySection
 from envdoctor.memory.serving import predict_serving
@@ -118,12 +118,18 @@ def memory(
         else:
             say("tracing the model")
             try:
-                section = _predicted(facts, sources, matrix, place if python is not None else None)
+                section = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
             except MemoryProblem as error:
                 notices.append(Notice("error", said_by(error)))
+    open_ = section is not None and section["gpu"] is not None and section["verdict"] is None
     if section is not None:
-        if section["verdict"] is None:
+        if section["gpu"] is None:
             text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")
+            notices.append(Notice("warning", text))
+        elif open_:
+            text = Message(
+                "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}", USUAL
+            )
             notices.append(Notice("warning", text))
         facts = with_facts(facts, _facts(section), matrix)
     judgement = run.judged(facts, matrix.of_scopes("memory"))
@@ -132,7 +138,7 @@ def memory(
         gathered.target,
         judgement,
         [*notices, *run.of_rules(judgement)],
-        incomplete=section is None and not (alone and seen is not None and seen["longest"] is not None),
+        incomplete=open_ if section is not None else not (alone and seen is not None and seen["longest"] is not None),
         data=seen,
         memory=section,
     )
@@ -148,8 +154,12 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
     return with_facts(facts, _facts(section), matrix), section
 
 
-def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None) -> MemorySection:
-    """Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+def _predicted(
+    facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None = None
+) -> MemorySection:
+    """``usual`` is the length where nobody gave one.
+
+    Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     facts = _usable(facts, matrix)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
@@ -187,8 +197,9 @@ def _predicted(facts: FactSet, sources: Sources, matrix: Matrix, place: Place | 
     if quantization is not None:
         # What is stored in a way that nobody has told of has at most a byte.
         source = Packed(source, {row["key"]: float(row["bytes"]) for row in terms["weight"]}.get(quantization, 1.0))
-    of_engine = engine_of(settings_of(facts)) is not None
-    return (predict_serving if of_engine else predict)(facts, model, source)
+    if engine_of(settings_of(facts)) is not None:
+        return predict_serving(facts, model, source)
+    return predict(facts, model, source, usual)
 
 
 def _usable(facts: FactSet, matrix: Matrix) -> FactSet:

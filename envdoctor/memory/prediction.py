@@ -21,7 +21,7 @@ from envdoctor.memory.closed_form import (
     trained_parameters,
 )
 from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
-from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
+from envdoctor.memory.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
 
@@ -29,6 +29,11 @@ from envdoctor.text.message import Message, as_message
 
 #: Lengths are offered in steps of this many tokens.
 _STEP = 128
+#: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
+_BATCHES = (1, 2, 4, 8)
+_LONGEST = 1 << 17
+#: The length from which every other follows where none was given.
+USUAL = 2048
 _SMALL_ADAPTER = {
     **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
     **{"modules_to_save": None, "use_dora": None},
@@ -279,16 +284,17 @@ def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[
 _SHORTEST = 16
 
 
-def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
-    """The section of the report. Raises :class:`MemoryProblem` where there is no number."""
-    plan, given = plan_of(facts), settings_of(facts, model.config.get("hidden_size"))
+def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = None) -> MemorySection:
+    """The section of the report. ``usual`` is the length where nobody gave one: then there is no verdict on it. Raises
+    :class:`MemoryProblem` where there is no number."""
+    plan, given = plan_of(facts, usual), settings_of(facts, model.config.get("hidden_size"))
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
-    verdict = need.verdict(gpu.free) if gpu is not None else None
+    verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -319,6 +325,7 @@ def predict(facts: FactSet, model: Model, tracer: Source) -> MemorySection:
             if size >= GIB / 1000
         ],
         "changes": run.changes(peak, need, gpu) if gpu is not None and verdict != "fits" else [],
+        "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
@@ -413,6 +420,24 @@ class _Prediction(NamedTuple):
             for saving in smaller(any_length, name, self.batch, plan.tokens, fits):
                 add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
         return sorted(found, key=lambda change: change["verdict"] != "fits")
+
+    def reach(self, gpu: Gpu) -> list[MemoryReach]:
+        """The longest samples that fit, by the batch."""
+        longest = self.base["config"].get("max_position_embeddings")
+        most = longest if isinstance(longest, int) else _LONGEST
+        (trace,) = self.tracer.run([{**self.base, "tokens": [USUAL, *_shorter(USUAL)]}])
+        if not isinstance(trace, Trace):
+            return []
+        form, reach = self.form(trace), list[MemoryReach]()
+        for batch in _BATCHES:
+
+            def fits(steps: int, batch: int = batch) -> bool:
+                peak = form.at(batch, steps * _STEP)
+                return self.needed(form, peak, peak).verdict(gpu.free) == "fits"
+
+            tokens = largest(fits, most // _STEP) * _STEP
+            reach += [{"batch": batch, "tokens": tokens}] if tokens else []
+        return reach
 
 
 def traced(job: Mapping[str, Any], tracer: Source) -> Trace:

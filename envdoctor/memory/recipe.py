@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample. ``assumed`` are sentences about what nobody gave,
     ``savers`` names what the trace does not follow and can only lower the peak, by no more than the terms ``spared``.
-    ``eager``: the attention may be eager, by the framework's release."""
+    ``eager``: the attention may be eager, by the framework's release. ``stated``: somebody gave the length."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -73,6 +73,7 @@ class Plan(NamedTuple):
     savers: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
     eager: bool = False
+    stated: bool = True
 
 
 def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
@@ -101,14 +102,17 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
     return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
-def plan_of(facts: FactSet) -> Plan:
-    """What to trace. Raises :class:`MemoryProblem` where a number without more facts, or a method that the trace does
-    not know, would be a guess."""
+def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
+    """What to trace; ``usual`` is the length where nobody gave one. Raises :class:`MemoryProblem` where a number
+    without more facts would be a guess."""
     given, keys = settings_of(facts), _keys(facts)
     assumed: list[str] = []
     method = _method(given, assumed)
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
+    stated = bool(tokens)
+    if not tokens:
+        tokens = usual
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     stage = given.get("stage") or "sft"
@@ -165,7 +169,7 @@ def plan_of(facts: FactSet) -> Plan:
     own = _UNSLOTH if given.get("framework") == "unsloth" else ()
     savers = [saver for name, saver in _SAVERS.items() if given.get(name) or name in own]
     spared = tuple(term for _, terms in savers for term in terms)
-    return Plan(job, int(tokens), tuple(assumed), tuple(said for said, _ in savers), spared, eager)
+    return Plan(job, int(tokens), tuple(assumed), tuple(said for said, _ in savers), spared, eager, stated)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:

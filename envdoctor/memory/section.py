@@ -35,6 +35,13 @@ class MemoryServing(TypedDict):
     length: int
 
 
+class MemoryReach(TypedDict):
+    """The longest samples, in tokens, of which a batch fits."""
+
+    batch: int
+    tokens: int
+
+
 class MemoryInterval(TypedDict):
     """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
     where the step was traced here."""
@@ -71,6 +78,7 @@ class MemorySection(TypedDict):
     operation: str
     terms: list[MemoryTerm]
     changes: list[MemorySaving]
+    reach: list[MemoryReach]
     serving: MemoryServing | None
     assumed: list[str]
     savers: list[str]

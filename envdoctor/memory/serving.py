@@ -101,6 +101,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source) -> MemorySecti
             {"name": "CUDA context", "gib": rounded(beside)},
         ],
         "changes": [] if verdict == "fits" else _changes(least, left, cache / tokens, gpu, outside),
+        "reach": [],
         "serving": {
             "asked_gib": rounded(asked),
             "weights_gib": rounded(weights),

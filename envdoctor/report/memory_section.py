@@ -73,7 +73,12 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         fields.append(Field(page.say("KV cache"), [text]))
     changes = [Bar(_change(change, page), [(change["gib"], change["verdict"])]) for change in section["changes"]]
     most = max([_whole(section), *(change["gib"] for change in section["changes"])])
-    return [*fields, Field(page.say("Changes"), [Bars(changes, most)])] if changes else fields
+    fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
+    reach = [
+        page.say("batch {batch} x {tokens} tokens", batch=b["batch"], tokens=f"{b['tokens']:,}")
+        for b in section["reach"]
+    ]
+    return [*fields, Field(page.say("Fits up to"), [Items(reach)])] if reach else fields
 
 
 def _needed(section: MemorySection, page: Page) -> Bars:

@@ -104,7 +104,7 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
-        ({"max_length": ""}, "the length is not known: give the longest sample in tokens"),
+        ({"max_length": ""}, "the length is not known, so whether it fits was not judged"),
         ({"stage": "kto"}, "the memory of the stage kto is not predicted yet"),
         ({"method": "lora", "optimizer": "apollo"}, "the memory of the optimizer apollo is not known"),
         ({"framework": "sglang"}, "sglang divides what is free, not the whole GPU: only vLLM is predicted yet"),

@@ -184,3 +184,17 @@ def test_a_number_by_name(without_files: Any, model: str, words: list[str], code
 def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: str) -> None:
     code, _, out = without_files("--gpu", "A100-80GB", "--recipe", str(STORIES / story), "--model", "nobody/nothing")
     assert code == 3 and "is on this machine: give its folder, --model DIR" in out
+
+
+def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_files: Any) -> None:
+    words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "4090", "--method", "qlora"]
+    code, section, out = without_files(*words, "--set", "recipe.gradient_checkpointing=true")
+    assert code == 3 and section["verdict"] is None and "the length is not known" in out
+    tokens = [one["tokens"] for one in section["reach"]]
+    assert [one["batch"] for one in section["reach"]] == [1, 2, 4, 8] and tokens == sorted(tokens, reverse=True)
+    reach = ["--set", f"recipe.max_length={tokens[0]}", "--set", "recipe.gradient_checkpointing=true"]
+    more = ["--set", f"recipe.max_length={tokens[0] + 256}", "--set", "recipe.gradient_checkpointing=true"]
+    verdicts = [without_files(*words, *given)[1]["verdict"] for given in (reach, more)]
+    assert verdicts == ["fits", "tight"]
+    with_a_switch = without_files(*words)[1]["changes"]
+    assert {"recipe.gradient_checkpointing": True} in [change["set"] for change in with_a_switch]
