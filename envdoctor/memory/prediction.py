@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -29,6 +30,7 @@ from envdoctor.text.message import Message, as_message
 
 #: Lengths are offered in steps of this many tokens.
 _STEP = 128
+_VERDICTS = ("fits", "tight", "does-not-fit")
 #: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
 _BATCHES = (1, 2, 4, 8)
 _LONGEST = 1 << 17
@@ -64,8 +66,19 @@ def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
             yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
         reference = {"reference": "adapter-off"} if job["reference"] == "copy" else {}
         yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+        packed = {"quantized": {"double": False, "upcast": True}}
+        yield Saving({"recipe.method": "qlora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **packed, **reference})
     elif job["quantized"] is None:
         yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+
+
+def combined(single: Sequence[Saving]) -> Iterator[Saving]:
+    """Two changes together, then three, and so on; none that sets one thing twice."""
+    for number in range(2, len(single) + 1):
+        for parts in combinations(single, number):
+            settings = [item for one in parts for item in one.set.items()]
+            if len(dict(settings)) == len(settings):
+                yield Saving(dict(settings), {key: value for one in parts for key, value in one.job.items()})
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
@@ -346,6 +359,10 @@ class _Prediction(NamedTuple):
     def batch(self) -> int:
         return int(self.plan.job["batch"])
 
+    @property
+    def batch_name(self) -> str:
+        return f"recipe.{'train_' if self.plan.job['training'] else ''}batch_size"
+
     def form(self, trace: Trace) -> ClosedForm:
         """What one process of the run holds, by a trace of it or of another job."""
         return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
@@ -416,10 +433,23 @@ class _Prediction(NamedTuple):
             (shorter,) = self.tracer.run([{**self.base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
         if isinstance(shorter, Trace):
             any_length = self.form(shorter)
-            name = f"recipe.{'train_' if plan.job['training'] else ''}batch_size"
-            for saving in smaller(any_length, name, self.batch, plan.tokens, fits):
+            for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
                 add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
-        return sorted(found, key=lambda change: change["verdict"] != "fits")
+        found.sort(key=lambda change: change["verdict"] != "fits")
+        if self.trace.release and not any(change["verdict"] == "fits" for change in found):
+            single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
+            single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
+            jobs = [
+                {**self.base, **saving.job, "batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
+                for saving in combined(single)
+            ]
+            alone = len(found)
+            for saving, one in zip(combined(single), self.tracer.run(jobs), strict=True):
+                if isinstance(one, Trace):
+                    add(saving, self.form(one), saving.job.get("batch", self.batch), plan.tokens)
+            several = sorted(found[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
+            found = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *found[:alone]]
+        return found
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
         """The longest samples that fit, by the batch."""

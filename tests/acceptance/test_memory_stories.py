@@ -198,3 +198,16 @@ def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_file
     assert verdicts == ["fits", "tight"]
     with_a_switch = without_files(*words)[1]["changes"]
     assert {"recipe.gradient_checkpointing": True} in [change["set"] for change in with_a_switch]
+
+
+@pytest.mark.parametrize(("method", "names"), [("full", {"method", "lora_r"}), ("lora", {"method"})])
+def test_the_smallest_combination_of_changes_that_fits_stands_first(
+    without_files: Any, method: str, names: set[str]
+) -> None:
+    words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "4090", "--set", "recipe.max_length=2048"]
+    code, section, _ = without_files(*words, "--method", method, "--set", "recipe.train_batch_size=4")
+    first, *others = section["changes"]
+    assert code == 1 and first["verdict"] == "fits" and "fits" not in {change["verdict"] for change in others}
+    assert set(first["set"]) == {f"recipe.{name}" for name in ("gradient_checkpointing", "train_batch_size", *names)}
+    typed = [word for name, value in first["set"].items() for word in ("--set", f"{name}={str(value).lower()}")]
+    assert without_files(*words, *typed)[1]["verdict"] == "fits"
