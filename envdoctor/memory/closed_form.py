@@ -93,10 +93,6 @@ OF_THE_MODEL = (
 )
 #: What does not depend on the batch.
 _STATIC = (*OF_THE_MODEL, "communication buffers", "gathered layers")
-#: What torch's allocator holds beyond the live tensors where no trace replayed it: up to a share of them, and up to
-#: another share of what is there beside the weights, which lie close, and some blocks. 47 replays of training lie below
-#: both (benchmarks/results): 0.18 of all is the most, 2.35 of 5.1 GiB beside the weights, 0.33 of 0.4 GiB.
-_BEYOND, _BEYOND_BESIDE, _BLOCKS = 0.2, 0.45, 0.3 * GIB
 #: The lengths beside that of the longest sample, as shares of it, from which every other follows.
 LENGTHS = (0.5, 0.25)
 
@@ -166,9 +162,8 @@ class ClosedForm:
         points = [p for p in trace.points if p["tokens"] == longest and "held_bytes" in p]
         terms = max((self._terms(segment, self.batch, longest) for segment in self._segments), key=_sum)
         peak = _sum(terms)
-        if not points:
-            beside = peak - terms.get("weights", 0.0) - terms.get("reference model", 0.0)
-            return 1 + min(_BEYOND, (_BEYOND_BESIDE * beside + _BLOCKS) / peak)
+        if not points:  # nobody replayed it: readings tell
+            return 1.0
         full = _extended({int(p["layers"]): float(p["held_bytes"]) for p in points}, self.depth) / peak
         # Where a block more or less at a traced depth would be a share of its own at the full one.
         most: float = max(float(p["held_bytes"]) / max(size for size, *_ in p["segments"].values()) for p in points)

@@ -388,8 +388,8 @@ class _Prediction(NamedTuple):
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
-        likely = (low.size + high.size) / 2
-        return need_of(least * (1 - self.model.loose), likely, most, form.held, self.trace.residuals)
+        least = least * (1 - self.model.loose) / self.plan.parts
+        return need_of(least, (least + high.size) / 2, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
         """The need with what nobody can tell of the run, and what is said of that."""

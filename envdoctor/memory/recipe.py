@@ -1,5 +1,6 @@
 """The facts of a recipe as the job of a trace, with what was taken for what was not given."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -59,13 +60,15 @@ _UNSLOTH = ("kernels", "chunked_loss", "activation_offload")
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
+#: The parts where the value is no number.
+_MANY = 8
 
 
 class Plan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
-    configuration and the lengths. ``tokens`` is the longest sample. ``assumed`` are sentences about what nobody gave,
-    ``savers`` names what the trace does not follow and can only lower the peak, by no more than the terms ``spared``.
-    ``eager``: the attention may be eager, by the framework's release. ``stated``: somebody gave the length."""
+    configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
+    sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
+    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -74,6 +77,7 @@ class Plan(NamedTuple):
     spared: tuple[str, ...] = ()
     eager: bool = False
     stated: bool = True
+    parts: int = 1
 
 
 def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
@@ -122,9 +126,7 @@ def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
         raise MemoryProblem("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
     if stage == "grpo" and given.get("colocate"):
         raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
-    divided = [key for key, value in keys.items() if training and re.search(_DIVIDED, key) and value not in _WHOLE]
-    if divided:
-        raise MemoryProblem("how {} divides a sample or the model is not predicted yet", ", ".join(divided))
+    divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -169,7 +171,10 @@ def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
     own = _UNSLOTH if given.get("framework") == "unsloth" else ()
     savers = [saver for name, saver in _SAVERS.items() if given.get(name) or name in own]
     spared = tuple(term for _, terms in savers for term in terms)
-    return Plan(job, int(tokens), tuple(assumed), tuple(said for said, _ in savers), spared, eager, stated)
+    told = [said for said, _ in savers]
+    told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
+    parts = math.prod(int(size) if size.isdigit() else _MANY for size in divided.values())
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:

@@ -27,7 +27,6 @@ def test_what_was_not_given_is_said(predicted: Any) -> None:
         ({"stage": "ppo"}, "its value and reward models have sizes of their own"),
         ({"stage": "grpo", "colocate": True}, "an engine that generates on the same GPU"),
         ({"optimizer": "galore_adafactor"}, "optimizer galore_adafactor"),
-        ({"keys": {"sequence_parallel_size": "8"}}, "how sequence_parallel_size divides"),
     ],
 )
 def test_no_guess(predicted: Any, recipe: dict[str, Any], words: str) -> None:
@@ -117,3 +116,11 @@ def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
 )
 def test_what_is_an_engine(given: dict[str, Any], engine: str | None) -> None:
     assert engine_of(given) == engine
+
+
+@pytest.mark.parametrize(("value", "least"), [("8", 1.0), ("1", 8.0), ("auto", 1.0)])
+def test_what_divides_a_sample_among_gpus_lowers_the_least_and_is_named(
+    predicted: Any, trace_of: Any, value: str, least: float
+) -> None:
+    found = predicted(trace_of({"attention": 8.0}), keys={"sequence_parallel_size": value})
+    assert found["reserved_gib"] == pytest.approx([least, 8.0 * 1.07]) and len(found["savers"]) == (value != "1")

@@ -94,13 +94,6 @@ def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model
     assert size(found, changes) == pytest.approx(gib, rel=1e-4)
 
 
-def test_what_no_trace_replayed_is_held_in_reason() -> None:
-    """Weights lie close in the allocator's segments; what comes and goes does not."""
-    mostly_weights, little_weights = answer(lora=QKV, tokens=[64]), answer(tokens=[64], batch=64, checkpointing=True)
-    assert isinstance(mostly_weights, Trace) and isinstance(little_weights, Trace)
-    assert 1.0 < ClosedForm(mostly_weights, 1).held < 1.1 < ClosedForm(little_weights, 64).held <= 1.2
-
-
 @pytest.mark.parametrize("config", [{"hidden_size": "x"}, {"num_attention_heads": 0}])
 def test_sizes_that_are_none_are_refused(config: dict[str, Any]) -> None:
     found = answer(config=config)
