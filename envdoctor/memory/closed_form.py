@@ -29,7 +29,7 @@ class Residual(NamedTuple):
     beside: float
 
     def span(self, least: float, size: float, most: float) -> Span:
-        """The least, the likely and the most bytes that such a reading shows."""
+        """Return the least, the likely and the most bytes that such a reading shows."""
         return self.low * least + self.beside, self.point * size + self.beside, self.high * most + self.beside
 
 

@@ -73,7 +73,7 @@ def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
 
 
 def combined(single: Sequence[Saving]) -> Iterator[Saving]:
-    """Two changes together, then three, and so on; none that sets one thing twice."""
+    """Yield two changes together, then three, and so on; none that sets one thing twice."""
     for number in range(2, len(single) + 1):
         for parts in combinations(single, number):
             settings = [item for one in parts for item in one.set.items()]
@@ -204,7 +204,7 @@ class Model(NamedTuple):
         return "shipped"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-        """What is to be said of where the answer comes from."""
+        """Return what is to be said of where the answer comes from."""
         said: list[str] = list(self.said)
         if trace.release:
             said.append(
@@ -364,11 +364,11 @@ class _Prediction(NamedTuple):
         return f"recipe.{'train_' if self.plan.job['training'] else ''}batch_size"
 
     def form(self, trace: Trace) -> ClosedForm:
-        """What one process of the run holds, by a trace of it or of another job."""
+        """Return what one process of the run holds, by a trace of it or of another job."""
         return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
-        """The most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
+        """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
         peak = self.form(self.trace).at(self.batch, self.plan.tokens, without)
         if self.plan.job["training"]:
             return peak
@@ -379,7 +379,7 @@ class _Prediction(NamedTuple):
         return max(peak, answer, key=lambda one: one.size)
 
     def need(self) -> Need:
-        """What the run takes, if it is as the plan has it."""
+        """Return what the run takes, if it is as the plan has it."""
         return self.needed(self.form(self.trace), self.peak(self.plan.spared), self.peak())
 
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0) -> Need:
@@ -392,7 +392,7 @@ class _Prediction(NamedTuple):
         return need_of(least, (least + high.size) / 2, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
-        """The need with what nobody can tell of the run, and what is said of that."""
+        """Return the need with what nobody can tell of the run, and what is said of that."""
         said = []
         for what, job in _doubts(self.plan, self.model, self.base):
             other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
@@ -402,7 +402,7 @@ class _Prediction(NamedTuple):
         return need, said
 
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
-        """What lowers the peak, and whether the run fits then: first what does."""
+        """Return what lowers the peak, and whether the run fits then: first what does."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         found: list[MemorySaving] = []
 
@@ -452,7 +452,7 @@ class _Prediction(NamedTuple):
         return found
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
-        """The longest samples that fit, by the batch."""
+        """Return the longest samples that fit, by the batch."""
         longest = self.base["config"].get("max_position_embeddings")
         most = longest if isinstance(longest, int) else _LONGEST
         (trace,) = self.tracer.run([{**self.base, "tokens": [USUAL, *_shorter(USUAL)]}])

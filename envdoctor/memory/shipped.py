@@ -110,7 +110,7 @@ class Shipped:
         return trace._replace(release=minor, near=near, apart=all_logits)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str]:
-        """The forms of the nearest type and job by release, and the words of that job."""
+        """Return the forms of the nearest type and job by release, and the words of that job."""
         asked = set(words.split())
 
         def far(known: tuple[str, str]) -> int:
@@ -121,7 +121,7 @@ class Shipped:
         return self._forms[found], found[1]
 
     def _targets(self, model: Row, job: Row) -> str:
-        """What LoRA trains in the words of the table."""
+        """Return what LoRA trains in the words of the table."""
         wanted = job["lora"] and job["lora"]["target_modules"]
         if job["lora"] is None or wanted == "all-linear":
             return wanted or ""
@@ -129,7 +129,7 @@ class Shipped:
         return "least" if least else "qkv" if set(wanted) == set(model.get("qkv", ())) else "all-linear"
 
     def _chosen(self, minors: list[str]) -> str:
-        """The newest release up to the installed one, the oldest where that is older than all."""
+        """Return the newest release up to the installed one, the oldest where that is older than all."""
         known = sorted((_minor(minor), minor) for minor in minors)
         below = [minor for number, minor in known if self._version is None or number <= self._version]
         return below[-1] if below else known[0][1]
@@ -194,7 +194,7 @@ class _Run:
         return float(lora["r"]) * self.depth * sides + saved
 
     def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
-        """What is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
+        """Count what is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
         if "dpo" in wanted and "dpo" not in words:
             self.batch *= 2
         if "float32" in wanted and "float32" not in words:
@@ -204,7 +204,7 @@ class _Run:
         return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
 
     def bytes_of(self, row: Row) -> float:
-        """What the longest sample holds by this row."""
+        """Return what the longest sample holds by this row, in bytes."""
         return sum(self._terms(row, max(self.job["tokens"])).values())
 
     def trace(self, rows: Sequence[Row]) -> Trace:
@@ -253,7 +253,7 @@ class _Run:
 
 
 def _inner(config: Row) -> float:
-    """The width of the MLP that a token passes through: of experts those that it is sent to."""
+    """Return the width of the MLP that a token passes through: of experts those that it is sent to."""
     width = int(config.get("intermediate_size") or 4 * int(config["hidden_size"]))
     experts = int(config.get("num_experts_per_tok") or 0)
     if not experts:

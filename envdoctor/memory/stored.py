@@ -57,7 +57,7 @@ class Packed(NamedTuple):
 
 
 def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
-    """The trace with ``share`` of the weights' bytes."""
+    """Return the trace with ``share`` of the weights' bytes."""
     points = []
     for point in trace.points:
         segments = {}
