@@ -454,7 +454,7 @@ class _Prediction(NamedTuple):
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
         """Return the longest samples that fit, by the batch."""
         longest = self.base["config"].get("max_position_embeddings")
-        most = longest if isinstance(longest, int) else _LONGEST
+        most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
         (trace,) = self.tracer.run([{**self.base, "tokens": [USUAL, *_shorter(USUAL)]}])
         if not isinstance(trace, Trace):
             return []

@@ -60,8 +60,8 @@ _UNSLOTH = ("kernels", "chunked_loss", "activation_offload")
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
-#: The parts where the value is no number.
-_MANY = 8
+#: The parts where the value is no number, and the most that are believed.
+_MANY, _MOST_PARTS = 8, 1 << 20
 
 
 class Plan(NamedTuple):
@@ -173,8 +173,8 @@ def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
     spared = tuple(term for _, terms in savers for term in terms)
     told = [said for said, _ in savers]
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
-    parts = math.prod(int(size) if size.isdigit() else _MANY for size in divided.values())
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts)
+    parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, min(parts, _MOST_PARTS))
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:

@@ -17,6 +17,8 @@ from envdoctor.text.message import said_by
 Row = Mapping[str, Any]
 #: The type that others are most like.
 _LIKE = "llama"
+#: The largest size that is believed of a model.
+_LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
@@ -141,20 +143,14 @@ class _Run:
     def __init__(self, model: Row, job: Row, inner: float) -> None:
         config = job["config"]
         try:
-            hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
-            keys, self.depth = int(config.get("num_key_value_heads") or heads), int(config["num_hidden_layers"])
-            width = int(config.get("head_dim") or hidden / heads)
-            letters: dict[str, float] = {"I": inner * _inner(config), "V": int(config["vocab_size"])}
-            letters |= {
-                "L": self.depth,
-                "K": keys,
-                "G": heads / keys,
-                "Q": heads / keys + 2,
-                "H": hidden / heads / 2,
-                "D": width / 4,
-            }
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
+            keys, self.depth = _size(config, "num_key_value_heads", heads), _size(config, "num_hidden_layers")
+            width, vocabulary = _size(config, "head_dim", hidden // heads), _size(config, "vocab_size")
+            active, stored = _inner(config, hidden)
+        except (TypeError, ValueError, OverflowError):
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
+        letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
+        letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
         self.job, self.cache = job, 4.0 * self.depth * keys * width
         lora = job["lora"]
         self.letters = {**letters, "R": lora["r"] if lora else 0}
@@ -163,11 +159,8 @@ class _Run:
         if config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
         self.parameters = linear + rest
-        experts = config.get("num_experts") or config.get("num_local_experts") or config.get("n_routed_experts")
-        if isinstance(experts, int):
-            one = int(config.get("moe_intermediate_size") or config.get("intermediate_size") or 0)
-            more = experts * one + int(config.get("shared_expert_intermediate_size") or 0) - self.letters["I"]
-            extra = 3 * hidden * self.depth * more
+        if stored:
+            extra = 3 * hidden * self.depth * (stored - self.letters["I"])
             self.parameters, linear = self.parameters + extra, linear + extra
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
@@ -252,14 +245,23 @@ class _Run:
         return found
 
 
-def _inner(config: Row) -> float:
-    """Return the width of the MLP that a token passes through: of experts those that it is sent to."""
-    width = int(config.get("intermediate_size") or 4 * int(config["hidden_size"]))
-    experts = int(config.get("num_experts_per_tok") or 0)
-    if not experts:
-        return width
-    shared = int(config.get("shared_expert_intermediate_size") or 0)
-    return experts * int(config.get("moe_intermediate_size") or width) + shared
+def _size(config: Row, name: str, usual: int | None = None) -> int:
+    """Return one size of config.json. Raises what a size raises that is none, or that no model has."""
+    size = int(config.get(name) or usual)  # type: ignore[arg-type]
+    if not 0 < size <= _LARGEST:
+        raise ValueError(name)
+    return size
+
+
+def _inner(config: Row, hidden: int) -> tuple[int, int]:
+    """Return the width of the MLP that a token passes through, and of all experts together (0: there are none)."""
+    width = _size(config, "intermediate_size", 4 * hidden)
+    one, shared = _size(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
+    beside = _size(config, shared) if config.get(shared) else 0
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    stored = next((_size(config, name) * one + beside for name in names if config.get(name)), 0)
+    sent = "num_experts_per_tok"
+    return _size(config, sent) * one + beside if config.get(sent) else width, stored
 
 
 def _minor(version: str) -> tuple[int, ...]:

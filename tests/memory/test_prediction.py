@@ -31,14 +31,24 @@ class KeptTrace:
 
 
 @pytest.fixture
-def section() -> Callable[..., Any]:
+def facts_of() -> Callable[..., FactSet]:
+    """A recipe on a GPU of so many GiB."""
+
+    def do(gib: float, **recipe: Any) -> FactSet:
+        facts = FactSet(Fact(f"recipe.{key}", value, "", "given") for key, value in {**RECIPE, **recipe}.items())
+        facts.update([Fact("gpu", Records(({"name": "GPU", "memory_gib": gib},)), "test", "given")])
+        return facts
+
+    return do
+
+
+@pytest.fixture
+def section(facts_of: Any) -> Callable[..., Any]:
     """The section for a model of the fixtures, by shipped coefficients."""
 
     def do(name: str, gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:
         data = config(name)
-        given = {**RECIPE, "lora_targets": TARGETS[data["model_type"]], "optimizer": "adamw_torch", **recipe}
-        facts = FactSet(Fact(f"recipe.{key}", value, "test", "given") for key, value in given.items())
-        facts.update([Fact("gpu", Records(({"name": "GPU", "memory_gib": gib},)), "test", "given")])
+        facts = facts_of(gib, lora_targets=TARGETS[data["model_type"]], optimizer="adamw_torch", **recipe)
         source: Source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
         model = model_of(data, MATRIX.rows("native-types"), methods)
         return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source)
@@ -121,3 +131,11 @@ def test_what_was_not_traced_here_lies_between_the_residuals_of_published_readin
 def test_the_gpu_that_decides_and_no_verdict_without_one(predicted: Any, gpus: Any, processes: int, free: Any) -> None:
     found = predicted(gpu=gpus, world_size=processes)
     assert found["free_gib"] == free and (found["verdict"] is None) is (free is None)
+
+
+@pytest.mark.parametrize("longest", [10**30, -1])
+def test_a_longest_context_that_no_model_has_ends_nothing(facts_of: Any, longest: int) -> None:
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+    model = model_of({**config("llama-3-8b"), "max_position_embeddings": longest}, [])
+    reach = predict(facts_of(80.0), model, source)["reach"]
+    assert bool(reach) is (longest > 0) and all(one["tokens"] <= 1 << 24 for one in reach)

@@ -118,7 +118,9 @@ def test_what_is_an_engine(given: dict[str, Any], engine: str | None) -> None:
     assert engine_of(given) == engine
 
 
-@pytest.mark.parametrize(("value", "least"), [("8", 1.0), ("1", 8.0), ("auto", 1.0)])
+@pytest.mark.parametrize(
+    ("value", "least"), [("8", 1.0), ("1", 8.0), *((bad, 1.0) for bad in ("auto", "²", "00", "9" * 5000))]
+)
 def test_what_divides_a_sample_among_gpus_lowers_the_least_and_is_named(
     predicted: Any, trace_of: Any, value: str, least: float
 ) -> None:

@@ -94,7 +94,14 @@ def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model
     assert size(found, changes) == pytest.approx(gib, rel=1e-4)
 
 
-@pytest.mark.parametrize("config", [{"hidden_size": "x"}, {"num_attention_heads": 0}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({"hidden_size": size} for size in ("x", 10**400, float("inf"), [], -1)),
+        *({"num_attention_heads": 0}, {"num_hidden_layers": 0}, {"head_dim": -2}, {"vocab_size": -5}),
+        *({"num_experts": 8, "moe_intermediate_size": "x"}, {"num_experts": 10**400}, {"num_experts": -4}),
+    ],
+)
 def test_sizes_that_are_none_are_refused(config: dict[str, Any]) -> None:
     found = answer(config=config)
     assert isinstance(found, str) and "config.json lacks sizes" in found
