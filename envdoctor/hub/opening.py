@@ -8,12 +8,12 @@ import os
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import Commit, commits, open_revision
+from envdoctor.hub.commits import Commit, commits, is_date, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
-from envdoctor.models.names import Named, NameProblem, parse_name
+from envdoctor.models.names import Named, NameProblem, is_address, parse_name, written_as_path
 from envdoctor.text.message import Message, listed, said_by
 
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
@@ -68,6 +68,9 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
+    if is_date(wanted):
+        text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
+        raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
@@ -96,11 +99,15 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     """
     pair = _choose(model, old, new, access)
     names = access.transport.moved if access.transport else {}
+    # another case of letters is the same name
+    asked = next(
+        (side.asked for side in pair[:2] if names.get(side.asked, side.asked).lower() != side.asked.lower()), ""
+    )
     return Pair(
         old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
         new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
         notes=pair.notes,
-        moved=names.get(pair.new.asked) or names.get(pair.old.asked),
+        moved=names[asked] if asked else None,
     )
 
 
@@ -176,8 +183,8 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
 
 
 def _open(model: str, text: str | None, access: Access) -> Snapshot:
-    """A revision of the model, or a folder."""
-    if text is not None and text.startswith((".", "/", "~")):
+    """A revision of the model, a folder, or the address of a page."""
+    if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
 
