@@ -180,7 +180,7 @@ def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(ru
     pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path))
     assert pinned.code == 0, pinned.err
     entry = json.loads((tmp_path / "envdoctor-pins.json").read_text())["models"]["zai-org/chatglm3-6b"]
-    assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
+    assert entry["revision"].startswith(OLD) and len(entry["files"]) == 11
     moved = diff("zai-org/chatglm3-6b", "--pin", "--format", "json")
     assert moved.code == 1 and "model-differs-from-pin" in moved.found
     other = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "pin.state")
