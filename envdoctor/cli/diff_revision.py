@@ -15,6 +15,7 @@ from envdoctor.cli.reporting import Run, report_options
 @click.option("--stat", is_flag=True, help="Counts of changes only.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
+@click.option("--list", "listed", is_flag=True, help="List the commits from NEW back to OLD, to choose from.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
 @hub_options
 @hash_option
@@ -29,11 +30,12 @@ def command(**options: Any) -> int:
     """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
 
     No weight is downloaded and no code of the model is run. OLD and NEW are a branch, tag, commit, refs/pr/N or a date
-    (@2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
-    folders, REPO is the old one and OLD the new one.
+    (2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
+    folders, REPO is the old one and OLD the new one. --list shows the commits to choose from.
 
     \b
     envdoctor diff-revision THUDM/chatglm3-6b
+    envdoctor diff-revision THUDM/chatglm3-6b --list
     envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
     envdoctor diff-revision ./january ./today
     """
@@ -47,7 +49,27 @@ def command(**options: Any) -> int:
         environment=not options["no_environment"],
         sources=run.sources(),
     )
+    if options["listed"]:
+        return _list(request, run, options)
     with progress_line(options["quiet"] > 0) as progress:
         report = diff_revision(request, **run.judging, progress=progress)
     detail = "all" if options["tensors"] else "stat" if options["stat"] else "usual"
     return run.present(report, detail=detail)
+
+
+def _list(request: Any, run: Run, options: dict[str, Any]) -> int:
+    """Print a page of commits; 3 where it is not known of each what it changed."""
+    from envdoctor.app.commit_list import list_commits
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.cli.output import progress_line, write_stdout
+    from envdoctor.report.commit_list import render, render_json
+
+    if options["format_"] not in ("terminal", "json"):
+        raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
+    with progress_line(options["quiet"] > 0) as progress:
+        found = list_commits(request, matrix=run.matrix, progress=progress)
+    if options["format_"] == "json":
+        write_stdout(render_json(found.repo, found.rows, found.following))
+    else:
+        write_stdout(render(found.repo, found.rows, found.following, offline=found.offline, lang=run.lang))
+    return 3 if found.incomplete and not found.offline else 0

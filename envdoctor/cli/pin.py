@@ -23,9 +23,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, hash
     from envdoctor.text.clean import clean
 
     with progress_line(False) as progress:
-        pinned = pin(
-            repo, revision, sources=Sources(hash=hash), offline=offline, timeout=timeout, progress=progress
-        )
+        pinned = pin(repo, revision, sources=Sources(hash=hash), offline=offline, timeout=timeout, progress=progress)
     write_whole(pinned.path, pinned.text)
     entry = pinned.pin
     plural = "" if len(entry.files) == 1 else "s"

@@ -4,15 +4,17 @@ user means by a branch, tag, commit, ``refs/pr/N``, or date."""
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.online import HubSnapshot, listing_refused, open_hub, pages
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub.online import HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
+from envdoctor.hub.snapshot import SnapshotError, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
-from envdoctor.text.message import Message, joined
+from envdoctor.text.message import Message, joined, said_by
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
@@ -69,6 +71,43 @@ def commits_between(transport: Transport, repo: str, old: str, new: str, most: i
             return found, True
         found.append(commit)
     return found, False
+
+
+class Step(NamedTuple):
+    """A commit and the files that it changed, or why they are not known."""
+
+    commit: Commit
+    changed: list[str] | Unread
+
+
+def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step], str | None]:
+    """Return the commits from a snapshot back to the one after ``until``, and where the list goes on after ``most``.
+
+    One request lists the files of a commit, side by side. Raises :class:`SnapshotError`.
+    """
+    access, repo = newer.access, str(newer.repo)
+    found: list[Commit] = []
+    for commit in commits(access.hub, repo, str(newer.revision), most + 1):
+        found.append(commit)
+        if commit.id == until:
+            break
+    calls = [partial(ask_for_snapshot, access, repo, commit.id) for commit in found[1:]]
+    sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
+    whole = len(found) <= most and found[-1].id != until
+    pairs = pairwise([*sides, None] if whole else sides)
+    given = [Step(commit, _changed(before, after)) for commit, (after, before) in zip(found, pairs, strict=False)]
+    return given, found[-1].id if len(found) > most and found[-1].id != until else None
+
+
+def _changed(
+    before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
+) -> list[str] | Unread:
+    """The files that differ; before the first commit there are none."""
+    for side in (after, before):
+        if isinstance(side, TransportError):
+            return Unread("", said_by(side))
+    old, new = (getattr(side, "files", {}) for side in (before, after))
+    return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
 
 
 def _commit(item: Any) -> Commit | None:

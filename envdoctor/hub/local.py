@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.object_ids import Hasher, oid_of_digest, pointer_in
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread, entry_of, places_of, refusal_of_name
+from envdoctor.hub.snapshot import WEIGHTS, FileEntry, SnapshotError, Unread, entry_of, places_of, refusal_of_name
 from envdoctor.hub.transport import Reply, Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.hub_cache import CachedCommit
@@ -209,6 +209,7 @@ class LocalSnapshot:
     repo: str | None = None
     revision: str | None = None
     complete: bool = True
+    lacking: Message | None = None
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file."""
@@ -381,6 +382,9 @@ def open_cached(
                 continue
             places[path] = found.place
             files[path] = FileEntry(path, size, oid or (named if own else None))
+    lacking = _lacking(files, places)
+    if lacking is not None and listed is None:
+        refused.append(Unread(Message("weights"), lacking))
     return LocalSnapshot(
         asked=asked or cached.repo,
         label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
@@ -392,7 +396,30 @@ def open_cached(
         repo=cached.repo,
         revision=cached.commit,
         complete=listed is not None,
+        lacking=lacking,
     )
+
+
+def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
+    """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
+    named = {path: None for path in files if path not in places and WEIGHTS.match(path)}
+    for path, place in places.items():
+        if path.endswith(".index.json"):
+            named |= dict.fromkeys(shard for shard in _shards(path, place) if shard not in places)
+    if named:
+        return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
+    held = any(WEIGHTS.match(path) for path in places)
+    return None if held else Message("no weights of it are in the local cache")
+
+
+def _shards(index: str, place: str) -> list[str]:
+    """The files that the index of a sharded model names; none where it cannot be read."""
+    folder = index[: index.rfind("/") + 1]
+    try:
+        names = json.loads(Files().whole(place, _TREE_LIMIT))["weight_map"].values()
+        return [folder + name for name in dict.fromkeys(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+        return []
 
 
 def _listed(place: str) -> dict[str, FileEntry] | None:

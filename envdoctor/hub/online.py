@@ -72,10 +72,10 @@ def _gate(repo: str, transport: Transport) -> Message:
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
 
 
-def _listed(access: Access, repo: str, revision: str) -> "HubSnapshot":
-    """The snapshot by the list of a revision, in one request; in one more a page where the server's list has no oids.
+def ask_for_snapshot(access: Access, repo: str, revision: str) -> "HubSnapshot":
+    """Return the snapshot by the list of a revision: one request, one more a page where the server's list has no oids.
 
-    Raises :class:`TransportError`.
+    It is made in one of the transport's threads. Raises :class:`TransportError`.
     """
     transport = access.hub
     known = transport.moved.get(repo, repo)
@@ -187,6 +187,7 @@ class HubSnapshot:
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
     complete: bool = True
+    lacking: Message | None = None
     local: Snapshot | None = None
     _gate: Message | None = None
     _read: dict[str, bytes | Unread] = field(default_factory=dict)
@@ -304,6 +305,6 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
-        return hub.in_time(lambda: _listed(access, repo, wanted))
+        return hub.in_time(lambda: ask_for_snapshot(access, repo, wanted))
     except TransportError as error:
         raise listing_refused(error, repo, wanted, hub) from None

@@ -175,11 +175,21 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
     notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
+    if not isinstance(newer, HubSnapshot):
+        notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
     others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
     if others:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
+
+
+def _direction(old: CachedCommit, new: CachedCommit) -> Message:
+    """Which commit of the cache is NEW; it does not know their dates, only when each was last downloaded to."""
+    text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
+    if old.used <= new.used:
+        return text
+    return Message("{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round", text)
 
 
 def _open(model: str, text: str | None, access: Access) -> Snapshot:
@@ -200,7 +210,7 @@ def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedComm
         return first, named
     others = [item for item in cached if item.commit != newer.revision]
     if others:
-        return others[0], Message("another commit of the local cache, whose first is NEW itself")
+        return others[0], Message("another commit of the local cache, for its main is NEW")
     return first, Message("which is NEW: nothing changed since it was downloaded")
 
 

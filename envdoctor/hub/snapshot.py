@@ -33,6 +33,20 @@ _ABOUT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+#: Paths of weights, of any format.
+WEIGHTS = re.compile(r".*\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|msgpack|pkl)\Z", re.IGNORECASE)
+#: What the files of a repository are for, by their names in small letters; the first that fits.
+_KINDS = (
+    (Message("weights"), WEIGHTS),
+    (Message("weights"), re.compile(r".*\.index\.json\Z")),
+    (Message("code"), re.compile(r".*\.py\Z")),
+    (Message("template"), re.compile(r"chat_template|.*\.jinja\Z")),
+    (Message("tokenizer"), re.compile(r"tokenizer|vocab|merges|special_tokens|added_tokens|.*\.(?:model|tiktoken)\Z")),
+    (Message("settings"), re.compile(r".*\.json\Z")),
+    (Message("docs"), _ABOUT),
+    (Message("other files"), re.compile("")),
+)
+
 
 class SnapshotError(MessageError):
     """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
@@ -74,7 +88,7 @@ class Snapshot(Protocol):
     the name the user gave; ``revision`` the commit, or None; ``label`` is short and for people
     (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``complete`` is False where not all files of the commit are known.
     ``refused`` are listed files that are not in ``files``, because their names or oids cannot be trusted or they are
-    not at hand.
+    not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
     """
 
     repo: str | None
@@ -84,6 +98,7 @@ class Snapshot(Protocol):
     complete: bool
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
+    lacking: Message | None
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, unread when it is larger than ``limit`` bytes or cannot be fetched."""
@@ -150,3 +165,12 @@ def refusal_of_name(path: object) -> Message | None:
 def is_text_about_the_model(path: str) -> bool:
     """Whether a file describes the model (README, licence, images, .gitattributes) and is no part of it."""
     return _ABOUT.match(path.rpartition("/")[2]) is not None
+
+
+def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
+    """Sort files by what they are for (weights, code, template, tokenizer, settings, docs, other), in this order."""
+    found: dict[Message, list[str]] = {kind: [] for kind, _ in _KINDS}
+    for path in paths:
+        name = path.rpartition("/")[2].lower()
+        found[next(kind for kind, form in _KINDS if form.match(name))].append(path)
+    return {kind: held for kind, held in found.items() if held}
