@@ -1,6 +1,6 @@
 """``envdoctor diff-revision REPO --list``: the commits to choose from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from envdoctor.app.diff_revision import Request, access_of
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     id: str
     day: str
     title: str
-    files: dict[str, list[str]]
+    files: Mapping[Message, list[str]]
     cached: bool
     unread: Message | None = None
 
@@ -71,7 +71,7 @@ def list_commits(
         if isinstance(changed, Unread):
             rows.append(Row(commit.id, day, commit.title, {}, cached, changed.reason))
         else:
-            rows.append(Row(commit.id, day, commit.title, dict(kinds_of(changed)), cached))
+            rows.append(Row(commit.id, day, commit.title, kinds_of(changed), cached))
     return CommitList(repo, False, rows, following)
 
 
@@ -83,7 +83,7 @@ def _cached(repo: str, access: Access) -> list[Row]:
         snapshot = from_cache(commit, repo, access)
         day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
         rows.append(
-            Row(commit.commit, day, joined(commit.refs, ", "), dict(kinds_of(snapshot.places)), True, snapshot.lacking)
+            Row(commit.commit, day, joined(commit.refs, ", "), kinds_of(snapshot.places), True, snapshot.lacking)
         )
     if not rows:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"

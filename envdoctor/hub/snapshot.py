@@ -4,11 +4,14 @@ files may have (a hostile list names ``../../.ssh/id_rsa``)."""
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from envdoctor.hub.object_ids import oid_of_digest
+from envdoctor.models.names import printable
 from envdoctor.text.message import Message, MessageError
 
 _LARGEST_RANGE = 128 << 20
+_MOST_REFUSED = 100
 
 #: What kept a snapshot from being had.
 Kind = Literal[
@@ -160,6 +163,41 @@ def refusal_of_name(path: object) -> Message | None:
     if any(part in ("", ".", "..") for part in path.split("/")):
         return Message("its name leads out of the repository")
     return None
+
+
+def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
+    files: dict[str, FileEntry] = {}
+    refused: list[Unread] = []
+    for item in siblings:
+        path = item.get("rfilename") if isinstance(item, dict) else None
+        reason = refusal_of_name(path)
+        entry = None if reason else _entry(str(path), item)
+        if entry is None:
+            reason = reason or Message("the list gives it no size")
+        elif entry.path in files:
+            reason = Message("it is listed twice")
+        else:
+            files[entry.path] = entry
+        if reason:
+            refused.append(Unread(printable(path) if isinstance(path, str) else "a file without a name", reason))
+    more = len(refused) - _MOST_REFUSED
+    if more > 0:
+        rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
+        refused[_MOST_REFUSED:] = [rest]
+    return files, tuple(refused)
+
+
+def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
+    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
+    if isinstance(lfs, dict):
+        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
+    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
+    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
+        oid = None
+    if type(size) is not int or not 0 <= size < 1 << 63:
+        return None
+    return FileEntry(path, size, oid)
 
 
 def is_text_about_the_model(path: str) -> bool:
