@@ -401,13 +401,13 @@ def open_cached(
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
     """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
-    named = {path: None for path in files if path not in places and WEIGHTS.match(path)}
+    named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path, place in places.items():
         if path.endswith(".index.json"):
             named |= dict.fromkeys(shard for shard in _shards(path, place) if shard not in places)
     if named:
         return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
-    held = any(WEIGHTS.match(path) for path in places)
+    held = any(path.lower().endswith(WEIGHTS) for path in places)
     return None if held else Message("no weights of it are in the local cache")
 
 

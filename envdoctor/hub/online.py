@@ -175,8 +175,10 @@ class HubSnapshot:
         if isinstance(entry, Unread) or isinstance(places, Unread):
             return entry if isinstance(entry, Unread) else Unread(*places)
         kept = self._here(entry, lambda local: local.read_ranges(path, ranges))
+        if kept is not None:
+            return kept
         remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
-        return kept or self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
+        return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, from the cache on disk where the file's sha256 is known there."""

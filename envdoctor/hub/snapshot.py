@@ -36,18 +36,22 @@ _ABOUT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-#: Paths of weights, of any format.
-WEIGHTS = re.compile(r".*\.(?:safetensors|bin|pt|pth|ckpt|gguf|onnx|h5|msgpack|pkl)\Z", re.IGNORECASE)
-#: What the files of a repository are for, by their names in small letters; the first that fits.
-_KINDS = (
-    (Message("weights"), WEIGHTS),
-    (Message("weights"), re.compile(r".*\.index\.json\Z")),
-    (Message("code"), re.compile(r".*\.py\Z")),
-    (Message("template"), re.compile(r"chat_template|.*\.jinja\Z")),
-    (Message("tokenizer"), re.compile(r"tokenizer|vocab|merges|special_tokens|added_tokens|.*\.(?:model|tiktoken)\Z")),
-    (Message("settings"), re.compile(r".*\.json\Z")),
-    (Message("docs"), _ABOUT),
-    (Message("other files"), re.compile("")),
+#: How names of weights end, of any format.
+WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl"),
+    *(".gguf", ".onnx", ".h5", ".msgpack"),
+)
+#: What the files of a repository are for, by how their names begin or end in small letters; the first that fits.
+_KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
+    (Message("weights"), (), (*WEIGHTS, ".index.json")),
+    (Message("code"), (), (".py",)),
+    (Message("template"), ("chat_template",), (".jinja",)),
+    (
+        Message("tokenizer"),
+        ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"),
+        (".model", ".tiktoken"),
+    ),
+    (Message("settings"), (), (".json",)),
 )
 
 
@@ -206,9 +210,11 @@ def is_text_about_the_model(path: str) -> bool:
 
 
 def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
-    """Sort files by what they are for (weights, code, template, tokenizer, settings, docs, other), in this order."""
-    found: dict[Message, list[str]] = {kind: [] for kind, _ in _KINDS}
+    """Sort files by what they are for: weights, code, template, tokenizer, settings, docs, or other files."""
+    found: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
+    docs, others = found.setdefault(Message("docs"), []), found.setdefault(Message("other files"), [])
     for path in paths:
         name = path.rpartition("/")[2].lower()
-        found[next(kind for kind, form in _KINDS if form.match(name))].append(path)
+        fits = (found[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
+        next(fits, docs if is_text_about_the_model(path) else others).append(path)
     return {kind: held for kind, held in found.items() if held}
