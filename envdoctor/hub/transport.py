@@ -273,22 +273,18 @@ class Transport:
         session = get_session()
         place = url
         for _ in builtins.range(_REDIRECTS + 1):
-            headers = self._headers_for(place)
-            headers["Accept-Encoding"] = "gzip" if compressed else "identity"
-            if range:
-                headers["Range"] = range
+            headers = {**self._headers_for(place), "Accept-Encoding": "gzip" if compressed else "identity"}
+            headers |= {"Range": range} if range else {}
             self._wait_for_a_busy_server()
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
             with self._lock:
                 self.requests += 1
+            reply = None
             try:
                 reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
-            except Exception as error:  # the library's own exceptions have no common base
-                raise self._failed(error, place) from None
-            self._reached = True
-            try:
+                self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
                     yield reply, place
@@ -297,10 +293,11 @@ class Transport:
                 self._drain(reply)
             except TransportError:
                 raise
-            except Exception as error:
+            except Exception as error:  # the library's own exceptions have no common base
                 raise self._failed(error, place) from None
             finally:
-                reply.close()
+                if reply is not None:
+                    reply.close()
             place = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
@@ -359,15 +356,11 @@ class Transport:
         from envdoctor import __version__
 
         agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-        if isinstance(self._token, str):
-            found: str | None = self._token
-        elif self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-            found = None
-        else:
-            found = get_token()
-        if found and not (found.isascii() and found.isprintable() and " " not in found):
-            found = None  # it could not be sent in a header, and an error about it would show it
-        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+        silent = self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
+        found = self._token if isinstance(self._token, str) else None if silent else get_token()
+        # another one could not be sent in a header, and an error about it would show it
+        sendable = found and found.isascii() and found.isprintable() and " " not in found
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
 
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
@@ -389,8 +382,8 @@ class Transport:
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         self._drain(reply)
         code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
-        text, status = "{} answered HTTP {}", reply.status
-        raise TransportError(text, host, status, kind="refused", status=status, code=code, said=said)
+        status = reply.status
+        raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
 
     def _wait_for_a_busy_server(self) -> None:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
@@ -412,10 +405,10 @@ class Transport:
         return following
 
     def _drain(self, reply: Reply) -> None:
-        length = 0
+        left = _DRAIN
         for piece in self._pieces(reply, False):
-            length += len(piece)
-            if length > _DRAIN or time.monotonic() >= self._end:
+            left -= len(piece)
+            if left < 0 or time.monotonic() >= self._end:
                 return
 
     def _failed(self, error: Exception, place: str) -> Exception:
