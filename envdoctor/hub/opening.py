@@ -98,16 +98,13 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     Raises :class:`SnapshotError`.
     """
     pair = _choose(model, old, new, access)
-    names = access.transport.moved if access.transport else {}
-    # another case of letters is the same name
-    asked = next(
-        (side.asked for side in pair[:2] if names.get(side.asked, side.asked).lower() != side.asked.lower()), ""
-    )
+    hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
     return Pair(
         old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
         new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
         notes=pair.notes,
-        moved=names[asked] if asked else None,
+        # another case of letters is the same name
+        moved=next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None),
     )
 
 
