@@ -286,3 +286,10 @@ def test_offline_the_list_is_what_the_cache_holds(diff, hub, tmp_path):
     listed = diff("ZAI-ORG/chatglm3-6b", "--list", "--offline").out
     assert f"{OLD}  " in listed and "no weights of it are in the local cache" in listed
     assert f"{OLD}* " in diff("zai-org/chatglm3-6b", "--list").out
+    main = place / "snapshots" / ("f" * 40)
+    main.mkdir()
+    download(hub, "zai-org/chatglm3-6b", "main", main)
+    compared = diff("zai-org/chatglm3-6b", OLD, "fffffff", "--offline", "--format", "json")
+    assert compared.code == 3 and section(compared)["weights"] == "unknown"
+    assert "no weights of it are in the local cache" in json.dumps(section(compared)["unread"])
+    assert "remote-code-checkpointing-does-nothing" in compared.found
