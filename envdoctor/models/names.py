@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from envdoctor.text.message import Message, MessageError
 
@@ -58,10 +57,10 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     name, at, revision = _in_address(text, address, shown) if address else text.partition("@")
     if re.match(r"ms:|modelscope:", text):
         raise NameProblem("{}: {} is not read; download the model and give its folder", shown, "ModelScope")
-    if not written_as_path(name):
+    if name.count("/") == 2 and not written_as_path(name):
         name = name.removesuffix("/")
     if not is_repo_name(name):
-        if "://" not in text and not address and (written_as_path(name) or name.count("/") > 1):
+        if "://" not in text and not address and (written_as_path(name) or name.endswith("/") or name.count("/") > 1):
             raise NameProblem("{}: no such folder", shown)
         raise NameProblem(
             "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
@@ -78,6 +77,8 @@ def is_address(text: str) -> bool:
 
 def _in_address(text: str, address: re.Match[str], shown: str) -> tuple[str, str, str]:
     """The repository and the revision in an address, and an ``@`` between them if there is one."""
+    from urllib.parse import unquote
+
     host = (address[1] or address[2] or "").lower()
     other = next((name for part, name in _OTHERS.items() if part in host), None)
     if other:
