@@ -8,7 +8,7 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.hub.access import Access
 from envdoctor.hub.commits import steps
 from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.opening import from_cache, name_of, open_snapshot
+from envdoctor.hub.opening import from_cache, name_of, open_side, two_of
 from envdoctor.hub.snapshot import SnapshotError, Unread, kinds_of
 from envdoctor.knowledge.matrix import Matrix, load_matrix
 from envdoctor.text.message import Message, joined
@@ -31,12 +31,14 @@ class Row(NamedTuple):
 
 
 class CommitList(NamedTuple):
-    """The commits of a repository, newest first; ``following`` is the one with which the next page begins."""
+    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
+    the next page begins."""
 
     repo: str
     offline: bool
     rows: list[Row]
     following: str | None = None
+    until: str | None = None
 
     @property
     def incomplete(self) -> bool:
@@ -58,8 +60,9 @@ def list_commits(
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
         if access.offline:
             return CommitList(named.repo, True, _cached(named.repo, access))
-        newer = open_snapshot(named.repo, request.new or named.revision, access)
-        until = open_snapshot(named.repo, request.old, access).revision if request.old else None
+        old, new = two_of(request.old, request.new)
+        newer = open_side(named.repo, new or named.revision, access)
+        until = open_side(named.repo, old, access).revision if old else None
         if not isinstance(newer, HubSnapshot):
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", newer.label)
         found, following = steps(newer, until, PAGE)
@@ -72,7 +75,7 @@ def list_commits(
             rows.append(Row(commit.id, day, commit.title, {}, cached, changed.reason))
         else:
             rows.append(Row(commit.id, day, commit.title, kinds_of(changed), cached))
-    return CommitList(repo, False, rows, following)
+    return CommitList(repo, False, rows, following, old)
 
 
 def _cached(repo: str, access: Access) -> list[Row]:

@@ -68,8 +68,5 @@ def _list(request: Any, run: Run, options: dict[str, Any]) -> int:
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
     with progress_line(options["quiet"] > 0) as progress:
         found = list_commits(request, matrix=run.matrix, progress=progress)
-    if options["format_"] == "json":
-        write_stdout(render_json(found.repo, found.rows, found.following))
-    else:
-        write_stdout(render(found.repo, found.rows, found.following, offline=found.offline, lang=run.lang))
+    write_stdout(render_json(found) if options["format_"] == "json" else render(found, run.lang))
     return 3 if found.incomplete and not found.offline else 0

@@ -92,9 +92,10 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     """The snapshots that ``MODEL [OLD] [NEW]`` means.
 
     NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
-    with); when that is NEW itself, another commit of the cache; without a cache, the state before the last commit that
-    changed more than text about the model. OLD and NEW may be folders; where MODEL is one, OLD is what it is compared
-    with. Where a snapshot of the cache has no list of all its files, only files that both have are compared.
+    with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
+    state before the last commit that changed more than text about the model. OLD and NEW may be folders; where MODEL is
+    one, OLD is what it is compared with. Where a snapshot of the cache has no list of all its files, only files that
+    both have are compared.
     Raises :class:`SnapshotError`.
     """
     pair = _choose(model, old, new, access)
@@ -121,13 +122,15 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
             text = "{} is a folder: give one other folder or repository to compare it with"
             raise SnapshotError(text, model, kind="usage")
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
+    whole_commit = "/commit/" in model and old is None
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
-    newer = _open(model, new, access)
+    old, new = two_of(old, new)
+    newer = open_side(model, new, access)
     if old is not None:
-        return Pair(_open(model, old, access), newer)
+        return Pair(open_side(model, old, access), newer)
     cached = access.cached(str(named.repo), newer.repo)
-    if isinstance(newer, HubSnapshot) and not cached:
+    if isinstance(newer, HubSnapshot) and (whole_commit or not cached):
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
         text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
@@ -189,8 +192,16 @@ def _direction(old: CachedCommit, new: CachedCommit) -> Message:
     return Message("{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round", text)
 
 
-def _open(model: str, text: str | None, access: Access) -> Snapshot:
-    """A revision of the model, a folder, or the address of a page."""
+def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    """Return OLD and NEW, also where they are typed as git has them: ``OLD..NEW``."""
+    if not old or new is not None or ".." not in old or written_as_path(old):
+        return old, new
+    first, _, second = old.replace("...", "..").partition("..")
+    return first or None, second or None
+
+
+def open_side(model: str, text: str | None, access: Access) -> Snapshot:
+    """Return a revision of the model, a folder, or what the address of a page names. Raises :class:`SnapshotError`."""
     if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)

@@ -23,6 +23,8 @@ REPO = "zai-org/tiny"
         ("https://hf-mirror.com/zai-org/tiny/commit/{code}", "{first}", ("first", "code")),
         ("huggingface.co/zai-org/tiny/blob/{code}/config.json", "{first}", ("first", "code")),
         (REPO, "https://huggingface.co/zai-org/tiny/commit/{first}#d2h-1", ("first", "readme")),
+        (REPO, "{first}..{code}", ("first", "code")),
+        (REPO, "{first}...", ("first", "readme")),
         ("THUDM/Tiny", "{first}", ("first", "readme")),
         ("Zai-Org/TINY", "{first}", ("first", "readme")),
     ],
@@ -32,6 +34,12 @@ def test_what_is_typed_names_the_two_commits(repo, access, model, old, titles):
     pair = open_pair(model.format(**ids), old.format(**ids), None, access())
     assert (pair.old.revision, pair.new.revision) == tuple(ids[title] for title in titles)
     assert pair.new.repo == REPO
+
+
+def test_the_address_of_a_commit_is_compared_with_what_was_before_it(repo, access, tmp_path):
+    put(tmp_path / "hub", REPO, repo.commits[0].id, {"modeling.py": text("a = 2")}, refs=("main",))
+    pair = open_pair(f"https://huggingface.co/{REPO}/commit/{repo.commits[1].id}", None, None, access())
+    assert (pair.old.revision, pair.new.revision) == (repo.commits[2].id, repo.commits[1].id)
 
 
 def test_another_case_of_the_name_is_no_move(repo, access):
