@@ -83,7 +83,8 @@ class Step(NamedTuple):
 def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step], str | None]:
     """Return the commits from a snapshot back to the one after ``until``, and where the list goes on after ``most``.
 
-    One request lists the files of a commit, side by side. Raises :class:`SnapshotError`.
+    One request lists the files of a commit, side by side; all lists together have at most 48 MiB. Raises
+    :class:`SnapshotError`.
     """
     access, repo = newer.access, str(newer.repo)
     found: list[Commit] = []
@@ -91,7 +92,7 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
         found.append(commit)
         if commit.id == until:
             break
-    calls = [partial(ask_for_snapshot, access, repo, commit.id) for commit in found[1:]]
+    calls = [partial(ask_for_snapshot, access, repo, commit.id, len(found)) for commit in found[1:]]
     sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
     whole = len(found) <= most and found[-1].id != until
     pairs = pairwise([*sides, None] if whole else sides)

@@ -192,6 +192,9 @@ _DEEPEST = 32
 #: Folders that are about the files and not of them.
 _ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
 _TREE_LIMIT = 64 << 20
+#: The index of DeepSeek-V3 has 9 MB; a repository has one, or one for each format.
+_INDEX_LIMIT = 32 << 20
+_MOST_INDEXES = 4
 
 
 @dataclass
@@ -402,9 +405,8 @@ def open_cached(
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
     """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
     named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
-    for path, place in places.items():
-        if path.endswith(".index.json"):
-            named |= dict.fromkeys(shard for shard in _shards(path, place) if shard not in places)
+    for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
+        named |= dict.fromkeys(shard for shard in _shards(path, places[path]) if shard not in places)
     if named:
         return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
     held = any(path.lower().endswith(WEIGHTS) for path in places)
@@ -415,7 +417,7 @@ def _shards(index: str, place: str) -> list[str]:
     """The files that the index of a sharded model names; none where it cannot be read."""
     folder = index[: index.rfind("/") + 1]
     try:
-        names = json.loads(Files().whole(place, _TREE_LIMIT))["weight_map"].values()
+        names = json.loads(Files().whole(place, _INDEX_LIMIT))["weight_map"].values()
         return [folder + name for name in dict.fromkeys(names)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
         return []

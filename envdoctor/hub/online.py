@@ -70,15 +70,16 @@ def _gate(repo: str, transport: Transport) -> Message:
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
 
 
-def ask_for_snapshot(access: Access, repo: str, revision: str) -> "HubSnapshot":
+def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -> "HubSnapshot":
     """Return the snapshot by the list of a revision: one request, one more a page where the server's list has no oids.
 
-    It is made in one of the transport's threads. Raises :class:`TransportError`.
+    Where ``share`` lists are asked for at once, each may have its part of 48 MiB. It is made in one of the transport's
+    threads. Raises :class:`TransportError`.
     """
     transport = access.hub
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
-    data, _ = transport.fetch_json(url, _LISTING_LIMIT)
+    data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
     if not isinstance(data, dict):
         raise _odd(transport, "the description of a repository")
     name = data.get("id")

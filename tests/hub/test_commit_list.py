@@ -53,6 +53,13 @@ def test_a_list_that_fails_leaves_its_two_commits_unknown(hub, repo):
     assert found["first"] == ["config.json", "m.safetensors", "modeling.py"]
 
 
+def test_a_long_list_among_many_has_its_share_of_bytes(hub, repo, monkeypatch):
+    monkeypatch.setattr("envdoctor.hub.online._LISTING_LIMIT", 20_000)
+    hub.fault("body", match=repo.commits[2].id, data=b'{"siblings": [' + b" " * 10_000 + b"]}")
+    found, _ = listed(hub)
+    assert "more than 6,666 bytes" in why(found["first"]) and found["readme"] == ["README.md"]
+
+
 INDEX = '{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors", "c": "m-2.safetensors"}}'
 
 ODD = ("[]", "{", '{"weight_map": [[]]}', '{"weight_map": {"a": [1]}}', "[" * 9**5)
