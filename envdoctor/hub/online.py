@@ -124,12 +124,12 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         if url in asked or not url.startswith(transport.endpoint + "/"):
             raise _odd(transport, "a sane address of the next page")
         asked.add(url)
-        page, answer = transport.fetch_json(url, _PAGE_LIMIT)
+        page, headers = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):
             raise _odd(transport, Message("a list"))
         yield page
         seen += len(page)
-        following = _NEXT.search(answer.headers.get("link", ""))
+        following = _NEXT.search(headers.get("link", ""))
         url = following[1] if following else ""
 
 
@@ -225,16 +225,15 @@ class HubSnapshot:
         return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
 
     def _whole(self, entry: FileEntry) -> bytes:
-        def once() -> bytes:
-            answer = self._hub.fetch(self._url(entry.path), entry.size)
-            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], answer.body)
-            if len(answer.body) != entry.size or oid != entry.oid:
-                page = is_web_page(answer.headers, answer.body)
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
+            if len(body) != entry.size or oid != entry.oid:
+                page = is_web_page(headers, body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
                 raise Again("the server sent {} in its place", what)
-            return answer.body
+            return body
 
-        return self._hub.persist(once)
+        return self._hub.fetch(self._url(entry.path), entry.size, take)
 
     def _reason(self, error: TransportError) -> Message:
         """The clause for one file."""

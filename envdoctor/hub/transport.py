@@ -133,14 +133,6 @@ class _Workers:
                 self._open -= 1
 
 
-class Answer(NamedTuple):
-    """A whole answer. ``url`` is where the redirects led."""
-
-    headers: Mapping[str, str]
-    body: bytes
-    url: str
-
-
 class Transport:
     """The way to one Hub for the length of one command.
 
@@ -223,42 +215,45 @@ class Transport:
             raise result
         return result
 
-    def fetch(self, url: str, limit: int, *, compressed: bool = False) -> Answer:
-        """A whole body of at most ``limit`` bytes. Raises :class:`TransportError`."""
+    def fetch(
+        self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
+    ) -> Result:
+        """What ``take`` makes of the headers, the whole body of at most ``limit`` bytes, and the host that answered.
 
-        def once() -> Answer:
+        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
+        """
+
+        def once() -> Result:
             with self.open(url, compressed=compressed) as (reply, place):
                 self.expect(reply, place, (200,))
                 body = self.body(reply, place, limit, decoded=compressed)
-                if len(body) > limit:
-                    what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
-                return Answer(reply.headers, body, place)
+            if len(body) > limit:
+                what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
+                raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
+            return take(reply.headers, body, _host(place))
 
         return self.persist(once)
 
-    def fetch_json(self, url: str, limit: int) -> tuple[Any, Answer]:
-        """A body that is JSON. Raises :class:`TransportError`, for a web page in its place too."""
+    def fetch_json(self, url: str, limit: int) -> tuple[Any, Mapping[str, str]]:
+        """A body that is JSON, and the headers. Raises :class:`TransportError`, for a web page in its place too."""
 
-        def once() -> tuple[Any, Answer]:
-            answer = self.fetch(url, limit, compressed=True)
-            host = _host(answer.url)
-            if is_web_page(answer.headers, answer.body):
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> tuple[Any, Mapping[str, str]]:
+            if is_web_page(headers, body):
                 text = (
                     "{} answered with a web page where the Hub answers with data: a login page of this network or "
                     "a proxy stands in between, or HF_ENDPOINT names no Hub"
                 )
                 raise TransportError(text, host)
-            if answer.body.count(b",") > _MOST_VALUES:
+            if body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
                 raise TransportError("the answer of {} has {}", host, what, kind="protocol")
             try:
-                return json.loads(answer.body.decode("utf-8")), answer
+                return json.loads(body.decode("utf-8")), headers
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
                 raise Again("the answer of {} is not JSON", host, kind="protocol") from None
 
-        return self.persist(once)
+        return self.fetch(url, limit, take, compressed=True)
 
     # --- one request with its redirects ------------------------------------------------------------------------------
 
