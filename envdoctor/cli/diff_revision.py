@@ -15,8 +15,8 @@ from envdoctor.cli.reporting import Run, report_options
 @click.option("--stat", is_flag=True, help="Counts of changes only.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
-@click.option("--list", "listed", is_flag=True, help="List the commits from NEW back to OLD, to choose from.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
+@click.option("--list", "listed", is_flag=True, help="List the commits from NEW back to OLD, to choose from.")
 @hub_options
 @hash_option
 @click.option(
@@ -30,8 +30,8 @@ def command(**options: Any) -> int:
     """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
 
     No weight is downloaded and no code of the model is run. OLD and NEW are a branch, tag, commit, refs/pr/N or a date
-    (2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
-    folders, REPO is the old one and OLD the new one. --list shows the commits to choose from.
+    (@2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
+    folders, REPO is the old one and OLD the new one.
 
     \b
     envdoctor diff-revision THUDM/chatglm3-6b
