@@ -137,7 +137,7 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
     in the history of main. Raises :class:`SnapshotError`.
     """
     text = (revision or "main").removeprefix("@")
-    when = _moment(text)
+    when = date_of(text)
     if when is not None and ((revision or "").startswith("@") or ":" in text):
         return open_hub(repo, _commit_at(access.hub, repo, when, text), access)
     try:
@@ -169,13 +169,8 @@ def written_otherwise(text: str) -> SnapshotError | None:
     return SnapshotError(problem, text, joined(right, " or "), kind="usage")
 
 
-def is_date(text: str) -> bool:
-    """Return whether a text is a date as :func:`open_revision` takes it."""
-    return _moment(text) is not None
-
-
-def _moment(text: str) -> datetime | None:
-    """The last moment that a date means, in UTC; None for what is no date."""
+def date_of(text: str) -> datetime | None:
+    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for what is no date."""
     when = moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
@@ -184,11 +179,14 @@ def _moment(text: str) -> datetime | None:
 
 
 def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> str:
-    first = Message("")
-    for commit in commits(transport, repo, "main"):
+    seen, first = 0, Message("")
+    for commit in commits(transport, repo, "main", MOST_COMMITS):
         if commit.date is not None and commit.date <= when:
             return commit.id
+        seen += 1
         first = Message("; its first is of {}", f"{commit.date:%Y-%m-%d}") if commit.date else first
+    if seen == MOST_COMMITS:
+        first = Message("; of its history the last {} commits were looked at", f"{seen:,}")
     raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
 
 

@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import Commit, commits, is_date, open_revision
+from envdoctor.hub.commits import Commit, commits, date_of, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
@@ -68,7 +68,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
-    if is_date(wanted):
+    if date_of(wanted) is not None:
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])

@@ -8,7 +8,7 @@ from loopback import text
 from small_models import access as way_to
 from small_models import why
 
-from envdoctor.hub import Unread, open_snapshot, steps
+from envdoctor.hub import SnapshotError, Unread, open_snapshot, steps
 
 REPO = "zai-org/tiny"
 
@@ -44,6 +44,12 @@ def test_five_thousand_commits_cost_a_page(hub):
     found, following = listed(hub)
     assert (len(found), following) == (20, repo.commits[20].id)
     assert len(hub.log) == 22
+
+
+def test_a_date_before_what_is_looked_at_is_not_before_the_first_commit(hub, repo, monkeypatch):
+    monkeypatch.setattr("envdoctor.hub.commits.MOST_COMMITS", 2)
+    with pytest.raises(SnapshotError, match="of its history the last 2 commits were looked at"):
+        open_snapshot(REPO, "2020-01-01", way_to(hub))
 
 
 def test_a_list_that_fails_leaves_its_two_commits_unknown(hub, repo):
