@@ -285,7 +285,8 @@ def _odd_entry(name: str, entry: Any, remarks: set[str]) -> Any:
     if len(known) < len(entry):
         remarks.add("extra-fields")
     if len(fields) < len(known):
-        raise HeaderError("duplicate-field", name)
+        twice = next(key for key in fields if sum(key == one for one, _ in known) > 1)
+        raise HeaderError("duplicate-field", f"{name}: {twice}")
     if len(fields) < 3:
         raise HeaderError("bad-entry", Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
     return [fields[key] for key in _FIELDS]
