@@ -15,8 +15,9 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import unified_diff
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ def of_commit(clone: Path, commit: str, path: str) -> Files:
 
 
 def absolute(text: str, package: list[str]) -> str:
-    """Return code whose imports from folders above are absolute: ``from ...utils`` becomes ``from transformers.utils``."""
+    """Return code whose imports from folders above are absolute: ``transformers.utils`` instead of ``...utils``."""
 
     def spelled(match: re.Match[str]) -> str:
         kept = package[: len(package) - len(match[2]) + 1]
@@ -224,9 +225,20 @@ def changed_lines(old: Files, new: Files) -> int:
     return sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in difference(code[0], code[1], 0))
 
 
-def drawn(cache: Path, clones: Path, seed: int, count: int, releases: list[tuple[str, str]]) -> Iterable[Place]:
+def steps() -> list[tuple[str, str]]:
+    """Return the steps between minor releases of transformers from 4.30 to 5.24, the last release of each, from pip."""
+    asked = [sys.executable, "-m", "pip", "index", "versions", "transformers"]
+    text = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    last: dict[tuple[int, ...], str] = {}
+    for release in re.findall(r"\d+\.\d+\.\d+", text.partition("versions:")[2].partition("\n")[0]):
+        last.setdefault(tuple(map(int, release.split(".")[:2])), release)
+    kept = [last[minor] for minor in sorted(last) if (4, 30) <= minor <= (5, 24)]
+    return list(pairwise(kept))
+
+
+def drawn(cache: Path, clones: Path, seed: int, count: int) -> Iterator[Place]:
     """Yield ``count`` pairs of wheels, of four model types a step between releases at most, drawn with a seed."""
-    chance = random.Random(seed)
+    chance, releases = random.Random(seed), steps()
     chance.shuffle(releases)
     given = 0
     for old, new in releases:
@@ -244,7 +256,7 @@ def drawn(cache: Path, clones: Path, seed: int, count: int, releases: list[tuple
                 yield place
 
 
-def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterable[Place]:
+def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterator[Place]:
     """Yield ``count`` pairs of a commit and its parent, in turn from repositories in random order."""
     chance = random.Random(seed)
     pools = []
@@ -256,7 +268,8 @@ def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterable[
             head, *names = entry.split("\n")
             for name in names:
                 if CODE.fullmatch(Path(name).name) and len(head.split()) == 2 and not JUDGED_BEFORE.search(name):
-                    pool.add(Place(source, *reversed(head.split()), str(Path(name).parent)))
+                    new, old = head.split()
+                    pool.add(Place(source, old, new, str(Path(name).parent)))
         ordered = sorted(pool)
         chance.shuffle(ordered)
         pools.append(iter([one for one in ordered if "test" not in one.path]))
