@@ -1,6 +1,7 @@
 """Does ``diff-revision`` say what somebody who trains must hear? Real pairs, planted faults, harmless changes.
 
     python benchmarks/revision_pairs.py draw --cache DIR --clones DIR --seed 20261128 > ROWS
+    python benchmarks/revision_pairs.py draw --cache DIR --clones DIR --seed 2 --skip 1 --wheels 0 --commits 36 > ROWS
     python benchmarks/revision_pairs.py score --cache DIR [--clones DIR] [--envdoctor CMD] [--sets planted,harmless]
 
 The real pairs stand in revision_pairs.toml with labels that were given from the diffs before envdoctor saw one of
@@ -52,7 +53,7 @@ CAUSES = {
     "imports": r"import|\bload|syntax|conflict|package|requires|transformers release|target|file is missing",
     "tokenizer": r"token",
     "config": r"config|setting|dropout|_seqlen",
-    "gradient": r"gradient(?!.checkpoint)|detach|no_grad|backward",
+    "gradient": r"gradient(?!.checkpoint)|detach|no_grad|backward|requires.grad|not trained|parameter became",
     "result": r"thrown away|result|in.place|unused|discard|never used|scrambled|transpose",
     "residual": r"residual",
 }
@@ -88,10 +89,16 @@ class Answer(NamedTuple):
     status: int
 
 
-def real(cache: Path, clones: Path | None) -> Iterator[Pair]:
+def labelled(draws: str) -> list[tuple[Place, dict[str, Any]]]:
+    """Return the labelled pairs of some draws: where they lie, and their rows."""
+    rows = tomllib.loads(LABELS.read_text(encoding="utf-8"))["pair"]
+    kept = [row for row in rows if str(row["draw"]) in draws.split(",")]
+    return [(Place(row["source"], row["old"], row["new"], row["path"]), row) for row in kept]
+
+
+def real(cache: Path, clones: Path | None, draws: str) -> Iterator[Pair]:
     """Yield the labelled pairs whose two sides can be had here."""
-    for row in tomllib.loads(LABELS.read_text(encoding="utf-8"))["pair"]:
-        place = Place(row["source"], row["old"], row["new"], row["path"])
+    for place, row in labelled(draws):
         held = place.source == "transformers" or (clones and (clones / place.source.replace("/", "+")).exists())
         if held:
             things, causes, may = (tuple(row.get(key, ())) for key in ("things", "causes", "may"))
@@ -264,6 +271,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20261128)
     parser.add_argument("--wheels", type=int, default=46, help="pairs to draw from wheels")
     parser.add_argument("--commits", type=int, default=62, help="pairs to draw from clones")
+    parser.add_argument("--skip", default="", help="draws whose pairs are not drawn again")
+    parser.add_argument("--draws", default="1,2", help="draws that are scored")
     parser.add_argument("--sets", default="real,planted,harmless")
     parser.add_argument("--envdoctor", default=f"{sys.executable} -m envdoctor")
     parser.add_argument("--keep", type=Path, help="the answers as JSON; for write, a folder")
@@ -271,13 +280,14 @@ def main() -> None:
     (given.cache / "wheels").mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")
     if given.what == "draw":
-        places = [*drawn(given.cache, given.clones or given.cache, given.seed, given.wheels)]
-        places += drawn_commits(given.cache, given.clones, given.seed, given.commits) if given.clones else []
+        had = [place for place, _ in labelled(given.skip) if place.source != "transformers"]
+        places = list(drawn(given.cache, given.clones or given.cache, given.seed, given.wheels))
+        places += drawn_commits(given.cache, given.clones, given.seed, given.commits, had) if given.clones else []
         for place in places:
             print("[[pair]]", *(f"{key} = {json.dumps(value)}" for key, value in place._asdict().items()), "", sep="\n")
         return
     pairs = {
-        "real": lambda: real(given.cache, given.clones),
+        "real": lambda: real(given.cache, given.clones, given.draws),
         "planted": lambda: faults(given.cache, given.seed),
         "harmless": lambda: changes_without_harm(given.cache, given.seed),
     }
@@ -292,7 +302,7 @@ def main() -> None:
             continue
         answers = [(pair, asked(pair, shlex.split(given.envdoctor))) for pair in ready]
         kept += [{"set": name, "pair": pair.name, **answer._asdict()} for pair, answer in answers]
-        if name == "real" and len(ready) < (total := LABELS.read_text(encoding="utf-8").count("[[pair]]")):
+        if name == "real" and len(ready) < (total := len(labelled(given.draws))):
             print(f"{total - len(ready)} of {total} real pairs are left out: no clone of their repository")
         goals = ("at least 92 %", "at least 60 %") if name == "real" else ("at least 95 %", "at least 70 %")
         print(*(report_harmless(answers) if name == "harmless" else report(name, answers, goals)), "", sep="\n")

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import unified_diff
 from itertools import pairwise
 from pathlib import Path
@@ -44,6 +44,14 @@ REPOSITORIES = (
     "jquesnelle/yarn",
     "mosaicml/llm-foundry",
     "sunzeyeah/RLHF",
+)
+MORE = (
+    "AI4Bharat/IndicTrans2",
+    "NVlabs/VILA",
+    "X-PLUG/mPLUG-Owl",
+    "fxmeng/TransMLA",
+    "haotian-liu/LLaVA",
+    "pjlab-sys4nlp/llama-moe",
 )
 ENDINGS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ChatModel", "Model")
 MOST_LINES = 100
@@ -256,11 +264,14 @@ def drawn(cache: Path, clones: Path, seed: int, count: int) -> Iterator[Place]:
                 yield place
 
 
-def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterator[Place]:
-    """Yield ``count`` pairs of a commit and its parent, in turn from repositories in random order."""
+def drawn_commits(cache: Path, clones: Path, seed: int, count: int, skip: Collection[Place] = ()) -> Iterator[Place]:
+    """Yield ``count`` pairs of a commit and its parent, in turn from repositories in random order.
+
+    Where pairs are skipped, because an earlier draw has them, more repositories take part.
+    """
     chance = random.Random(seed)
     pools = []
-    for source in REPOSITORIES:
+    for source in sorted({*REPOSITORIES, *(MORE if skip else ())}):
         clone = clones / source.replace("/", "+")
         log = git(clone, "log", "--no-merges", "--format=%x00%H %P", "--no-renames", "--name-only", "HEAD", "--")
         pool = set()
@@ -272,9 +283,9 @@ def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterator[
                     pool.add(Place(source, old, new, str(Path(name).parent)))
         ordered = sorted(pool)
         chance.shuffle(ordered)
-        pools.append(iter([one for one in ordered if "test" not in one.path]))
+        pools.append(iter([one for one in ordered if "test" not in one.path and one not in skip]))
     chance.shuffle(pools)
-    seen: set[str] = set()
+    seen, had = set[str](), {"\n".join(difference(*sides(one, cache, clones), context=0)) for one in skip}
     while pools and len(seen) < count:
         for pool_left in list(pools):
             place = next((one for one in pool_left if fits(one, cache, clones)), None)
@@ -282,7 +293,7 @@ def drawn_commits(cache: Path, clones: Path, seed: int, count: int) -> Iterator[
                 pools.remove(pool_left)
                 continue
             change = "\n".join(difference(*sides(place, cache, clones), context=0))
-            if len(seen) < count and change not in seen:
+            if len(seen) < count and change not in seen | had:
                 seen.add(change)
                 yield place
 
