@@ -77,6 +77,7 @@ class Pair(NamedTuple):
     new: Files
     most: str = ""
     may: tuple[str, ...] = ()
+    draw: str = ""
 
 
 class Answer(NamedTuple):
@@ -103,7 +104,8 @@ def real(cache: Path, clones: Path | None, draws: str) -> Iterator[Pair]:
         if held:
             things, causes, may = (tuple(row.get(key, ())) for key in ("things", "causes", "may"))
             given = (row["level"], row["training"], things, causes, row["why"])
-            yield Pair(place.name, *given, *sides(place, cache, clones or cache), row.get("most", ""), may)
+            draw = f"draw {row['draw']}, {'wheels' if place.source == 'transformers' else 'histories'}"
+            yield Pair(place.name, *given, *sides(place, cache, clones or cache), row.get("most", ""), may, draw)
 
 
 def families(cache: Path, seed: int) -> Iterator[tuple[str, Files, str]]:
@@ -134,12 +136,15 @@ def changes_without_harm(cache: Path, seed: int) -> Iterator[Pair]:
 
 
 def asked(pair: Pair, envdoctor: list[str]) -> Answer:
-    """Return what ``diff-revision`` says of a pair; no findings and its exit status where it says no JSON."""
+    """Return what ``diff-revision`` says of a pair; no findings and its exit status where it says no JSON.
+
+    What is installed here stays out of it: a release that loads neither side is no change.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch, side) for side in ("old", "new")]
         for folder, files in zip(folders, (pair.old, pair.new), strict=True):
             write(files, folder)
-        asking = [*envdoctor, "diff-revision", *map(str, folders), "--format", "json"]
+        asking = [*envdoctor, "diff-revision", *map(str, folders), "--no-environment", "--format", "json"]
         run = subprocess.run(asking, capture_output=True, text=True, check=False, timeout=300)
     try:
         report = json.loads(run.stdout)
@@ -233,6 +238,10 @@ def report(title: str, answers: list[tuple[Pair, Answer]], goals: tuple[str, str
     other = [(pair, lines) for pair, answer in answers if (lines := beside(pair, answer))]
     yield f"## {title}: {len(answers)} pairs, of which something must be heard in {len(matter)}"
     yield f"- said at the right level about the thing: {share(len(matter) - len(missed), len(matter), goals[0])}"
+    for draw in sorted({pair.draw for pair, _ in matter} - {""}):
+        own = [pair for pair, _ in matter if pair.draw == draw]
+        unsaid = sum(pair.draw == draw for pair, _ in missed)
+        yield f"  - {draw}: {share(len(own) - unsaid, len(own), goals[0])}"
     yield f"- error expected, cause named: {share(sum(explained(*one) for one in errors), len(errors), goals[1])}"
     yield f"- anything expected, cause named: {share(sum(explained(*one) for one in named), len(named), 'more')}"
     yield f"- first lines that calm over changed training code: {share(len(calm), len(training), '0')}"
