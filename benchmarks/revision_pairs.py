@@ -10,9 +10,10 @@ repository (``git clone https://github.com/OWNER/NAME CLONES/OWNER+NAME``); with
 the first line says how many. Faults and harmless changes are planted in five model types (revision_plants.py).
 
 A pair is *said* when a finding of at least its level names one of its things, by symbol, file or message; what is
-"changed, not judged" counts as a warning. Its *cause* is named when a finding that judges says it about the thing. A
-first line *calms* when it says that nothing changed, or when there is no finding and nothing unread, over changed
-training code. A *false alarm* is an error or a warning, other than "changed, not judged", of a pair that deserves less.
+"changed, not judged" counts as a warning, and "could not tell" as an error where a file does not load. Its *cause* is
+named when a finding that judges says it about the thing. A first line *calms* when it says that nothing changed, or
+when there is no finding and nothing unread, over changed training code. A *false alarm* is an error or a warning, other
+than "changed, not judged", of a pair that deserves less.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Answer(NamedTuple):
     first: str
     findings: list[dict[str, Any]]
     changes: list[dict[str, Any]]
-    unread: int
+    unread: list[str]
     status: int
 
 
@@ -150,9 +151,10 @@ def asked(pair: Pair, envdoctor: list[str]) -> Answer:
         report = json.loads(run.stdout)
         section = report["sections"]["revision"]
     except (ValueError, KeyError):
-        return Answer(run.stderr.strip()[-200:], [], [], 1, run.returncode)
+        return Answer(run.stderr.strip()[-200:], [], [], ["no answer"], run.returncode)
     shown = [one for one in report["findings"] if not (one.get("ignored") or one.get("superseded_by"))]
-    return Answer(section["verdict"], shown, section["changes"], len(section["unread"]), run.returncode)
+    unread = [f"{one['path']}: {one['reason']}" for one in section["unread"]]
+    return Answer(section["verdict"], shown, section["changes"], unread, run.returncode)
 
 
 def words(finding: dict[str, Any]) -> str:
@@ -180,9 +182,17 @@ def said(pair: Pair, answer: Answer) -> bool:
     """Return whether what must be heard of a pair is said, at its level or above."""
     loud = [one for one in answer.findings if RANKS[one["severity"]] >= RANKS[pair.level]]
     listed = [one for one in answer.changes if NOT_JUDGED.search(one["kind"]) and pair.level == "warning"]
-    return any(about(pair, one) for one in loud) or any(
-        names(pair.things, one["symbol"], f"{one['path']} {one['symbol']}") for one in listed
+    return (
+        any(about(pair, one) for one in loud)
+        or any(names(pair.things, one["symbol"], f"{one['path']} {one['symbol']}") for one in listed)
+        or bool(not_told(pair, answer))
     )
+
+
+def not_told(pair: Pair, answer: Answer) -> list[str]:
+    """Return what is left unread because it does not load: as good as an error, unless the first line calms."""
+    told = "imports" in pair.causes and answer.status == 3 and not CALM.search(answer.first)
+    return [one for one in answer.unread if told and names(pair.things, "", one)]
 
 
 def speaks_of(finding: dict[str, Any], causes: Iterable[str]) -> bool:
@@ -193,7 +203,9 @@ def speaks_of(finding: dict[str, Any], causes: Iterable[str]) -> bool:
 def explained(pair: Pair, answer: Answer) -> bool:
     """Return whether a finding that judges names the cause, about the thing."""
     loud = [one for one in answer.findings if RANKS[one["severity"]] and judges(one)]
-    return any(about(pair, one) and speaks_of(one, pair.causes) for one in loud)
+    return any(about(pair, one) and speaks_of(one, pair.causes) for one in loud) or any(
+        re.search(CAUSES["imports"], one, re.IGNORECASE) for one in not_told(pair, answer)
+    )
 
 
 def calms(answer: Answer) -> bool:
@@ -265,7 +277,7 @@ def report_harmless(answers: list[tuple[Pair, Answer]]) -> Iterator[str]:
     yield f"## harmless: {len(answers)} pairs"
     yield f"- with an error: {share(sum(level == 2 for level in levels.values()), len(levels), '0')}"
     yield f"- with a warning: {share(sum(level == 1 for level in levels.values()), len(levels), 'at most 45 %')}"
-    yield f"- unread or no answer: {sum(answer.unread > 0 for _, answer in answers)}"
+    yield f"- unread or no answer: {sum(bool(answer.unread) for _, answer in answers)}"
     for name, level in levels.items():
         if level:
             yield f"  - {'error' if level == 2 else 'warning'}: {name}"
