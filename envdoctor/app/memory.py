@@ -287,8 +287,9 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
 
 def _facts(section: MemorySection) -> list[Fact]:
     """The facts that the rules judge."""
+    interval = section["interval"]
     values = {
-        "memory.needed_gib": round(section["process_gib"][0], 1),
+        "memory.needed_gib": round(interval["mostly"] if interval is not None else section["process_gib"][0], 1),
         "memory.most_gib": round(section["process_gib"][1], 1),
         "memory.free_gib": None if section["free_gib"] is None else round(section["free_gib"], 1),
         "memory.gpu": section["gpu"],

@@ -326,6 +326,7 @@ def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = No
             "allocated": [*map(rounded, need.allocated)],
             "reserved": [*map(rounded, need.reserved)],
             "process": [*map(rounded, need.process)],
+            "mostly": rounded(need.mostly),
         },
         "gpu": gpu and gpu.name,
         "total_gib": gpu and rounded(gpu.total),
