@@ -374,7 +374,9 @@ def peers(judged: Sequence[Judged], now: Rows) -> None:
             theirs.append(abs(size / one.answer.reading["gib"] - 1))
             process = size if formula else one.answer.end("point", "process", one.rows(ENDS), now)
             found.update(beside_cards(one.answer.of_process, process, process))
-        wrong = 1 - found["right"] / sum(found.values())
+        if not theirs:
+            continue
+        wrong = 1 - found["right"] / max(sum(found.values()), 1)
         print(f"{name:<12} {len(theirs):>3} numbers: {errors_of(theirs)}, a point beside the cards wrong {wrong:5.1%}")
         print(f"{'':<12} envdoctor on these: {errors_of(ours)}")
 
