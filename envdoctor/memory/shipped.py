@@ -78,8 +78,8 @@ class Shipped:
         self._elsewhere = elsewhere
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
-            residual = Residual(row["low"], row["point"], row["high"], row["beside"] * GIB)
-            self._residuals.setdefault(row["of"], {})[row["measure"]] = residual
+            ends = ((share, beside * GIB) for share, beside in (row[name] for name in Residual._fields))
+            self._residuals.setdefault(row["of"], {})[row["measure"]] = Residual(*ends)
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
