@@ -91,7 +91,7 @@ def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model
 ) -> None:
     found = answer(model="glm-4-9b-chat-hf", **changes)
     assert isinstance(found, Trace) and not found.near
-    assert size(found, changes) == pytest.approx(gib, rel=1e-4)
+    assert size(found, changes) == pytest.approx(gib, rel=5e-3)  # sums are shared among jobs
 
 
 @pytest.mark.parametrize(
