@@ -198,8 +198,8 @@ def _predicted(
         # What is stored in a way that nobody has told of has at most a byte.
         source = Packed(source, {row["key"]: float(row["bytes"]) for row in terms["weight"]}.get(quantization, 1.0))
     if engine_of(settings_of(facts)) is not None:
-        return predict_serving(facts, model, source)
-    return predict(facts, model, source, usual)
+        return predict_serving(facts, model, source, matrix.table("memory-frameworks"))
+    return predict(facts, model, source, matrix.table("memory-frameworks"), usual)
 
 
 def _usable(facts: FactSet, matrix: Matrix) -> FactSet:

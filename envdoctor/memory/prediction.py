@@ -11,6 +11,7 @@ from envdoctor.memory.closed_form import (
     GIB,
     LENGTHS,
     OF_THE_MODEL,
+    OTHER_MODELS,
     ClosedForm,
     Gpu,
     Need,
@@ -23,6 +24,7 @@ from envdoctor.memory.closed_form import (
 )
 from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
+from envdoctor.memory.stages import Staged
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
 
@@ -101,10 +103,6 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 # The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
 # torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 
-#: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
-_BUCKET = 5e8
-_LIVE = 1e9
-
 
 def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
     """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
@@ -144,17 +142,17 @@ class _Run(NamedTuple):
         if stage >= 2 and "gradients" in new:
             new["gradients"] /= self.processes
         if stage < 3:
-            sizes = [self.given.get(name) or _BUCKET for name in ("allgather_bucket", "reduce_bucket")]
+            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
             several = 4.5 if self.given.get("overlap_comm") else 1.0
             new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
             return new
-        live = min(self.given.get("live_parameters") or _LIVE, self.parameters) * self.width
+        live = min(self.given["live_parameters"], self.parameters) * self.width
         whole = new.get("weights", 0.0)
         kept = 0.0 if self.given.get("offload_param") else whole / self.processes
         new["weights"] = kept + min(4 * self.layer + live, whole)
-        if "reference model" in new:  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
-            new["reference model"] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
-        new["communication buffers"] = 2 * (self.given.get("reduce_bucket") or _BUCKET)
+        for name in new.keys() & set(OTHER_MODELS):  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new[name] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
+        new["communication buffers"] = 2 * self.given["reduce_bucket"]
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
@@ -297,15 +295,18 @@ def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[
 _SHORTEST = 16
 
 
-def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = None) -> MemorySection:
-    """The section of the report. ``usual`` is the length where nobody gave one: then there is no verdict on it. Raises
-    :class:`MemoryProblem` where there is no number."""
-    plan, given = plan_of(facts, usual), settings_of(facts, model.config.get("hidden_size"))
+def predict(
+    facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any], usual: int | None = None
+) -> MemorySection:
+    """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
+    then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
+    plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
+    tracer = Staged(tracer, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
     run = _Prediction(plan, given, model, tracer, base, trace)
-    peak, said = run.peak(), [*model.said_of(trace, plan.job), *plan.assumed]
+    peak, said = run.peak(plan.stage.spared), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
     verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
     return {
@@ -337,7 +338,7 @@ def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = No
             for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
             if size >= GIB / 1000
         ],
-        "changes": run.changes(peak, need, gpu) if gpu is not None and verdict != "fits" else [],
+        "changes": run.changes(need, gpu) if gpu is not None and verdict != "fits" else [],
         "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
         "assumed": [*said, *doubts],
@@ -401,7 +402,7 @@ class _Prediction(NamedTuple):
             said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
         return need, said
 
-    def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
+    def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return what lowers the peak, and whether the run fits then: first what does."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         found: list[MemorySaving] = []
@@ -425,7 +426,7 @@ class _Prediction(NamedTuple):
         shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
         for saving, one in zip(tried, others, strict=True):
             after = self.form(one) if isinstance(one, Trace) else form
-            if after.at(self.batch, plan.tokens).size < peak.size:
+            if after.at(self.batch, plan.tokens).size < self.peak().size:
                 add(saving, after, self.batch, plan.tokens)
         if isinstance(shorter, Trace) and shorter.release == self.trace.release:
             shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -38,6 +38,11 @@ class Source(Protocol):
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
+
+
+def changed(found: Sequence[Trace | str], change: Callable[[Trace], Trace]) -> list[Trace | str]:
+    """Return the traces after the change, and the sentences as they are."""
+    return [one if isinstance(one, str) else change(one) for one in found]
 
 
 class FirstOf(NamedTuple):

@@ -1,0 +1,113 @@
+"""What a stage of training has on the GPU beside the step that is traced: other models, an engine, or fewer terms."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.memory.closed_form import GENERATING, gpu_of
+from envdoctor.memory.tracing import Source, Trace, changed
+from envdoctor.text.message import Message
+
+#: What a second model that is trained holds of its own for each batch.
+_ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
+#: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
+_TRAINED = 4
+
+
+class Stage(NamedTuple):
+    """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
+    one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
+    has and this one has not, ``spared`` those that it may not have."""
+
+    like: str = "sft"
+    reference: bool = False
+    models: tuple[str, ...] = ()
+    engine: float = 0.0
+    drops: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
+
+
+class Staged(NamedTuple):
+    """Traces of ``source`` as the ``stage`` has them."""
+
+    source: Source
+    stage: Stage
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        """A trace for each job, or why there is none."""
+        found, stage = self.source.run(jobs), self.stage
+        return changed(found, self._staged) if stage.models or stage.engine or stage.drops else found
+
+    def _staged(self, trace: Trace) -> Trace:
+        points = []
+        for point in trace.points:
+            segments = {name: self._segment(trace, *one) for name, one in point["segments"].items()}
+            new = {**point, "segments": segments}
+            if "held_bytes" in point:  # by as much as the peak
+                before, after = (max(one[0] for one in part.values()) for part in (point["segments"], segments))
+                new["held_bytes"] = point["held_bytes"] * after / before
+            points.append(new)
+        return trace._replace(points=tuple(points))
+
+    def _segment(self, trace: Trace, size: float, operation: str, terms: Mapping[str, float]) -> list[Any]:
+        weights = float(trace.model["weight_bytes"])
+        beside = {
+            "value model": _TRAINED * weights + sum(terms.get(name, 0.0) for name in _ACTIVATIONS),
+            "reward model": weights,
+        }
+        new = {name: part for name, part in terms.items() if name not in self.stage.drops}
+        new |= {name: beside[name] for name in self.stage.models}
+        new |= {GENERATING: self.stage.engine} if self.stage.engine else {}
+        return [sum(new.values()), operation, new]
+
+
+def stage_of(
+    facts: FactSet, known: Mapping[str, Any], given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[str]
+) -> Stage:
+    """Return the stage by its row in ``known``, the table memory-frameworks, and add to ``assumed`` what was taken.
+    ``given`` is the recipe, ``keys`` are those of its files."""
+    name, framework = str(given.get("stage") or "sft"), given.get("framework")
+    rows = (row for row in known["stage"] if row["name"] == name and row.get("framework", framework) == framework)
+    row: Mapping[str, Any] = next(rows, {"like": "dpo"})
+    if row["like"] != name and name != "pt":
+        assumed.append(Message("the stage {} is taken to need what {} does", name, row["like"]))
+    if row.get("generates"):
+        text = "{}: the step that trains; the answers are generated, and rewarded, before it or elsewhere"
+        assumed.append(Message(text, name.upper()))
+    if row.get("drops"):
+        assumed.append(Message("a reward model has one output: it holds no logits"))
+    wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
+    models = tuple(row.get("models", ())) if wanted else ()
+    if models:
+        text = "other models may be on the same GPU, each as large as this one at the most: {}"
+        assumed.append(Message(text, ", ".join(models)))
+    engine, sure = (
+        _engine(facts, known, given, assumed) if row.get("generates") and given.get("colocate") else (0.0, True)
+    )
+    reference = row["like"] != "sft" and row.get("reference") != "none"
+    spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
+    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared)
+
+
+def _engine(
+    facts: FactSet, known: Mapping[str, Any], given: Mapping[str, Any], assumed: list[str]
+) -> tuple[float, bool]:
+    """Return the bytes of the engine that generates on the same GPU, 0 where no GPU is known, and whether it has them
+    while the model trains: not where it sleeps, or where its share is that of vLLM because nobody tells another."""
+    own = [
+        row["engine_share"]
+        for row in known["framework"]
+        if row["name"] == given.get("framework") and "engine_share" in row
+    ]
+    told, gpu = given.get("gpu_memory_utilization"), gpu_of(facts.each("gpu"), 2)
+    share = float(told or [*own, *known["engine"][0]["share"]][0])
+    if told is None:
+        assumed.append(Message("{} was not given: {}", "gpu_memory_utilization", f"{share:g}"))
+    if gpu is None:
+        assumed.append(Message("the engine that generates on the same GPU is not counted, because no GPU is known"))
+        return 0.0, True
+    text = Message("an engine that generates takes {} of the same GPU", f"{share:.0%}")
+    if asleep := bool(given.get("sleep_mode")):
+        text = Message("an engine that generates takes {} of the same GPU, less while the model trains", f"{share:.0%}")
+    assumed.append(text)
+    return share * gpu.total, bool(told or own) and not asleep
