@@ -98,7 +98,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         batch = 1
         assumed.append(Message("the batch size was not given: 1 was taken"))
     load = _load_dtype(given, facts, assumed)
-    attention, eager = _attention(given, trainer, facts.text(f"pkg.{framework}"), assumed)
+    version = facts.text(f"pkg.{framework}")
+    attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
@@ -128,7 +129,14 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         )
     if training and "gradient_checkpointing" not in given:
         assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
-    savers = [saver for name, saver in _SAVERS.items() if given.get(name) or name in trainer.get("savers", ())]
+    own = {
+        row["name"]
+        for row in trainer.get("savers", ())
+        if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
+    }
+    # What nobody says, or says to be absent, is as the framework has it.
+    there = {name: name in own if given.get(name) is None else given[name] for name in _SAVERS}
+    savers = [saver for name, saver in _SAVERS.items() if there[name]]
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     told = [said for said, _ in savers]
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
@@ -177,6 +185,10 @@ def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) ->
     return own
 
 
+def _may_be(version: str | None, releases: str | None) -> bool:
+    return version is None or releases is None or satisfies(version, releases)
+
+
 def _attention(
     given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None, assumed: list[str]
 ) -> tuple[str | None, bool]:
@@ -184,7 +196,7 @@ def _attention(
     if given.get("attn") is not None:
         return str(given["attn"]), False
     rows = trainer.get("attention", ())
-    own = [row["value"] for row in rows if version is None or satisfies(version, row["releases"])]
+    own = [row["value"] for row in rows if _may_be(version, row["releases"])]
     if len(own) > 1:
         return None, "attn" not in given
     if own:

@@ -166,6 +166,23 @@ def test_what_the_trace_does_not_follow_is_named_and_its_terms_are_spared(predic
     assert all(found["reserved_gib"][1] == pytest.approx(8.0 * 1.07) for found in (chunked, both, plain))
 
 
+@pytest.mark.parametrize(
+    ("recipe", "release", "savers"),
+    [
+        ({"framework": "trl"}, "1.6.0", []),
+        ({"framework": "trl"}, "1.7.0", ["the loss in chunks"]),
+        ({"framework": "trl"}, None, ["the loss in chunks"]),
+        ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
+        ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
+        ({"framework": "torchtune"}, None, ["the loss in chunks"]),
+    ],
+)
+def test_what_a_framework_saves_by_itself_is_named(
+    predicted: Any, recipe: dict[str, Any], release: str | None, savers: list[str]
+) -> None:
+    assert predicted(release=release, **recipe)["savers"] == savers
+
+
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
     keys = Records(({"key": "reduce_bucket_size", "value": "auto"},))
     facts = FactSet([Fact("recipe_key", keys, "ds.json", "recipe"), Fact("recipe.zero_stage", 3, "ds.json", "recipe")])
