@@ -22,56 +22,46 @@ from envdoctor.versions.pep440 import satisfies
 #: CUDA context and libraries with lazy loading, which engines have since CUDA 12, in GiB.
 _BESIDE = 0.6
 _MIB = 1 << 20
+#: The largest vocabulary that is believed, and the one where config.json has none: models have up to 262,144.
+_VOCABULARY = 1 << 19
 
 
 class _Engine(NamedTuple):
-    """One engine on a GPU, in bytes: ``row`` says what it takes a share of, ``step`` are the live tensors of a step,
-    ``token`` the keys and values of a token, ``least`` and ``most`` what it needs beside its share."""
+    """Bytes of one engine on a GPU: it takes ``base`` and a share of the ``whole``, for what is ``inside`` and the keys
+    and values of tokens, each ``token``; it needs from ``least`` to ``most`` beside that, of what is ``free``. A
+    ``strict`` one does not start where one sequence of the full length has no place."""
 
-    row: Mapping[str, Any]
-    gpu: Gpu
-    weights: float
-    step: float
+    whole: float
+    base: float
+    inside: float
     token: float
     least: float
     most: float
-
-    @property
-    def whole(self) -> float:
-        """Return what the share is a share of."""
-        if self.row["of"] == "total":
-            return self.gpu.total
-        return self.gpu.free - _BESIDE * GIB - (self.weights if self.row["of"] == "rest" else 0.0)
-
-    @property
-    def within(self) -> float:
-        """Return what the share is for beside keys and values."""
-        inside = {"total": self.weights + self.step + _BESIDE * GIB, "free": self.weights}
-        return inside.get(self.row["of"], 0.0)
+    free: float
+    strict: bool
 
     def asked(self, share: float) -> float:
         """Return what is taken at the start."""
-        return share * self.whole + (self.weights if self.row["of"] == "rest" else 0.0)
+        return self.base + share * self.whole
 
     def cache(self, share: float) -> float:
-        """Return the place for keys and values, below 0 where even the weights do not fit."""
-        return share * self.whole - self.within
+        """Return the place for keys and values, below 0 where even what is inside has none."""
+        return self.asked(share) - self.inside
 
     def needed(self, length: int) -> float:
-        """Return what it cannot start without: vLLM wants the place for the longest sequence too."""
-        rest = length * self.token if self.row["of"] == "total" else self.token
-        return max(self.weights, self.within) + rest
+        """Return what it cannot start without."""
+        return self.inside + self.token * (length if self.strict else 1)
 
     def verdict(self, share: float, length: int) -> str:
         """Return whether it starts, and holds the longest sequence."""
         asked = self.asked(share)
-        if asked + self.least > self.gpu.free or asked < self.needed(length):
+        if asked + self.least > self.free or asked < self.needed(length):
             return "does-not-fit"
-        return "fits" if asked + self.most <= self.gpu.free and self.cache(share) >= length * self.token else "tight"
+        return "fits" if asked + self.most <= self.free and self.cache(share) >= length * self.token else "tight"
 
     def changes(self, length: int) -> list[MemorySaving]:
         """Return the largest share that leaves others theirs, and the length that fits then where that one does not."""
-        most = self.gpu.free - self.most - self.asked(0.0)
+        most = self.free - self.most - self.base
         share = math.floor(most / self.whole * 100) / 100 if self.whole > 0 else 0.0
         settings: dict[str, object] = {"recipe.gpu_memory_utilization": share}
         if share > 0 and self.verdict(share, length) != "fits":
@@ -100,33 +90,31 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping
     trace = traced({**plan.job, "config": config, "tokens": [tokens]}, tracer)
     peak = ClosedForm(trace, 1).at(1, tokens)
     weights, cache = float(trace.model["weight_bytes"]), kept_bytes(trace)
-    step = (peak.size - weights - cache) / ranks + 4.0 * sequences * int(config["vocab_size"])
+    vocabulary = config.get("vocab_size")
+    if not (isinstance(vocabulary, int) and 0 < vocabulary <= _VOCABULARY):
+        vocabulary = _VOCABULARY
+    step = (peak.size - weights - cache) / ranks + 4.0 * sequences * vocabulary
     weights /= ranks
+    context, apart = _BESIDE * GIB, row["of"] != "total"
+    whole, base, inside = {
+        "total": (gpu.total, 0.0, weights + step + context),
+        "free": (gpu.free - context, 0.0, weights),
+        "rest": (gpu.free - context - weights, weights, weights),
+    }[row["of"]]
     # The profile counts what is allocated, and not what the allocator holds for it.
     low, _, high = need_of(weights + step, weights + step, weights + step, 1.0, {}).reserved
-    least, most = 0.0, high - low
-    if row["of"] != "total":
-        least, most = _BESIDE * GIB + step, _BESIDE * GIB + step + most
-    if not given.get("enforce_eager"):
-        most += row.get("graphs", 0.0) * GIB
-    reserve = {**row.get("reserve", {}), **card.get("reserve", {})}
-    left = reserve and max(
-        reserve["base"] + reserve["token"] * tokens + reserve["sequence"] * sequences + reserve["gpu"] * ranks,
-        reserve["least"],
-    )
-    if left:
-        share = round(1 - left * _MIB / gpu.total, 3)
-    else:
-        share = row["share"][min(ranks.bit_length(), len(row["share"])) - 1]
+    least = context + step if apart else 0.0
+    most = least + high - low + (0.0 if given.get("enforce_eager") else row.get("graphs", 0.0) * GIB)
+    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
-        most = max(most, _BESIDE * GIB + (1 - share) * (gpu.free - _BESIDE * GIB))
+        most = max(most, context + (1 - share) * whole)
     assumed = list[str]()
     if given.get("gpu_memory_utilization") is None:
         assumed.append(Message("{} was not given: {}", row["option"], f"{share:g}"))
     share = float(given.get("gpu_memory_utilization") or share)
-    engine = _Engine(row, gpu, weights, step, cache / ranks / tokens, least, most)
-    needed = engine.needed(length)
+    engine = _Engine(whole, base, inside, cache / ranks / tokens, least, most, gpu.free, strict=not apart)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
+    needed = max(asked, engine.needed(length))
     if engine_of(given) == "beside":
         assumed.append(
             Message(
@@ -134,7 +122,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping
                 "recipe.gpu_memory_utilization=absent"
             )
         )
-    if row["of"] != "total" and verdict == "tight" and asked + most > gpu.free:
+    if apart and verdict == "tight" and asked + most > gpu.free:
         text = "a step and CUDA graphs may need up to {} GiB beside {} {}, and {} GiB are left"
         free = f"{(gpu.free - asked) / GIB:.1f}"
         assumed.append(Message(text, f"{most / GIB:.1f}", row["option"], f"{share:g}", free))
@@ -149,7 +137,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping
         "processes": ranks,
         "allocated_gib": rounded(asked),
         "reserved_gib": [rounded(asked)] * 2,
-        "process_gib": [rounded(max(asked, needed) + least), rounded(max(asked, needed) + most)],
+        "process_gib": [rounded(needed + least), rounded(needed + most)],
         "interval": None,
         "gpu": gpu.name,
         "total_gib": rounded(gpu.total),
@@ -161,7 +149,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping
             {"name": "KV cache", "gib": rounded(place)},
             {"name": "weights", "gib": rounded(weights)},
             {"name": "activations of a step", "gib": rounded(step)},
-            {"name": "CUDA context", "gib": rounded(_BESIDE * GIB)},
+            {"name": "CUDA context", "gib": rounded(context)},
         ],
         "changes": [] if verdict == "fits" else engine.changes(length),
         "reach": [],
@@ -192,6 +180,17 @@ def _row(facts: FactSet, rows: Sequence[Mapping[str, Any]], gpu: Gpu) -> tuple[M
         return gpu.total < card["below"] * GIB if "below" in card else "names" not in card
 
     return row, next(filter(fits, row["cards"]))
+
+
+def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, **step: int) -> float:
+    """Return the share that the engine takes by itself, by the tokens, sequences and ranks of a ``step``."""
+    if "reserve" not in row:
+        return float(row["share"][min(step["ranks"].bit_length(), len(row["share"])) - 1])
+    mib = {**row["reserve"], **card.get("reserve", {})}
+    left = (
+        mib["base"] + mib["token"] * step["tokens"] + mib["sequence"] * step["sequences"] + mib["gpu"] * step["ranks"]
+    )
+    return round(1 - max(left, mib["least"]) * _MIB / total, 3)
 
 
 def _as_prompt(facts: FactSet, tokens: int) -> FactSet:

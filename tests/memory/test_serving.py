@@ -14,7 +14,7 @@ from envdoctor.memory import model_of, predict_serving
 
 #: No logits worth a byte: steps and keys and values are those of the trace.
 KNOWN = load_matrix().table("memory-frameworks")
-MODEL = model_of({"model_type": "llama", "max_position_embeddings": 32768, "vocab_size": 1}, [])
+CONFIG = {"model_type": "llama", "max_position_embeddings": 32768, "vocab_size": 1}
 Engine = Callable[..., dict[str, Any]]
 
 
@@ -22,9 +22,16 @@ Engine = Callable[..., dict[str, Any]]
 def engine(trace_of: Callable[..., Any]) -> Engine:
     """The section for an engine whose weights take 16 GiB, a step 2, and the keys and values of 2,048 tokens 1 GiB."""
 
-    def do(framework: str, gib: float, name: str = "GPU", release: str | None = None, **recipe: Any) -> dict[str, Any]:
+    def do(
+        framework: str,
+        gib: float,
+        name: str = "GPU",
+        release: str | None = None,
+        vocabulary: Any = 1,
+        **recipe: Any,
+    ) -> dict[str, Any]:
         trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=1.0 * GIB)
-        source = MadeUp(trace)
+        source, model = MadeUp(trace), model_of({**CONFIG, "vocab_size": vocabulary}, [])
         values = {"framework": framework, "max_batched_tokens": 2048, **recipe}
         facts = FactSet(
             Fact(f"recipe.{key}", value, "", "recipe") for key, value in values.items() if value is not None
@@ -32,7 +39,7 @@ def engine(trace_of: Callable[..., Any]) -> Engine:
         gpu = Records(({"name": name, "memory_gib": gib},))
         facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", "bfloat16", "", "given")])
         facts.update([Fact(f"pkg.{framework}", release, "", "given")] if release else [])
-        return {**predict_serving(facts, MODEL, source, KNOWN), "job": source.jobs[0]}
+        return {**predict_serving(facts, model, source, KNOWN), "job": source.jobs[0]}
 
     return do
 
@@ -77,6 +84,12 @@ def test_a_share_that_leaves_too_little_for_a_step_says_how_much(engine: Engine)
     assert told == (
         "a step and CUDA graphs may need up to 4.2 GiB beside mem_fraction_static 0.95, and 3.0 GiB are left"
     )
+
+
+@pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])
+def test_a_vocabulary_that_is_missing_or_no_number_is_taken_as_large(engine: Engine, vocabulary: Any) -> None:
+    found = engine("vllm", 48.0, vocabulary=vocabulary)
+    assert found["serving"]["activations_gib"] == pytest.approx(2 + 4 * 256 * 2**19 / GIB, abs=0.001)
 
 
 @pytest.mark.parametrize("framework", ["vllm", "sglang", "lmdeploy"])
