@@ -190,7 +190,7 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     left = (
         mib["base"] + mib["token"] * step["tokens"] + mib["sequence"] * step["sequences"] + mib["gpu"] * step["ranks"]
     )
-    return round(1 - max(left, mib["least"]) * _MIB / total, 3)
+    return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 
 def _as_prompt(facts: FactSet, tokens: int) -> FactSet:

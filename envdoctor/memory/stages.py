@@ -1,11 +1,12 @@
 """What a stage of training has on the GPU beside the step that is traced: other models, an engine, or fewer terms."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.memory.closed_form import GENERATING, gpu_of
-from envdoctor.memory.tracing import Source, Trace, changed
+from envdoctor.memory.closed_form import GENERATING, OF_THE_MODEL, gpu_of
+from envdoctor.memory.tracing import Job, Source, Trace, changed
 from envdoctor.text.message import Message
 
 #: What a second model that is trained holds of its own for each batch.
@@ -33,32 +34,51 @@ class Staged(NamedTuple):
     source: Source
     stage: Stage
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """A trace for each job, or why there is none."""
-        found, stage = self.source.run(jobs), self.stage
-        return changed(found, self._staged) if stage.models or stage.engine or stage.drops else found
+        stage = self.stage
+        plain = not (stage.models or stage.engine or stage.drops)
+        return self.source.run(jobs) if plain else changed(self.source, jobs, self._staged)
 
-    def _staged(self, trace: Trace) -> Trace:
+    def _staged(self, trace: Trace, job: Job) -> Trace:
         points = []
         for point in trace.points:
-            segments = {name: self._segment(trace, *one) for name, one in point["segments"].items()}
-            new = {**point, "segments": segments}
+            segments = {}
+            for name, (_, operation, terms) in point["segments"].items():
+                new = self._terms(trace, job, terms)
+                segments[name] = [sum(new.values()), operation, new]
+            staged = {**point, "segments": segments}
             if "held_bytes" in point:  # by as much as the peak
                 before, after = (max(one[0] for one in part.values()) for part in (point["segments"], segments))
-                new["held_bytes"] = point["held_bytes"] * after / before
-            points.append(new)
+                staged["held_bytes"] = point["held_bytes"] * after / before
+            points.append(staged)
         return trace._replace(points=tuple(points))
 
-    def _segment(self, trace: Trace, size: float, operation: str, terms: Mapping[str, float]) -> list[Any]:
+    def _terms(self, trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
         weights = float(trace.model["weight_bytes"])
         beside = {
             "value model": _TRAINED * weights + sum(terms.get(name, 0.0) for name in _ACTIVATIONS),
             "reward model": weights,
         }
-        new = {name: part for name, part in terms.items() if name not in self.stage.drops}
+        of_head = _of_head(trace, job["config"]) if self.stage.drops else 0.0
+        with_head = ("weights",) if job["lora"] else OF_THE_MODEL
+        new = {
+            name: size * (1 - of_head) if name in with_head else size
+            for name, size in terms.items()
+            if name not in self.stage.drops
+        }
         new |= {name: beside[name] for name in self.stage.models}
-        new |= {GENERATING: self.stage.engine} if self.stage.engine else {}
-        return [sum(new.values()), operation, new]
+        return new | ({GENERATING: self.stage.engine} if self.stage.engine else {})
+
+
+def _of_head(trace: Trace, config: Mapping[str, Any]) -> float:
+    """Return the share of the parameters that are in a head for the language, where config.json tells that it is one
+    of its own."""
+    sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
+    if config.get("tie_word_embeddings") is not False or not all(isinstance(size, int) for size in sizes):
+        return 0.0
+    share = math.prod(sizes) / float(trace.model["parameters"])
+    return share if 0 < share < 0.5 else 0.0
 
 
 def stage_of(
@@ -75,7 +95,7 @@ def stage_of(
         text = "{}: the step that trains; the answers are generated, and rewarded, before it or elsewhere"
         assumed.append(Message(text, name.upper()))
     if row.get("drops"):
-        assumed.append(Message("a reward model has one output: it holds no logits"))
+        assumed.append(Message("a reward model has one output: no head for the language, and no logits"))
     wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
     models = tuple(row.get("models", ())) if wanted else ()
     if models:

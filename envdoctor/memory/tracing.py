@@ -17,6 +17,9 @@ _LARGEST = 4 << 20
 _MOST_KEPT = 200
 
 
+Job = Mapping[str, Any]
+
+
 class Trace(NamedTuple):
     """What one job gave: ``model`` (depth, parameters, …), and its points: layers, tokens, and by segment of the step
     the live bytes by what they hold, with the operation at the most. Where it comes from shipped coefficients,
@@ -40,9 +43,10 @@ class Source(Protocol):
         """A trace for each job, or the sentence that says why there is none."""
 
 
-def changed(found: Sequence[Trace | str], change: Callable[[Trace], Trace]) -> list[Trace | str]:
-    """Return the traces after the change, and the sentences as they are."""
-    return [one if isinstance(one, str) else change(one) for one in found]
+def changed(source: Source, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
+    """Return the traces of the jobs after the change, and the sentences as they are."""
+    found = zip(jobs, source.run(jobs), strict=True)
+    return [one if isinstance(one, str) else change(one, job) for job, one in found]
 
 
 class FirstOf(NamedTuple):

@@ -35,7 +35,7 @@ def trace_of() -> Callable[..., Trace]:
 def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
     """The section for a recipe's facts ("unknown": not that one), with the ``job`` that was traced first. ``keys`` are
     those of the recipe's file, ``given`` what was typed, ``release`` that
-    of the framework."""
+    of the framework, ``config`` more of the model's config.json."""
 
     def do(
         trace: Trace | None = None,
@@ -43,6 +43,7 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         keys: Any = None,
         given: Any = None,
         release: str | None = None,
+        config: Any = None,
         **recipe: Any,
     ) -> dict[str, Any]:
         source = MadeUp(trace or trace_of({"weights": 1.0}))
@@ -57,6 +58,9 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         if gpu is not None:
             others["gpu"] = gpu
         facts.update(Fact(key, value, "", "given") for key, value in others.items())
-        return {**predict(facts, MODEL, source, KNOWN), "job": source.jobs[0]}
+        return {
+            **predict(facts, MODEL._replace(config={**MODEL.config, **(config or {})}), source, KNOWN),
+            "job": source.jobs[0],
+        }
 
     return do

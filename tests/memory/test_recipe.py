@@ -71,6 +71,25 @@ def test_a_stage_is_the_step_that_it_is_like_and_what_stands_beside_it(
 
 
 @pytest.mark.parametrize(
+    ("config", "weights"),
+    [
+        ({"tie_word_embeddings": False, "vocab_size": 1 << 19}, 12.0),
+        ({"tie_word_embeddings": True, "vocab_size": 1 << 19}, 16.0),
+        # What nobody tells, or no model has, stays counted.
+        ({"vocab_size": 1 << 19}, 16.0),
+        ({"tie_word_embeddings": False}, 16.0),
+        ({"tie_word_embeddings": False, "vocab_size": "many"}, 16.0),
+        ({"tie_word_embeddings": False, "vocab_size": 1 << 60}, 16.0),
+    ],
+)
+def test_a_reward_model_has_no_head_for_the_language(
+    predicted: Any, trace_of: Any, config: dict[str, Any], weights: float
+) -> None:
+    found = predicted(trace_of({"weights": 16.0, "logits and loss": 4.0}), stage="rm", config=config)
+    assert found["terms"] == [{"name": "weights", "gib": weights}]
+
+
+@pytest.mark.parametrize(
     ("recipe", "least", "most"),
     [
         ({"framework": "trl"}, 21.0 + 0.3 * 80, 21.0 + 0.3 * 80),
