@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traced_jobs import MadeUp
 
-from envdoctor.memory import ClosedForm, Trace
+from envdoctor.facts import FactSet
+from envdoctor.knowledge import load_matrix
+from envdoctor.memory import ClosedForm, Staged, Trace, stage_of
 from envdoctor.sandbox import PAYLOAD
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 TOKENS = 192
 ALLOWED = 0.02
+KNOWN = load_matrix().table("memory-frameworks")
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +37,10 @@ def test_within_two_percent(steps: list[dict[str, Any]]) -> None:
     errors = {}
     for step in steps:
         model, *points = step["records"]
-        predicted = ClosedForm(Trace(model, tuple(points)), 1).at(1, TOKENS).size
+        own = step["job"].get("own", "sft")
+        stage = stage_of(FactSet(), KNOWN, {"stage": own}, {}, [])
+        (trace,) = Staged(MadeUp(Trace(model, tuple(points))), stage).run([{**step["job"], "config": step["config"]}])
+        assert isinstance(trace, Trace)
+        predicted = ClosedForm(trace, 1).at(1, TOKENS).size
         errors[step["case"]] = predicted / step["measured"] - 1
     assert {case: error for case, error in errors.items() if abs(error) > ALLOWED} == {}
