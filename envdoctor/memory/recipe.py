@@ -198,7 +198,7 @@ def _attention(
     rows = trainer.get("attention", ())
     own = [row["value"] for row in rows if _may_be(version, row["releases"])]
     if len(own) > 1:
-        return None, "attn" not in given
+        return None, True
     if own:
         assumed.append(Message("the attention was not given: {} was taken, as {} does", own[0], trainer["name"]))
     elif "attn" not in given:
