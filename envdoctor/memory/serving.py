@@ -105,7 +105,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping
     low, _, high = need_of(weights + step, weights + step, weights + step, 1.0, {}).reserved
     least = context + step if apart else 0.0
     most = least + high - low + (0.0 if given.get("enforce_eager") else row.get("graphs", 0.0) * GIB)
-    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
+    captured = min(sequences, card["sequences"])  # no more of them are in CUDA graphs
+    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=captured, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
     assumed = list[str]()

@@ -86,6 +86,14 @@ def test_a_share_that_leaves_too_little_for_a_step_says_how_much(engine: Engine)
     )
 
 
+def test_sglang_captures_no_more_sequences_than_run_and_leaves_more_for_longer_steps(engine: Engine) -> None:
+    few, usual, many, longer = (
+        engine("sglang", 48.0, release="0.5.23", **recipe)["allocated_gib"]
+        for recipe in ({"max_sequences": 8}, {}, {"max_sequences": 512}, {"max_batched_tokens": 16384})
+    )
+    assert few > usual == many > longer
+
+
 @pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])
 def test_a_vocabulary_that_is_missing_or_no_number_is_taken_as_large(engine: Engine, vocabulary: Any) -> None:
     found = engine("vllm", 48.0, vocabulary=vocabulary)
