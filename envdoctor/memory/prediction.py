@@ -338,7 +338,7 @@ def predict(
             for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
             if size >= GIB / 1000
         ],
-        "changes": run.changes(need, gpu) if gpu is not None and verdict != "fits" else [],
+        "changes": run.changes(run.peak(), need, gpu) if gpu is not None and verdict != "fits" else [],
         "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
         "assumed": [*said, *doubts],
@@ -402,7 +402,7 @@ class _Prediction(NamedTuple):
             said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
         return need, said
 
-    def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
+    def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return what lowers the peak, and whether the run fits then: first what does."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         found: list[MemorySaving] = []
@@ -426,7 +426,7 @@ class _Prediction(NamedTuple):
         shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
         for saving, one in zip(tried, others, strict=True):
             after = self.form(one) if isinstance(one, Trace) else form
-            if after.at(self.batch, plan.tokens).size < self.peak().size:
+            if after.at(self.batch, plan.tokens).size < peak.size:
                 add(saving, after, self.batch, plan.tokens)
         if isinstance(shorter, Trace) and shorter.release == self.trace.release:
             shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))

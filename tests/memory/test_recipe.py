@@ -112,6 +112,24 @@ def test_an_engine_beside_the_training_takes_its_share(
 
 
 @pytest.mark.parametrize(
+    ("recipe", "release", "savers"),
+    [
+        ({"framework": "trl"}, "1.6.0", []),
+        ({"framework": "trl"}, "1.7.0", ["the loss in chunks"]),
+        ({"framework": "trl"}, None, ["the loss in chunks"]),
+        ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
+        ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
+        # Its configuration always names the loss.
+        ({"framework": "torchtune"}, None, []),
+    ],
+)
+def test_what_a_framework_saves_by_itself_is_named(
+    predicted: Any, recipe: dict[str, Any], release: str | None, savers: list[str]
+) -> None:
+    assert predicted(release=release, **recipe)["savers"] == savers
+
+
+@pytest.mark.parametrize(
     ("framework", "release", "attention"),
     [("openrlhf", "0.8.9", "eager"), ("openrlhf", "0.8.10", "sdpa"), ("verl", None, "sdpa"), ("trl", "0.24.0", None)],
 )
@@ -183,24 +201,6 @@ def test_what_the_trace_does_not_follow_is_named_and_its_terms_are_spared(predic
     assert both["savers"] == ["kernels that replace parts of the model", "the loss in chunks"]
     assert [found["reserved_gib"][0] for found in (chunked, both, plain)] == [6.0, 4.0, 8.0]
     assert all(found["reserved_gib"][1] == pytest.approx(8.0 * 1.07) for found in (chunked, both, plain))
-
-
-@pytest.mark.parametrize(
-    ("recipe", "release", "savers"),
-    [
-        ({"framework": "trl"}, "1.6.0", []),
-        ({"framework": "trl"}, "1.7.0", ["the loss in chunks"]),
-        ({"framework": "trl"}, None, ["the loss in chunks"]),
-        ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
-        ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
-        # Its configuration always names the loss.
-        ({"framework": "torchtune"}, None, []),
-    ],
-)
-def test_what_a_framework_saves_by_itself_is_named(
-    predicted: Any, recipe: dict[str, Any], release: str | None, savers: list[str]
-) -> None:
-    assert predicted(release=release, **recipe)["savers"] == savers
 
 
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
