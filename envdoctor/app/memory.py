@@ -199,8 +199,8 @@ def _predicted(
         row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
         source = Packed(source, float(row["bytes"]), "head" in row)
     if engine_of(settings_of(facts)) is not None:
-        return predict_serving(facts, model, source)
-    return predict(facts, model, source, usual)
+        return predict_serving(facts, model, source, matrix.table("memory-frameworks"))
+    return predict(facts, model, source, matrix.table("memory-frameworks"), usual)
 
 
 def _usable(facts: FactSet, matrix: Matrix) -> FactSet:

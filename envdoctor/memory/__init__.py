@@ -11,6 +11,7 @@ __all__, __getattr__ = door(
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "Shipped",
+        "stages": "Stage Staged",
         "stored": "Counted Packed stored_parameters",
         "tracing": "FirstOf Source Trace Tracer",
     },

@@ -96,17 +96,20 @@ def _gpu(item: View) -> Gpu | None:
 
 #: Bytes by what they hold.
 Terms = Mapping[str, float]
-#: What is there of the model and its training, whatever the batch.
+#: An engine that generates on the same GPU.
+GENERATING = "engine that generates"
+#: What is there of the model and its training, whatever the batch, and of models beside it.
+OTHER_MODELS = ("reference model", "value model", "reward model")
 OF_THE_MODEL = (
     "weights",
     "adapters",
-    "reference model",
+    *OTHER_MODELS,
     "gradients",
     "optimizer states",
     "temporary values of the optimizer",
 )
 #: What does not depend on the batch.
-_STATIC = (*OF_THE_MODEL, "communication buffers", "gathered layers")
+_STATIC = (*OF_THE_MODEL, GENERATING, "communication buffers", "gathered layers")
 #: The lengths beside that of the longest sample, as shares of it, from which every other follows.
 LENGTHS = (0.5, 0.25)
 

@@ -12,6 +12,7 @@ from envdoctor.memory.closed_form import (
     GIB,
     LENGTHS,
     OF_THE_MODEL,
+    OTHER_MODELS,
     ClosedForm,
     Gpu,
     Need,
@@ -24,6 +25,7 @@ from envdoctor.memory.closed_form import (
 )
 from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
+from envdoctor.memory.stages import Staged
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
 
@@ -102,10 +104,6 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 # The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
 # torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 
-#: DeepSpeed's defaults, in elements: allgather_bucket_size and reduce_bucket_size, stage3_max_live_parameters.
-_BUCKET = 5e8
-_LIVE = 1e9
-
 
 def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
     """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
@@ -145,17 +143,17 @@ class _Run(NamedTuple):
         if stage >= 2 and "gradients" in new:
             new["gradients"] /= self.processes
         if stage < 3:
-            sizes = [self.given.get(name) or _BUCKET for name in ("allgather_bucket", "reduce_bucket")]
+            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
             several = 4.5 if self.given.get("overlap_comm") else 1.0
             new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
             return new
-        live = min(self.given.get("live_parameters") or _LIVE, self.parameters) * self.width
+        live = min(self.given["live_parameters"], self.parameters) * self.width
         whole = new.get("weights", 0.0)
         kept = 0.0 if self.given.get("offload_param") else whole / self.processes
         new["weights"] = kept + min(4 * self.layer + live, whole)
-        if "reference model" in new:  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
-            new["reference model"] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
-        new["communication buffers"] = 2 * (self.given.get("reduce_bucket") or _BUCKET)
+        for name in new.keys() & set(OTHER_MODELS):  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new[name] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
+        new["communication buffers"] = 2 * self.given["reduce_bucket"]
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
@@ -298,10 +296,13 @@ def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[
 _SHORTEST = 16
 
 
-def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = None) -> MemorySection:
-    """The section of the report. ``usual`` is the length where nobody gave one: then there is no verdict on it. Raises
-    :class:`MemoryProblem` where there is no number."""
-    plan, given = plan_of(facts, usual), settings_of(facts, model.config.get("hidden_size"))
+def predict(
+    facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any], usual: int | None = None
+) -> MemorySection:
+    """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
+    then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
+    plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
+    tracer = Staged(tracer, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
@@ -373,7 +374,7 @@ class _Prediction(NamedTuple):
     @property
     def gone(self) -> list[str]:
         """Return the terms that are likely not there."""
-        return [term for term in self.plan.spared if term in _GONE]
+        return [term for term in self.plan.spared if term in (*_GONE, *self.plan.stage.spared)]
 
     def form(self, trace: Trace) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job."""

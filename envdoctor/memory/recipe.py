@@ -2,51 +2,20 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.memory.section import MemoryProblem
+from envdoctor.memory.stages import Stage, stage_of
 from envdoctor.text.message import Message
 from envdoctor.versions.pep440 import satisfies
 
 #: How much less what depends on the batch may take with a trainer's own code.
 LESS = 0.5
-#: Stages that compare with a reference model.
-_WITH_REFERENCE = ("dpo", "grpo")
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-#: Frameworks that compute in the dtype of the weights, without autocast.
-_WITHOUT_AUTOCAST = ("openrlhf", "torchtune")
-#: Frameworks that leave the rest of a 4-bit model in half precision (LLaMA-Factory: upcast_layernorm is off; Axolotl
-#: casts it back for flash attention).
-_WITHOUT_UPCAST = ("llamafactory", "ms-swift", "unsloth", "axolotl")
-#: Frameworks that take eager attention in some releases and flash attention in others (the rule
-#: openrlhf-takes-eager-attention-unless-asked has the sources).
-_EAGER = ("openrlhf",)
-#: What the names of optimizers mean to the trace; "paged" states can leave the GPU and are counted as being elsewhere.
-_OPTIMIZERS = {
-    "adamw": "AdamW",
-    "adam": "AdamW",
-    "adamw_torch": "AdamW",
-    "adamw_hf": "AdamW",
-    "adamw_torch_fused": "adamw_fused",
-    "adamw_8bit": "adamw_8bit",
-    "adamw_bnb_8bit": "adamw_8bit",
-    "paged_adamw": "elsewhere",
-    "paged_adamw_32bit": "elsewhere",
-    "paged_adamw_8bit": "elsewhere",
-    "paged_lion_32bit": "elsewhere",
-    "paged_lion_8bit": "elsewhere",
-    "lion_32bit": "lion",
-    "lion_8bit": "lion_8bit",
-    "adafactor": "adafactor",
-    "sgd": "SGD",
-    "adagrad": "Adagrad",
-    "rmsprop": "RMSprop",
-    "muon": "Muon",
-}
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 #: With the terms that may be gone with it.
 _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -55,8 +24,6 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
-#: Those that unsloth has by itself.
-_UNSLOTH = ("kernels", "chunked_loss", "activation_offload")
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
@@ -68,7 +35,8 @@ class Plan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
-    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release."""
+    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
+    ``stage`` changes the traces (:class:`~envdoctor.memory.stages.Staged`)."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -78,11 +46,13 @@ class Plan(NamedTuple):
     eager: bool = False
     stated: bool = True
     parts: int = 1
+    stage: Stage = Stage()
 
 
-def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
+def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None. "auto"
-    buckets of DeepSpeed are those that transformers computes from the ``hidden`` size."""
+    buckets of DeepSpeed are those that transformers computes from the ``hidden`` size, unknown ones those of ``zero``,
+    which are rows of the table memory-frameworks."""
     given = {
         fact.key.removeprefix("recipe."): None if fact.value is ABSENT else fact.value
         for fact in facts.below("recipe.")
@@ -90,7 +60,7 @@ def settings_of(facts: FactSet, hidden: int | None = None) -> dict[str, Any]:
     }
     if hidden and _keys(facts).get("reduce_bucket_size") == "auto":
         given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
-    return given
+    return {**given, **{row["name"]: given.get(row["name"]) or row["elements"] for row in zero}}
 
 
 def _keys(facts: FactSet) -> dict[str, str]:
@@ -106,11 +76,11 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
     return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
-def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
-    """What to trace; ``usual`` is the length where nobody gave one. Raises :class:`MemoryProblem` where a number
-    without more facts would be a guess."""
+def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> Plan:
+    """What to trace; ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one. Raises
+    :class:`MemoryProblem` where a number without more facts would be a guess."""
     given, keys = settings_of(facts), _keys(facts)
-    assumed: list[str] = []
+    assumed = list[str]()
     method = _method(given, assumed)
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
@@ -119,62 +89,60 @@ def plan_of(facts: FactSet, usual: int | None = None) -> Plan:
         tokens = usual
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
-    stage = given.get("stage") or "sft"
-    if training and stage == "ppo":
-        raise MemoryProblem("the memory of PPO is not predicted: its value and reward models have sizes of their own")
-    if training and stage not in ("sft", "pt", *_WITH_REFERENCE):
-        raise MemoryProblem("the memory of the stage {} is not predicted yet, only of pt, sft, dpo and grpo", stage)
-    if stage == "grpo" and given.get("colocate"):
-        raise MemoryProblem("an engine that generates on the same GPU takes its share: this is not predicted yet")
+    framework = str(given.get("framework"))
+    trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
+    stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
     divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
         assumed.append(Message("the batch size was not given: 1 was taken"))
     load = _load_dtype(given, facts, assumed)
-    attention = given.get("attn")
+    version = facts.text(f"pkg.{framework}")
+    attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
-    eager = "attn" not in given and given.get("framework") in _EAGER
-    if "attn" not in given and not eager:
-        assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
     packed = bool(given.get("packing") or given.get("padding_free"))
+    optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
     job = {
         "training": training,
         "load_dtype": load,
-        "amp": _amp(given) if training else None,
+        "amp": _amp(given, trainer) if training else None,
         # The CPU's fused kernel keeps what flash attention keeps.
         "attention": "sdpa" if flash else attention,
-        "quantized": _quantized(given, method),
+        "quantized": _quantized(given, method, trainer),
         "lora": _lora(given) if method in ("lora", "qlora") else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing")),
-        "stage": stage if stage in _WITH_REFERENCE else "sft",
-        "reference": _reference(given, keys, method, stage) if stage in _WITH_REFERENCE and training else "none",
+        "stage": stage.like,
+        "reference": _reference(given, keys, method) if stage.reference else "none",
         "batch": int(batch),
-        "padded": (batch > 1 or stage in _WITH_REFERENCE) and not packed and not flash,
+        "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
         "keep_outputs": False,
-        "optimizer": _optimizer(given, keys, assumed) if training else "elsewhere",
+        "optimizer": optimizer,
     }
-    if stage == "grpo":
+    if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
         assumed.append(
-            Message("GRPO: the step that trains; the answers are generated, and rewarded, before it or elsewhere")
-        )
-        if job["reference"] != "none" and "beta" not in keys:
-            assumed.append(
-                Message(
-                    "beta was not given: a reference model was taken, which is not there where it is 0: --set "
-                    "recipe.reference_model=none"
-                )
+            Message(
+                "beta was not given: a reference model was taken, which is not there where it is 0: --set "
+                "recipe.reference_model=none"
             )
+        )
     if training and "gradient_checkpointing" not in given:
         assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
-    own = _UNSLOTH if given.get("framework") == "unsloth" else ()
-    savers = [saver for name, saver in _SAVERS.items() if given.get(name) or name in own]
-    spared = tuple(term for _, terms in savers for term in terms)
+    own = {
+        row["name"]
+        for row in trainer.get("savers", ())
+        if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
+    }
+    # What nobody says, or says to be absent, is as the framework has it.
+    there = {name: name in own if given.get(name) is None else given[name] for name in _SAVERS}
+    savers = [saver for name, saver in _SAVERS.items() if there[name]]
+    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     told = [said for said, _ in savers]
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, min(parts, _MOST_PARTS))
+    parts = min(parts, _MOST_PARTS)
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -217,18 +185,37 @@ def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) ->
     return own
 
 
-def _amp(given: Mapping[str, Any]) -> str | None:
+def _may_be(version: str | None, releases: str | None) -> bool:
+    return version is None or releases is None or satisfies(version, releases)
+
+
+def _attention(
+    given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None, assumed: list[str]
+) -> tuple[str | None, bool]:
+    """Return the attention, None for that of transformers, and whether it may be eager, by a release nobody tells."""
+    if given.get("attn") is not None:
+        return str(given["attn"]), False
+    rows = trainer.get("attention", ())
+    own = [row["value"] for row in rows if _may_be(version, row["releases"])]
+    if len(own) > 1:
+        return None, True
+    if own:
+        assumed.append(Message("the attention was not given: {} was taken, as {} does", own[0], trainer["name"]))
+    elif "attn" not in given:
+        assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
+    return (own[0] if own else None), False
+
+
+def _amp(given: Mapping[str, Any], trainer: Mapping[str, Any]) -> str | None:
     """The autocast of accelerate; DeepSpeed converts the model instead."""
-    plain = given.get("framework") in _WITHOUT_AUTOCAST or given.get("zero_stage") is not None
+    plain = not trainer.get("autocast", True) or given.get("zero_stage") is not None
     dtype = given.get("dtype")
     return None if plain or dtype not in ("bf16", "fp16") else _DTYPES[str(dtype)]
 
 
-def _quantized(given: Mapping[str, Any], method: str) -> dict[str, Any] | None:
-    quantization = given.get("quantization")
-    if method == "qlora" and quantization in (None, "bnb-4bit", "torchao-4bit"):
-        upcast = given.get("framework") not in _WITHOUT_UPCAST
-        return {"double": bool(given.get("double_quantization")), "upcast": upcast}
+def _quantized(given: Mapping[str, Any], method: str, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
+    if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit"):
+        return {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}
     return None
 
 
@@ -244,28 +231,36 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(given: Mapping[str, Any], keys: Mapping[str, str], method: str, stage: str) -> str:
-    if stage == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
+def _reference(given: Mapping[str, Any], keys: Mapping[str, str], method: str) -> str:
+    if given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
     usual = "copy" if method == "full" else "adapter-off"
     return str(given.get("reference_model") or usual)
 
 
-def _optimizer(given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[str]) -> str:
+def _optimizer(
+    given: Mapping[str, Any],
+    keys: Mapping[str, str],
+    known: Mapping[str, Any],
+    trainer: Mapping[str, Any],
+    assumed: list[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Return what the trace calls the optimizer, and the terms that it may not have."""
     if given.get("offload_optimizer"):
-        return "elsewhere"
+        return "elsewhere", ()
     name = given.get("optimizer")
     if name is None:
         assumed.append(Message("the optimizer was not given: AdamW was taken"))
-        return "AdamW"
-    if str(name).lower() in ("galore", "galore_adamw"):
-        text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
-        stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
-        usual = 16 if given.get("framework") == "llamafactory" else 128  # their galore_rank, transformers' default
-        rank = int(stated[1]) if stated else usual
-        assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))
-        return f"galore-{rank}"
-    known = _OPTIMIZERS.get(str(name).lower())
-    if known is None:
-        raise MemoryProblem("the memory of the optimizer {} is not known", name)
-    return known
+        return "AdamW", ()
+    found = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
+    if found is None:
+        assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
+        return "AdamW", ("optimizer states", "temporary values of the optimizer")
+    if found != "galore":
+        return str(found), ()
+    text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
+    stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
+    usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)
+    rank = int(stated[1]) if stated else usual
+    assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))
+    return f"galore-{rank}", ()

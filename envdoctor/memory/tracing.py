@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +15,9 @@ _SECONDS = 240.0
 _MEMORY_MIB = 4000
 _LARGEST = 4 << 20
 _MOST_KEPT = 200
+
+
+Job = Mapping[str, Any]
 
 
 class Trace(NamedTuple):
@@ -39,6 +42,12 @@ class Source(Protocol):
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
+
+
+def changed(source: Source, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
+    """Return the traces of the jobs after the change, and the sentences as they are."""
+    found = zip(jobs, source.run(jobs), strict=True)
+    return [one if isinstance(one, str) else change(one, job) for job, one in found]
 
 
 class FirstOf(NamedTuple):

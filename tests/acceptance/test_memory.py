@@ -101,19 +101,31 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
     assert alone.code == 0 and "fits" in alone.out
 
 
+def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask) -> None:
+    answer = ask("--gpu", "A6000", max_length="")
+    assert answer.code == 3
+    assert "the length is not known, so whether it fits was not judged" in answer.out
+
+
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
-        ({"max_length": ""}, "the length is not known, so whether it fits was not judged"),
-        ({"stage": "kto"}, "the memory of the stage kto is not predicted yet"),
-        ({"method": "lora", "optimizer": "apollo"}, "the memory of the optimizer apollo is not known"),
-        ({"framework": "sglang"}, "sglang divides what is free, not the whole GPU: only vLLM is predicted yet"),
+        ({"stage": "kto"}, "the stage kto is taken to need what grpo does"),
+        ({"stage": "ppo"}, "other models may be on the same GPU, each as large as this one at the most: value model"),
+        (
+            {"stage": "grpo", "framework": "trl", "colocate": "true"},
+            "an engine that generates takes 30% of the same GPU",
+        ),
+        ({"method": "lora", "optimizer": "apollo"}, "the optimizer apollo is unknown"),
+        ({"framework": "sglang"}, "mem_fraction_static was not given: 0.861"),
     ],
 )
-def test_no_number_is_exit_code_3_with_the_reason(ask: Ask, recipe: dict[str, str], sentence: str) -> None:
-    answer = ask("--gpu", "A6000", **recipe)
-    assert answer.code == 3
-    assert sentence in answer.out
+def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(
+    ask: Ask, python_alone: str, recipe: dict[str, str], sentence: str
+) -> None:
+    answer = ask("--gpu", "A6000", python=python_alone, **recipe)
+    assert answer.code == 0
+    assert "48.0 of 48.0 GiB are free on RTX A6000" in answer.out and sentence in answer.out
 
 
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:

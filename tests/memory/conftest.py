@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from traced_jobs import GIB
+from traced_jobs import GIB, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records, Value
+from envdoctor.knowledge import load_matrix
 from envdoctor.memory import Trace, model_of, predict
 
 BASE = {"method": "lora", "max_length": 2048, "batch_size": 2, "optimizer": "adamw_torch"}
+KNOWN = load_matrix().table("memory-frameworks")
 MODEL = model_of({"model_type": "llama", "hidden_size": 4096}, [])
-
-
-class MadeUp:
-    """Answers every job with one trace, and keeps the jobs."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace, self.jobs = trace, list[Any]()
-
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        self.jobs += jobs
-        return [self.trace for _ in jobs]
 
 
 @pytest.fixture
@@ -43,10 +34,17 @@ def trace_of() -> Callable[..., Trace]:
 @pytest.fixture
 def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
     """The section for a recipe's facts ("unknown": not that one), with the ``job`` that was traced first. ``keys`` are
-    those of the recipe's file, ``given`` what was typed."""
+    those of the recipe's file, ``given`` what was typed, ``release`` that
+    of the framework, ``config`` more of the model's config.json."""
 
     def do(
-        trace: Trace | None = None, gpu: Value | None = None, keys: Any = None, given: Any = None, **recipe: Any
+        trace: Trace | None = None,
+        gpu: Value | None = None,
+        keys: Any = None,
+        given: Any = None,
+        release: str | None = None,
+        config: Any = None,
+        **recipe: Any,
     ) -> dict[str, Any]:
         source = MadeUp(trace or trace_of({"weights": 1.0}))
         values = {**BASE, "gradient_checkpointing": True, **recipe}
@@ -55,9 +53,14 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         facts.update(Fact(f"recipe.{name}", value, "--set", "given") for name, value in (given or {}).items())
         listed = Records(tuple({"key": key, "value": value} for key, value in (keys or {}).items()))
         others = {"recipe_key": listed, "model.dtype": "bfloat16", "pkg.transformers": "4.57.6"}
+        if release is not None:
+            others[f"pkg.{recipe['framework']}"] = release
         if gpu is not None:
             others["gpu"] = gpu
         facts.update(Fact(key, value, "", "given") for key, value in others.items())
-        return {**predict(facts, MODEL, source), "job": source.jobs[0]}
+        return {
+            **predict(facts, MODEL._replace(config={**MODEL.config, **(config or {})}), source, KNOWN),
+            "job": source.jobs[0],
+        }
 
     return do

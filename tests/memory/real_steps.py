@@ -27,7 +27,8 @@ MOE = {
 }
 GEMMA = {"model_type": "gemma3_text", "head_dim": 32, "sliding_window": 64, "num_hidden_layers": 14}
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"]}
-#: Changes of the configuration, and of the job.
+UNTIED = {"tie_word_embeddings": False}
+#: Changes of the configuration, and of the job; ``own``: the stage that is measured, where that of the job is like it.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dense": ({}, {}),
     "dense, eager attention": ({}, {"attention": "eager"}),
@@ -46,6 +47,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "DPO, LoRA": ({}, {"stage": "dpo", "lora": LORA, "reference": "adapter-off"}),
     "DPO, a copy": ({}, {"stage": "dpo", "reference": "copy"}),
     "GRPO, LoRA": ({}, {"stage": "grpo", "lora": LORA, "reference": "adapter-off"}),
+    "KTO, LoRA": ({}, {"own": "kto", "stage": "grpo", "lora": LORA, "reference": "adapter-off"}),
+    "reward model": (UNTIED, {"own": "rm", "stage": "dpo"}),
+    "reward model, LoRA": (UNTIED, {"own": "rm", "stage": "dpo", "lora": LORA, "checkpointing": True}),
     "GaLore": ({"num_hidden_layers": 5}, {"optimizer": "galore-8", "batch": 1}),
 }
 TOKENS = 192
@@ -62,24 +66,29 @@ def main() -> None:
         config, job = {**DENSE, **settings}, {**JOB, "load_dtype": "float32", "batch": 2, **changes}
         records: list[dict[str, Any]] = []
         run({**job, "config": config, "tokens": [TOKENS]}, records.append)
-        print(json.dumps({"case": name, "measured": measured(config, job), "records": records}), flush=True)
+        line = {"case": name, "measured": measured(config, job), "records": records, "config": config, "job": job}
+        print(json.dumps(line), flush=True)
 
 
 def measured(config: dict[str, Any], job: dict[str, Any]) -> int:
     """The most bytes that torch's CPU allocator had given out during the second step."""
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+    rewards = job.get("own") == "rm"
     torch.manual_seed(0)
     data = {key: value for key, value in config.items() if key != "model_type"}
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         settings = CONFIG_MAPPING[config["model_type"]](**data, use_cache=False)
         dtype = getattr(torch, job["load_dtype"])
-        model = AutoModelForCausalLM.from_config(settings, attn_implementation=job["attention"], dtype=dtype).train()
+        settings.num_labels = 1
+        made: Any = AutoModelForSequenceClassification if rewards else AutoModelForCausalLM
+        model = made.from_config(settings, attn_implementation=job["attention"], dtype=dtype).train()
         reference = copy.deepcopy(model).requires_grad_(False) if job["reference"] == "copy" else None
         if job["lora"]:
             from peft import LoraConfig, get_peft_model
 
-            model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **job["lora"]))
+            kind = "SEQ_CLS" if rewards else "CAUSAL_LM"
+            model = get_peft_model(model, LoraConfig(task_type=kind, **job["lora"]))
         if job["checkpointing"]:
             model.gradient_checkpointing_enable()
             model.enable_input_require_grads()
@@ -115,7 +124,8 @@ def loop(model: Any, reference: Any, optimizers: list[Any], parameters: list[Any
         if job["stage"] == "sft":
             told = model(**inputs, labels=ids).loss
         else:
-            told = (preference if job["stage"] == "dpo" else policy)(model, reference, inputs)
+            losses = {"dpo": preference, "grpo": policy, "kto": desirability, "rm": reward}
+            told = losses[job.get("own", job["stage"])](model, reference, inputs)
         told.backward()
     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     for optimizer in optimizers:
@@ -153,6 +163,28 @@ def policy(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
     now = scores(model)
     apart = base - now
     return (0.04 * (apart.exp() - apart - 1) - (now - now.detach()).exp()).mean()
+
+
+def desirability(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
+    """The loss of KTO: other answers than the asked ones tell how far the policy is from the reference."""
+
+    def scores(logits: Any) -> Any:
+        chosen = logits[:, :-1].gather(2, inputs["input_ids"][:, 1:, None]).squeeze(2)
+        return (chosen - torch.stack([row.logsumexp(-1) for row in logits[:, :-1]])).sum(-1)
+
+    with torch.no_grad():
+        with model.disable_adapter():
+            logits, others = model(**inputs).logits, model(**inputs).logits
+        base, far = scores(logits), scores(others)
+        del logits, others
+        far = (scores(model(**inputs).logits) - far).clamp(min=0)
+    return 1 - torch.sigmoid(0.1 * (scores(model(**inputs).logits) - base - far)).mean()
+
+
+def reward(model: Any, reference: Any, inputs: dict[str, Any]) -> Any:
+    """The loss of a reward model: chosen answers are worth more than rejected ones."""
+    chosen, rejected = model(**inputs).logits.squeeze(-1).chunk(2)
+    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
 
 
 if __name__ == "__main__":

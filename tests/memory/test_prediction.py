@@ -13,6 +13,7 @@ from envdoctor.knowledge import load_matrix
 from envdoctor.memory import FirstOf, Residual, Shipped, Source, Trace, model_of, predict
 
 MATRIX = load_matrix()
+KNOWN = MATRIX.table("memory-frameworks")
 RECIPE = {"method": "lora", "max_length": 2048, "batch_size": 8, "load_dtype": "bf16", "attn": "sdpa"}
 TARGETS = {"chatglm": ("query_key_value",), "llama": ("all-linear",)}
 
@@ -51,7 +52,7 @@ def section(facts_of: Any) -> Callable[..., Any]:
         facts = facts_of(gib, lora_targets=TARGETS[data["model_type"]], optimizer="adamw_torch", **recipe)
         source: Source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
         model = model_of(data, MATRIX.rows("native-types"), methods)
-        return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source)
+        return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source, KNOWN)
 
     return do
 
@@ -159,5 +160,5 @@ def test_the_gpu_that_decides_and_no_verdict_without_one(predicted: Any, gpus: A
 def test_a_longest_context_that_no_model_has_ends_nothing(facts_of: Any, longest: int) -> None:
     source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
     model = model_of({**config("llama-3-8b"), "max_position_embeddings": longest}, [])
-    reach = predict(facts_of(80.0), model, source)["reach"]
+    reach = predict(facts_of(80.0), model, source, KNOWN)["reach"]
     assert bool(reach) is (longest > 0) and all(one["tokens"] <= 1 << 24 for one in reach)

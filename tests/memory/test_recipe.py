@@ -20,18 +20,125 @@ def test_what_was_not_given_is_said(predicted: Any) -> None:
     assert predicted(load_dtype="bf16", attn="sdpa")["assumed"] == []
 
 
+def test_no_guess_without_a_length(predicted: Any) -> None:
+    with pytest.raises(MemoryProblem, match="the longest sample in tokens"):
+        predicted(max_length="unknown")
+
+
+def test_an_unknown_optimizer_needs_no_more_than_adamw(predicted: Any, trace_of: Any) -> None:
+    found = predicted(trace_of({"weights": 4.0, "optimizer states": 2.0}), optimizer="galore_adafactor")
+    assert found["job"]["optimizer"] == "AdamW"
+    assert found["interval"]["allocated"] == [4.0, 5.0, pytest.approx(6.0 * 1.07)]
+    assert "the optimizer galore_adafactor is unknown" in " ".join(found["assumed"])
+
+
+LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
+#: Weights, gradients and two states as large, and its hidden states.
+VALUE_MODEL = 4 * 16.0 + 1.0
+
+
 @pytest.mark.parametrize(
-    ("recipe", "words"),
+    ("recipe", "keys", "job", "least", "most"),
     [
-        ({"max_length": "unknown"}, "the longest sample in tokens"),
-        ({"stage": "ppo"}, "its value and reward models have sizes of their own"),
-        ({"stage": "grpo", "colocate": True}, "an engine that generates on the same GPU"),
-        ({"optimizer": "galore_adafactor"}, "optimizer galore_adafactor"),
+        ({"stage": "pt"}, {}, ("sft", "none"), 21.0, 21.0),
+        ({"stage": "kto"}, {}, ("grpo", "adapter-off"), 21.0, 21.0),
+        ({"stage": "kto", "method": "full"}, {}, ("grpo", "copy"), 21.0, 21.0),
+        ({"stage": "orpo", "method": "full"}, {}, ("dpo", "none"), 21.0, 21.0),
+        ({"stage": "rm"}, {}, ("dpo", "none"), 17.0, 17.0),
+        # The head for the language stays beside that for the value.
+        ({"stage": "rm", "framework": "llamafactory"}, {}, ("dpo", "none"), 17.0, 21.0),
+        ({"stage": "ppo"}, {}, ("grpo", "adapter-off"), 21.0, 21.0 + VALUE_MODEL + 16.0),
+        ({"stage": "ppo", "framework": "llamafactory"}, {}, ("grpo", "adapter-off"), 21.0, 21.0),
+        (
+            {"stage": "ppo", "framework": "llamafactory"},
+            {"reward_model_type": "full"},
+            ("grpo", "adapter-off"),
+            *(21.0, 37.0),
+        ),
     ],
 )
-def test_no_guess(predicted: Any, recipe: dict[str, Any], words: str) -> None:
-    with pytest.raises(MemoryProblem, match=words):
-        predicted(**recipe)
+def test_a_stage_is_the_step_that_it_is_like_and_what_stands_beside_it(
+    predicted: Any, trace_of: Any, recipe: Any, keys: Any, job: tuple[str, str], least: float, most: float
+) -> None:
+    found = predicted(trace_of(LORA), keys=keys, **recipe)
+    assert (found["job"]["stage"], found["job"]["reference"]) == job
+    low, _, high = found["interval"]["allocated"]
+    assert (low, high) == (least, pytest.approx(most * 1.07))
+    assert found["allocated_gib"] == least
+    told = " ".join(found["assumed"])
+    assert (f"the stage {recipe['stage']} is taken to need what {job[0]} does" in told) is (recipe["stage"] != "pt")
+    assert ("other models may be on the same GPU" in told) is (most >= 37.0)
+
+
+@pytest.mark.parametrize(
+    ("config", "weights"),
+    [
+        ({"tie_word_embeddings": False, "vocab_size": 1 << 19}, 12.0),
+        ({"tie_word_embeddings": True, "vocab_size": 1 << 19}, 16.0),
+        # What nobody tells, or no model has, stays counted.
+        ({"vocab_size": 1 << 19}, 16.0),
+        ({"tie_word_embeddings": False}, 16.0),
+        ({"tie_word_embeddings": False, "vocab_size": "many"}, 16.0),
+        ({"tie_word_embeddings": False, "vocab_size": 1 << 60}, 16.0),
+    ],
+)
+def test_a_reward_model_has_no_head_for_the_language(
+    predicted: Any, trace_of: Any, config: dict[str, Any], weights: float
+) -> None:
+    found = predicted(trace_of({"weights": 16.0, "logits and loss": 4.0}), stage="rm", config=config)
+    assert found["terms"] == [{"name": "weights", "gib": weights}]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "least", "most"),
+    [
+        ({"framework": "trl"}, 21.0 + 0.3 * 80, 21.0 + 0.3 * 80),
+        ({"framework": "trl", "sleep_mode": True}, 21.0, 21.0 + 0.3 * 80),
+        ({"framework": "trl", "gpu_memory_utilization": 0.5}, 61.0, 61.0),
+        ({"framework": "openrlhf"}, 21.0 + 0.95 * 80, 21.0 + 0.95 * 80),
+        ({"framework": "another"}, 21.0, 21.0 + 0.92 * 80),
+    ],
+)
+def test_an_engine_beside_the_training_takes_its_share(
+    predicted: Any, trace_of: Any, recipe: Any, least: float, most: float
+) -> None:
+    gpu = Records(({"name": "GPU", "memory_gib": 80.0},))
+    found = predicted(trace_of(LORA), gpu, stage="grpo", colocate=True, attn="sdpa", **recipe)
+    low, _, high = found["interval"]["allocated"]
+    assert (low, high) == (pytest.approx(least), pytest.approx(most * 1.07))
+    assert "an engine that generates takes" in " ".join(found["assumed"])
+    alone = predicted(trace_of(LORA), stage="grpo", colocate=True, attn="sdpa", **recipe)
+    assert alone["interval"]["allocated"][0] == 21.0 and "is not counted, because no GPU" in " ".join(alone["assumed"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "release", "savers"),
+    [
+        ({"framework": "trl"}, "1.6.0", []),
+        ({"framework": "trl"}, "1.7.0", ["the loss in chunks"]),
+        ({"framework": "trl"}, None, ["the loss in chunks"]),
+        ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
+        ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
+        # Its configuration always names the loss.
+        ({"framework": "torchtune"}, None, []),
+    ],
+)
+def test_what_a_framework_saves_by_itself_is_named(
+    predicted: Any, recipe: dict[str, Any], release: str | None, savers: list[str]
+) -> None:
+    assert predicted(release=release, **recipe)["savers"] == savers
+
+
+@pytest.mark.parametrize(
+    ("framework", "release", "attention"),
+    [("openrlhf", "0.8.9", "eager"), ("openrlhf", "0.8.10", "sdpa"), ("verl", None, "sdpa"), ("trl", "0.24.0", None)],
+)
+def test_the_attention_is_that_of_the_trainer_and_its_release(
+    predicted: Any, framework: str, release: str | None, attention: str | None
+) -> None:
+    found = predicted(framework=framework, release=release)
+    assert (found["job"]["attention"], found["job"]["padded"]) == (attention, attention != "sdpa")
+    assert any("the attention was not given" in text for text in found["assumed"])
 
 
 GALORE = {"method": "full", "optimizer": "galore"}

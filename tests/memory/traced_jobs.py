@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["GIB", "JOB", "LORA", "config"]
+if TYPE_CHECKING:
+    from envdoctor.memory import Trace
+
+__all__ = ["GIB", "JOB", "LORA", "MadeUp", "config"]
 
 GIB = 1 << 30
 LORA = {"r": 8, "lora_dropout": 0.0, "target_modules": "all-linear", "modules_to_save": None, "use_dora": None}
@@ -22,3 +26,14 @@ def config(name: str) -> dict[str, Any]:
     path = Path(__file__).parents[2] / "fixtures" / "memory" / name / "config.json"
     data: dict[str, Any] = json.loads(path.read_bytes())
     return data
+
+
+class MadeUp:
+    """Answers every job with one trace, and keeps the jobs."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.jobs = trace, list[Any]()
+
+    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+        self.jobs += jobs
+        return [self.trace for _ in jobs]
