@@ -9,14 +9,14 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
 from envdoctor.memory.prediction import USUAL, model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
-from envdoctor.memory.section import MemoryProblem, MemorySection
+from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.shipped import Shipped
 from envdoctor.memory.stored import Counted, Packed, stored_parameters
@@ -119,6 +119,7 @@ def memory(
             say("tracing the model")
             try:
                 section = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
+                section["changes"] = [_in_own_keys(change, facts, matrix) for change in section["changes"]]
             except MemoryProblem as error:
                 notices.append(Notice("error", said_by(error)))
     open_ = section is not None and section["gpu"] is not None and section["verdict"] is None
@@ -149,9 +150,34 @@ def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Fact
     by shipped coefficients, and the section of the report; None where nothing is known of it."""
     try:
         section = _predicted(facts, sources, matrix, None)
+        section["changes"] = [_in_own_keys(change, facts, matrix) for change in section["changes"]]
     except (MemoryProblem, UsageProblem, JobError):
         return facts, None
     return with_facts(facts, _facts(section), matrix), section
+
+
+def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
+    """Return what gives changed facts with the memory that is predicted of them, as in :func:`known_memory`; those of
+    ``known`` are kept where nothing changed that memory rests on, and where nothing is known of the changed run."""
+    told = [(_asked(known), tuple(known.below("memory.")))]
+
+    def predict(facts: FactSet) -> FactSet:
+        asked = _asked(facts)
+        memory = next((memory for one, memory in told if one == asked), None)
+        if memory is None:
+            memory = tuple(known_memory(facts, sources, matrix)[0].below("memory."))
+            told.append((asked, memory))
+        changed = facts.copy()
+        changed.update(memory)
+        return changed
+
+    return predict
+
+
+def _asked(facts: FactSet) -> dict[str, Value]:
+    """Return what the memory of a run rests on, without what only the torch of a trace decides."""
+    keys = ["pkg.transformers", "pkg.peft", "gpu"]
+    return {fact.key: fact.value for fact in (*facts.below("recipe."), *facts.below("model."), *map(facts.get, keys))}
 
 
 def _predicted(
@@ -160,7 +186,7 @@ def _predicted(
     """``usual`` is the length where nobody gave one.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts = _usable(facts, matrix)
+    facts, spread = _spread(_trained_as_loaded(_usable(facts, matrix)))
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     model = model_of(
@@ -176,6 +202,7 @@ def _predicted(
     if shape is not None:
         said, loose = _said(shape)
         model = model._replace(said=(said,), loose=loose)
+    model = model._replace(said=(*model.said, *spread))
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -202,6 +229,29 @@ def _predicted(
     return predict(facts, model, source, usual)
 
 
+def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
+    """Return the change with its settings as the recipe's file writes them; flash attention where it has no word for
+    SDPA, which takes no more."""
+    from envdoctor.install.own_keys import own_keys
+    from envdoctor.observe.recipe.formats import spelled
+
+    def keys_of(settings: Mapping[str, object]) -> dict[str, str]:
+        return own_keys({key: spelled(value) for key, value in settings.items()}, facts, matrix)
+
+    settings = change["set"]
+    keys = keys_of(settings)
+    if settings.get("recipe.attn") == "sdpa" and "recipe.attn" not in keys:
+        flash = {**settings, "recipe.attn": "flash_attention_2"}
+        settings, keys = (flash, more) if "recipe.attn" in (more := keys_of(flash)) else (settings, keys)
+    if settings.get("recipe.method") == "lora" and "recipe.lora_r" in keys:  # a rank alone asks for LoRA
+        keys.setdefault("recipe.method", keys["recipe.lora_r"])
+    if settings.get("recipe.method") == "qlora":
+        adapted = facts.value("recipe.method") == "lora"
+        four = keys_of({"recipe.quantization": "bnb-4bit"} | ({} if adapted else {"recipe.method": "lora"}))
+        keys = {**keys, "recipe.method": ", ".join(reversed(four.values()))} if four else keys
+    return {"set": dict(settings), "gib": change["gib"], "verdict": change["verdict"], "keys": keys}
+
+
 def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts, with what is usable of a GPU of which only the name is known: less than it is sold with."""
     gpus = facts.value("gpu")
@@ -224,6 +274,32 @@ def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
             )
         ]
     )
+    return changed
+
+
+def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
+    """Return the facts, with a process on each of several GPUs where a run divides its model and nobody gave their
+    number, and what is said of that."""
+    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
+    gpus = facts.records("gpu")
+    if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
+        return facts, []
+    said = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
+    changed = facts.copy()
+    changed.update([Fact("recipe.world_size", len(gpus), said, "derived")])
+    return changed, [said]
+
+
+def _trained_as_loaded(facts: FactSet) -> FactSet:
+    """Return the facts without the dtype of the training where the weights are only loaded in it (``torch_dtype`` of
+    from_pretrained, ``pure_bf16``): that switches no autocast on, but in ms-swift, which takes it for both."""
+    loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
+    switched = switches.intersection(facts.words("recipe.arguments") or ())
+    apart = not loaded.origin or facts.get("recipe.dtype").origin != loaded.origin
+    if switched or apart or facts.value("recipe.framework") == "ms-swift":
+        return facts
+    changed = facts.copy()
+    changed.update([loaded._replace(key="recipe.dtype", value=ABSENT)])
     return changed
 
 

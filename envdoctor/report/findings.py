@@ -185,7 +185,8 @@ def _fix_words(fix: OfferedFix, page: Page) -> str:
     changes = [*fix.constraints, *fix.keys.values(), *_setting_words(settings, page)]
     changes += [f"{name}={value}" for name, value in fix.env.items()]
     more = page.separated([change for change in changes if change not in text])
-    return text or more if fix.commands else page.bracket(text, more)
+    told = text or more if fix.commands else page.bracket(text, more)
+    return told if fix.predicted is None else page.say("; ").join([told, page.sentence(fix.predicted)])
 
 
 def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:

@@ -117,12 +117,15 @@ def _peak(section: MemorySection, page: Page) -> str:
 
 
 def _change(change: MemorySaving, page: Page) -> str:
-    """The settings of a change, the size with it, and whether it fits."""
+    """The settings of a change, in keys of the recipe where it has such, the size with it, and whether it fits."""
+    keys = change.get("keys", {})
     settings = [
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
+        keys.get(key) or f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in change["set"].items()
     ]
     verdict = page.value("memory.verdict", change["verdict"])
-    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
+    size = page.say("{size} GiB, {verdict}", size=_gib(change["gib"]), verdict=verdict)
+    return page.bracket(page.separated(list(dict.fromkeys(settings))), size)
 
 
 def _gib(size: float) -> str:

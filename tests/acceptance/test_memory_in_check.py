@@ -41,7 +41,7 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert any(change["verdict"] == "fits" for change in section["changes"])
     text = check("--set", "gpu.name=A6000").out
     assert "error[does-not-fit]" in text and "shipped coefficients of transformers 5." in text
-    assert "recipe.gradient_checkpointing=true" in text
+    assert "gradient_checkpointing: true (" in text and "per_device_train_batch_size: 1 (" in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out
     assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
 
