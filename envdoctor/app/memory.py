@@ -70,6 +70,8 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
 #: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
 #: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
 _LOOSE, _LOOSEST = 0.05, 0.2
+#: The same where the name tells that the weights are quantised, and no bits: four to eight are usual.
+_BITS_UNKNOWN = 0.5
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 
@@ -318,6 +320,13 @@ def _said(shape: Shape) -> tuple[Message, float]:
     if shape.bare:
         text = "a number of parameters is no model: the shape of {} was taken, {} less or more"
         return Message(text, shape.like, f"{_LOOSEST:.0%}"), _LOOSEST
+    if shape.quantized == "":
+        text = (
+            "by its name the model has the shape of {}, quantised and not told how: {} bits a weight were taken, "
+            "{} less or more"
+        )
+        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
+        return Message(text, shape.like, shape.bits or 8, f"{loose:.0%}"), loose
     if shape.unknown:
         text = "by its name the model has the shape of {}, {} less or more: unknown is {}"
         return Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown)), _LOOSE
@@ -325,20 +334,19 @@ def _said(shape: Shape) -> tuple[Message, float]:
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
-    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none. Raises
-    :class:`MemoryProblem`."""
+    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none."""
     told = shape.quantized if shape is not None else None
     told = facts.text("model.quantization") if told is None else told
     if told is None or facts.text("recipe.quantization") is not None:
         return facts
-    if not told:
-        raise MemoryProblem("the model's name tells that it is quantised, and not how")
+    if not told:  # as GPTQ has as many bits
+        told = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
     settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
     bits = settings.get("bits") if isinstance(settings, dict) else 8 if "int8" in name or "8bit" in name else None
     eight = bits == 8 or (isinstance(settings, dict) and settings.get("load_in_8bit") is True)
     told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
     changed = facts.copy()
-    method = f"{told}-8bit" if eight else told
+    method = f"{told}-8bit" if eight and not told.endswith("-8bit") else told
     changed.update([Fact("recipe.quantization", method, Message("the model's name"), "derived")])
     return changed
 
