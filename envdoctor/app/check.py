@@ -74,7 +74,7 @@ def check(
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = [] if peak is not None else [_not_predicted(sources)]
+        hint = [_not_predicted(sources)] if peak is None else _without_length(peak)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
@@ -186,6 +186,12 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
         if one.effect == "oom" and one.severity in unlike and one.ignored is None and one.superseded_by is None:
             text = "{} and the prediction differ: such runs ran out of memory, and this one may fit by the prediction"
             yield Notice("warning", Message(text, one.id))
+
+
+def _without_length(peak: "MemorySection") -> list[Notice]:
+    """Return that the run was not judged where its length is not known: the report has what fits."""
+    text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
+    return [Notice("note", Message(text, peak["tokens"]))] if peak["gpu"] and peak["verdict"] is None else []
 
 
 def _not_predicted(sources: Sources) -> Notice:

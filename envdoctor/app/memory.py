@@ -121,7 +121,7 @@ def memory(
             say("tracing the model")
             try:
                 section = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
-                section["changes"] = [_in_own_keys(change, facts, matrix) for change in section["changes"]]
+                section["changes"] = _offered(section, facts, matrix)
             except MemoryProblem as error:
                 notices.append(Notice("error", said_by(error)))
     open_ = section is not None and section["gpu"] is not None and section["verdict"] is None
@@ -149,10 +149,12 @@ def memory(
 
 def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
     """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it."""
+    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
+    length it has the longest samples that fit on the GPU."""
+    usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
-        section = _predicted(facts, sources, matrix, None)
-        section["changes"] = [_in_own_keys(change, facts, matrix) for change in section["changes"]]
+        section = _predicted(facts, sources, matrix, None, usual)
+        section["changes"] = _offered(section, facts, matrix)
     except (MemoryProblem, UsageProblem, JobError):
         return facts, None
     return with_facts(facts, _facts(section), matrix), section
@@ -229,6 +231,16 @@ def _predicted(
     if engine_of(settings_of(facts)) is not None:
         return predict_serving(facts, model, source)
     return predict(facts, model, source, usual)
+
+
+def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[MemorySaving]:
+    """Return the changes in keys of the recipe. Where the length is not known, they are those of the usual one: no
+    length among them, and none where that fits."""
+    changes, free = section["changes"], section["free_gib"]
+    if section["verdict"] is None:
+        fits = free is not None and section["process_gib"][1] <= free
+        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
+    return [_in_own_keys(change, facts, matrix) for change in changes]
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:

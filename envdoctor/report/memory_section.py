@@ -49,7 +49,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     free = [_free(section, page)] if verdict is not None else []
     blocks: list[Block] = [Field(label, [amount, *free])]
     details = _details(section, page)
-    blocks += [Folded(page.say("Peak"), details)] if brief and verdict in ("fits", None) else details
+    folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
+    blocks += [Folded(page.say("Peak"), details)] if folded else details
     taken = [page.sentence(text) for text in section["assumed"]]
     taken += [
         page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
