@@ -10,6 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
 from envdoctor.install.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.install.own_keys import own_keys
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
@@ -81,6 +82,7 @@ def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = No
         clears=tuple(one.fingerprint for one in (*map(wanted.get, cleared), *map(asked.get, met)) if one),
         leaves=tuple(wanted[problem].fingerprint for problem in left),
         note=note,
+        keys=own_keys(remedy.settings, judgement.facts, matrix),
     )
     return judgement._replace(plan=plan if cleared else None)
 

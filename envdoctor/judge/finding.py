@@ -94,8 +94,8 @@ class Plan(NamedTuple):
     fingerprint) and brings no other, and what the installed packages require of each other is met as before. Warnings
     among them are about requirements of the training stack that were not met and are met with it.
 
-    ``commands`` are run in their order; ``set`` goes into the recipe. ``leaves`` names the errors that it does not end,
-    ``note`` says why there is no better one.
+    ``commands`` are run in their order; ``set`` goes into the recipe, ``keys`` has it in the recipe's words. ``leaves``
+    names the errors that it does not end, ``note`` says why there is no better one.
     """
 
     constraints: tuple[str, ...] = ()
@@ -106,6 +106,7 @@ class Plan(NamedTuple):
     clears: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     note: Message | None = None
+    keys: Mapping[str, str] = {}
 
 
 class Finding(NamedTuple):

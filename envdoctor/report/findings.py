@@ -215,7 +215,9 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
         said = [page.sentence(plan.note)]
     elif left:
         said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
-    settings, last = ([Paragraph(text) for text in texts] for texts in (_setting_words(plan.set, page), said))
+    words = {key: value for key, value in plan.set.items() if key not in plan.keys}
+    told = [*plan.keys.values(), *_setting_words(words, page)]
+    settings, last = ([Paragraph(text) for text in texts] for texts in (told, said))
     title = page.say("{name}: {value}", name=ends, value=_ids(cleared, page))
     return [Section(title, [*settings, Commands(plan.commands), *last])]
 
