@@ -65,17 +65,19 @@ def check(
         absent = _compared(gathered, others(gathered), matrix)
         scopes.append("drift")
     peak: MemorySection | None = None
+    predict: Callable[[FactSet], FactSet] | None = None
     hint: list[Notice] = []
     if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
-        from envdoctor.app.memory import known_memory
+        from envdoctor.app.memory import known_memory, predictor
 
         facts, peak = known_memory(gathered.facts, sources, matrix)
         gathered = gathered._replace(facts=facts)
+        predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = [] if peak is not None else [_not_predicted(sources)]
+        hint = [_not_predicted(sources)] if peak is None else _without_length(peak)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
-    judgement = run.judged(gathered.facts, rules)
+    judgement = run.judged(gathered.facts, rules, predict)
     section: ProbeSection | None = None
     commands: Mapping[str, str] = {}
     tried: list[Notice] = []
@@ -83,13 +85,13 @@ def check(
         facts, section, tried = _settle(gathered, sources, judgement, matrix, progress)
         if section is not None:
             rules = matrix.of_scopes(*scopes, "probe")
-            judgement = run.judged(facts, rules)
+            judgement = run.judged(facts, rules, predict)
     else:
         commands = _probe_commands(gathered, sources, judgement)
     if any(finding.severity == "error" for finding in judgement.findings):
         from envdoctor.install.plan import with_plan
 
-        judgement = with_plan(judgement, rules)
+        judgement = with_plan(judgement, rules, predict)
     notices = [
         *gathered.notices,
         *_asked_by_model(judgement.facts, matrix),
@@ -98,6 +100,7 @@ def check(
         *tried,
         *absent,
         *hint,
+        *_seen_otherwise(judgement, peak),
     ]
     missing = [name for name in require if not _required(judgement, name, matrix)]
     if missing:
@@ -173,6 +176,22 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
     if not names or gathered.facts.text("python.executable") is None or _supposed(sources):
         return {}
     return {name: _command("probe", sources, "--only", name) for name in names}
+
+
+def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
+    """Yield that the prediction does not show what others saw of such runs: they ran out of memory."""
+    verdict = peak["verdict"] if peak is not None else None
+    unlike = {"fits": ("error", "warning"), "tight": ("error",)}.get(str(verdict), ())
+    for one in judgement.findings:
+        if one.effect == "oom" and one.severity in unlike and one.ignored is None and one.superseded_by is None:
+            text = "{} and the prediction differ: such runs ran out of memory, and this one may fit by the prediction"
+            yield Notice("warning", Message(text, one.id))
+
+
+def _without_length(peak: "MemorySection") -> list[Notice]:
+    """Return that the run was not judged where its length is not known: the report has what fits."""
+    text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
+    return [Notice("note", Message(text, peak["tokens"]))] if peak["gpu"] and peak["verdict"] is None else []
 
 
 def _not_predicted(sources: Sources) -> Notice:

@@ -9,14 +9,14 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
 from envdoctor.memory.prediction import USUAL, model_of, predict
 from envdoctor.memory.recipe import batch_of, engine_of, settings_of
-from envdoctor.memory.section import MemoryProblem, MemorySection
+from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.memory.serving import predict_serving
 from envdoctor.memory.shipped import Shipped
 from envdoctor.memory.stored import Counted, Packed, stored_parameters
@@ -70,6 +70,8 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
 #: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
 #: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
 _LOOSE, _LOOSEST = 0.05, 0.2
+#: The same where the name tells that the weights are quantised, and no bits: four to eight are usual.
+_BITS_UNKNOWN = 0.5
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 
@@ -119,6 +121,7 @@ def memory(
             say("tracing the model")
             try:
                 section = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
+                section["changes"] = _offered(section, facts, matrix)
             except MemoryProblem as error:
                 notices.append(Notice("error", said_by(error)))
     open_ = section is not None and section["gpu"] is not None and section["verdict"] is None
@@ -146,12 +149,39 @@ def memory(
 
 def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
     """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it."""
+    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
+    length it has the longest samples that fit on the GPU."""
+    usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
-        section = _predicted(facts, sources, matrix, None)
+        section = _predicted(facts, sources, matrix, None, usual)
+        section["changes"] = _offered(section, facts, matrix)
     except (MemoryProblem, UsageProblem, JobError):
         return facts, None
     return with_facts(facts, _facts(section), matrix), section
+
+
+def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
+    """Return what gives changed facts with the memory that is predicted of them, as in :func:`known_memory`; those of
+    ``known`` are kept where nothing changed that memory rests on, and where nothing is known of the changed run."""
+    told = [(_asked(known), tuple(known.below("memory.")))]
+
+    def predict(facts: FactSet) -> FactSet:
+        asked = _asked(facts)
+        memory = next((memory for one, memory in told if one == asked), None)
+        if memory is None:
+            memory = tuple(known_memory(facts, sources, matrix)[0].below("memory."))
+            told.append((asked, memory))
+        changed = facts.copy()
+        changed.update(memory)
+        return changed
+
+    return predict
+
+
+def _asked(facts: FactSet) -> dict[str, Value]:
+    """Return what the memory of a run rests on, without what only the torch of a trace decides."""
+    keys = ["pkg.transformers", "pkg.peft", "gpu"]
+    return {fact.key: fact.value for fact in (*facts.below("recipe."), *facts.below("model."), *map(facts.get, keys))}
 
 
 def _predicted(
@@ -160,7 +190,7 @@ def _predicted(
     """``usual`` is the length where nobody gave one.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts = _usable(facts, matrix)
+    facts, spread = _spread(_trained_as_loaded(_usable(facts, matrix)))
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     model = model_of(
@@ -176,6 +206,7 @@ def _predicted(
     if shape is not None:
         said, loose = _said(shape)
         model = model._replace(said=(said,), loose=loose)
+    model = model._replace(said=(*model.said, *spread))
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -203,6 +234,39 @@ def _predicted(
     return predict(facts, model, source, matrix.table("memory-frameworks"), usual)
 
 
+def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[MemorySaving]:
+    """Return the changes in keys of the recipe. Where the length is not known, they are those of the usual one: no
+    length among them, and none where that fits."""
+    changes, free = section["changes"], section["free_gib"]
+    if section["verdict"] is None:
+        fits = free is not None and section["process_gib"][1] <= free
+        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
+    return [_in_own_keys(change, facts, matrix) for change in changes]
+
+
+def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
+    """Return the change with its settings as the recipe's file writes them; flash attention where it has no word for
+    SDPA, which takes no more."""
+    from envdoctor.install.own_keys import own_keys
+    from envdoctor.observe.recipe.formats import spelled
+
+    def keys_of(settings: Mapping[str, object]) -> dict[str, str]:
+        return own_keys({key: spelled(value) for key, value in settings.items()}, facts, matrix)
+
+    settings = change["set"]
+    keys = keys_of(settings)
+    if settings.get("recipe.attn") == "sdpa" and "recipe.attn" not in keys:
+        flash = {**settings, "recipe.attn": "flash_attention_2"}
+        settings, keys = (flash, more) if "recipe.attn" in (more := keys_of(flash)) else (settings, keys)
+    if settings.get("recipe.method") == "lora" and "recipe.lora_r" in keys:  # a rank alone asks for LoRA
+        keys.setdefault("recipe.method", keys["recipe.lora_r"])
+    if settings.get("recipe.method") == "qlora":
+        adapted = facts.value("recipe.method") == "lora"
+        four = keys_of({"recipe.quantization": "bnb-4bit"} | ({} if adapted else {"recipe.method": "lora"}))
+        keys = {**keys, "recipe.method": ", ".join(reversed(four.values()))} if four else keys
+    return {"set": dict(settings), "gib": change["gib"], "verdict": change["verdict"], "keys": keys}
+
+
 def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts, with what is usable of a GPU of which only the name is known: less than it is sold with."""
     gpus = facts.value("gpu")
@@ -228,6 +292,32 @@ def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
     return changed
 
 
+def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
+    """Return the facts, with a process on each of several GPUs where a run divides its model and nobody gave their
+    number, and what is said of that."""
+    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
+    gpus = facts.records("gpu")
+    if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
+        return facts, []
+    said = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
+    changed = facts.copy()
+    changed.update([Fact("recipe.world_size", len(gpus), said, "derived")])
+    return changed, [said]
+
+
+def _trained_as_loaded(facts: FactSet) -> FactSet:
+    """Return the facts without the dtype of the training where the weights are only loaded in it (``torch_dtype`` of
+    from_pretrained, ``pure_bf16``): that switches no autocast on, but in ms-swift, which takes it for both."""
+    loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
+    switched = switches.intersection(facts.words("recipe.arguments") or ())
+    apart = not loaded.origin or facts.get("recipe.dtype").origin != loaded.origin
+    if switched or apart or facts.value("recipe.framework") == "ms-swift":
+        return facts
+    changed = facts.copy()
+    changed.update([loaded._replace(key="recipe.dtype", value=ABSENT)])
+    return changed
+
+
 def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     """Return the shape of a model without a config.json by its name. Raises :class:`MemoryProblem`."""
     repo, rows = facts.text("model.repo"), matrix.rows("model-shapes")
@@ -243,6 +333,13 @@ def _said(shape: Shape) -> tuple[Message, float]:
     if shape.bare:
         text = "a number of parameters is no model: the shape of {} was taken, {} less or more"
         return Message(text, shape.like, f"{_LOOSEST:.0%}"), _LOOSEST
+    if shape.quantized == "":
+        text = (
+            "by its name the model has the shape of {}, quantised and not told how: {} bits a weight were taken, "
+            "{} less or more"
+        )
+        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
+        return Message(text, shape.like, shape.bits or 8, f"{loose:.0%}"), loose
     if shape.unknown:
         text = "by its name the model has the shape of {}, {} less or more: unknown is {}"
         return Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown)), _LOOSE
@@ -250,20 +347,19 @@ def _said(shape: Shape) -> tuple[Message, float]:
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
-    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none. Raises
-    :class:`MemoryProblem`."""
+    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none."""
     told = shape.quantized if shape is not None else None
     told = facts.text("model.quantization") if told is None else told
     if told is None or facts.text("recipe.quantization") is not None:
         return facts
-    if not told:
-        raise MemoryProblem("the model's name tells that it is quantised, and not how")
+    if not told:  # as GPTQ has as many bits
+        told = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
     settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
     bits = settings.get("bits") if isinstance(settings, dict) else 8 if "int8" in name or "8bit" in name else None
     eight = bits == 8 or (isinstance(settings, dict) and settings.get("load_in_8bit") is True)
     told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
     changed = facts.copy()
-    method = f"{told}-8bit" if eight else told
+    method = f"{told}-8bit" if eight and not told.endswith("-8bit") else told
     changed.update([Fact("recipe.quantization", method, Message("the model's name"), "derived")])
     return changed
 

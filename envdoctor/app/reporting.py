@@ -1,7 +1,7 @@
 """What every judging command has: the matrix, the gate, and a report at its end."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from envdoctor.app.rule_names import ignore_notices, under_present_names
@@ -25,14 +25,14 @@ class Judging:
         self.matrix = matrix or load_matrix()
         self._policy, self._renamed = under_present_names(policy or Policy(), self.matrix)
 
-    def judged(self, facts: FactSet, rules: Matrix) -> Judgement:
-        """Return what these rules say, with the fixes."""
+    def judged(self, facts: FactSet, rules: Matrix, predict: Callable[[FactSet], FactSet] | None = None) -> Judgement:
+        """Return what these rules say, with the fixes; ``predict`` gives changed facts with the run's memory."""
         judgement = judge(facts, rules, self._policy)
         if not judgement.findings:
             return judgement
         from envdoctor.install.fixes import with_fixes  # a healthy environment needs none
 
-        return with_fixes(judgement, rules)
+        return with_fixes(judgement, rules, predict)
 
     def of_rules(self, judgement: Judgement) -> list[Notice]:
         """Return what is to be said of the policy's ignores and rules."""

@@ -6,7 +6,7 @@ happens to be first on PATH may belong to another environment.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.derive import with_facts
@@ -197,15 +197,20 @@ def written(value: Any) -> str:
     return spell(value) if isinstance(value, (bool, float)) else str(value)
 
 
+Predict = Callable[[FactSet], FactSet]
+
+
 class Before(NamedTuple):
     """Facts as they are, with their errors, those that are folded into others as well (``told``), and the unmet
-    requirements: pairs of a package and who asks for it."""
+    requirements: pairs of a package and who asks for it. ``predict`` gives changed facts with what is predicted of
+    them: the memory of the run."""
 
     facts: FactSet
     matrix: Matrix
     errors: Mapping[Problem, Text]
     told: Mapping[Problem, Text]
     unmet: frozenset[tuple[str, str]]
+    predict: Predict | None = None
 
 
 class After(NamedTuple):
@@ -227,9 +232,9 @@ class After(NamedTuple):
         return self.broken
 
 
-def before(facts: FactSet, matrix: Matrix) -> Before:
+def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Before:
     """What a change is compared with. ``facts`` are derived ones."""
-    return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts))
+    return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts), predict)
 
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
@@ -251,6 +256,7 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger. A package that was
     not there may ask for nothing else than what is there."""
     after = apply(remedy, now.facts, now.matrix)
+    after = after if now.predict is None else now.predict(after)
     new = sorted(_unmet(after) - now.unmet)
     broken = Message("it would break a requirement: {} asks for another {}", new[0][1], new[0][0]) if new else None
     if new and new[0][0] in remedy.removed:

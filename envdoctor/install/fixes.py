@@ -1,12 +1,24 @@
 """Which of a rule's fixes is safe to offer: each is tried on the facts and judged again before it is shown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.view import View
 from envdoctor.install.candidates import Candidates, is_about_a_record
-from envdoctor.install.commands import Before, Place, Remedy, before, for_place, is_lost, place_of, try_remedy, written
+from envdoctor.install.commands import (
+    After,
+    Before,
+    Place,
+    Predict,
+    Remedy,
+    before,
+    for_place,
+    is_lost,
+    place_of,
+    try_remedy,
+    written,
+)
+from envdoctor.install.own_keys import own_keys
 from envdoctor.judge.finding import Finding, OfferedFix
 from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
@@ -22,12 +34,12 @@ _RECORDS = 20
 _FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
-def with_fixes(judgement: Judgement, matrix: Matrix) -> Judgement:
+def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
     """The judgement with what to do about each finding: judged once for all records of a rule, unless the fixes are
-    about the records."""
+    about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
     if not judgement.findings:
         return judgement
-    trial = _Trial(before(judgement.facts, matrix), place_of(judgement.facts))
+    trial = _Trial(before(judgement.facts, matrix, predict), place_of(judgement.facts))
     offered: dict[object, tuple[OfferedFix, ...]] = {}
     findings: list[Finding] = []
     counts: dict[str, int] = {}
@@ -74,13 +86,15 @@ class _Trial(NamedTuple):
             if isinstance(candidate, Message):
                 objection = objection or candidate
                 continue
-            reason = self._objection(candidate, rule, problem, fix)
+            after = try_remedy(candidate, self.now)
+            reason = self._objection(after, rule, problem, fix)
             if reason is None:
                 commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
                 if fix.get("cuda"):  # conda chooses the CUDA of a package by itself
                     commands = tuple(line for line in commands if not line.startswith("conda "))
                 offered = _offered(fix, candidate, commands)
-                return offered._replace(keys=_own_keys(offered.set, self.now.facts, self.now.matrix))
+                keys = own_keys(offered.set, self.now.facts, self.now.matrix)
+                return offered._replace(keys=keys, predicted=_predicted(self.now.facts, after.facts))
             # What keeps a build from helping says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
             tried += 1
@@ -91,10 +105,10 @@ class _Trial(NamedTuple):
             return _offered(fix, withheld=None if words else Message("no release that satisfies it is known"))
         return _offered(fix, withheld=objection)
 
-    def _objection(self, remedy: Remedy, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
-        """Why a change is not offered; one of torch's build may leave no error about what a build must fit."""
+    def _objection(self, after: After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
+        """Why a change is not offered; one of torch's build may leave no error about what a build must fit, and one
+        against too little memory no run that is predicted not to fit."""
         matrix = self.now.matrix
-        after = try_remedy(remedy, self.now)
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
             return Message("it would not be enough here")
@@ -104,7 +118,25 @@ class _Trial(NamedTuple):
             other = matrix.find(standing.rule_id)
             if other is not None and _FITS.intersection(other.keys()):
                 return Message("it would leave {}: {}", other.id, message)
+        then = _predicted(self.now.facts, after.facts) if rule.effect == "oom" else None
+        if then is not None and after.facts.value("memory.verdict") == "does-not-fit":
+            return then
         return after.objection(self.now)
+
+
+#: What is predicted of a run with a fix, by the verdict: the least and the most GiB that its process takes.
+_THEN = {
+    "fits": "with it the run takes {} to {} GiB, which fits",
+    "tight": "with it the run takes {} to {} GiB, which is tight",
+    "does-not-fit": "with it the run takes {} to {} GiB, which does not fit",
+}
+
+
+def _predicted(now: FactSet, after: FactSet) -> Message | None:
+    """Return what is predicted of the run after a change; None where that is what was predicted before."""
+    sizes = [[facts.number(f"memory.{one}_gib") for one in ("needed", "most")] for facts in (now, after)]
+    verdict = str(after.value("memory.verdict"))
+    return Message(_THEN[verdict], *sizes[1]) if verdict in _THEN and sizes[0] != sizes[1] else None
 
 
 def _offered(
@@ -127,53 +159,3 @@ def _offered(
         commands=() if withheld else commands,
         withheld=withheld,
     )
-
-
-def _own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """Spell each setting (``recipe.attn``: ``flash_attn: sdpa``) for which the recipe's format has a key.
-
-    Of several keys it is one that the recipe uses already, or else the first."""
-    records = facts.items("recipe_key") if settings else ()
-    used = {str(item.get("key")): (View.of(item).words("place") or ("",))[0] for item in records}
-    if not used:
-        return {}
-    forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
-    keys = list(_keys(facts, forms))
-    written: dict[str, str] = {}
-    for fact, value in settings.items():
-        fitting = [
-            (key, word)
-            for key, meaning in keys
-            if (word := _written_for(meaning, fact.partition(".")[2], value)) is not None
-        ]
-        for key, word in sorted(fitting, key=lambda one: one[0] not in used)[:1]:
-            written[fact] = _line_for(key, word, used.get(key, next(iter(used.values()))))
-    return written
-
-
-def _keys(facts: FactSet, forms: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The keys of the framework's formats, those that stand beside their own among them."""
-    for row in forms.values():
-        if row.get("framework") == facts.value("recipe.framework"):
-            yield from row.get("keys", {}).items()
-            yield from forms.get(row.get("includes", {}).get("", ""), {}).get("keys", {}).items()
-
-
-def _written_for(meaning: Any, field: str, value: str) -> str | None:
-    """What is written behind a key so that the field has the value; None where the key says nothing of it."""
-    for one in meaning if isinstance(meaning, list) else [meaning]:
-        said_of, words = (one["field"], one.get("words", {})) if isinstance(one, dict) else (one, {})
-        if said_of == field:
-            named = next((word for word, said in words.items() if said == value and word and "*" not in word), None)
-            as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
-            return named or (value if as_it_is else None)
-    return None
-
-
-def _line_for(key: str, word: str, place: str) -> str:
-    file: str = getattr(place, "path", place)
-    if file.endswith((".yaml", ".yml")):
-        return f"{key}: {word}"
-    if file.endswith((".py", ".ipynb")):
-        return f"{key}={word.capitalize()}" if word in ("true", "false") else f"{key}={word}"
-    return f'"{key}": {word}' if file.endswith((".json", ".jsonc")) else f"--{key} {word}"

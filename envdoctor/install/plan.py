@@ -9,7 +9,8 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.install.candidates import Candidates
-from envdoctor.install.commands import NOTHING, After, Before, Remedy, before, place_of, try_remedy
+from envdoctor.install.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.install.own_keys import own_keys
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
@@ -41,9 +42,9 @@ class _Node(NamedTuple):
     given_up: frozenset[Problem] = frozenset()
 
 
-def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
+def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
     """The judgement with the plan for its errors; without one where no error is shown, or none can be ended by what may
-    be installed, uninstalled or set."""
+    be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.install.fixes.with_fixes`."""
     wanted = {
         problem_of(finding): finding
         for finding in judgement.findings
@@ -52,7 +53,7 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
     }
     if all(_of_code(finding, matrix) for finding in wanted.values()):
         return judgement
-    now = before(judgement.facts, matrix)
+    now = before(judgement.facts, matrix, predict)
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
     aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
     aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
@@ -81,6 +82,7 @@ def with_plan(judgement: Judgement, matrix: Matrix) -> Judgement:
         clears=tuple(one.fingerprint for one in (*map(wanted.get, cleared), *map(asked.get, met)) if one),
         leaves=tuple(wanted[problem].fingerprint for problem in left),
         note=note,
+        keys=own_keys(remedy.settings, judgement.facts, matrix),
     )
     return judgement._replace(plan=plan if cleared else None)
 

@@ -72,7 +72,8 @@ class OfferedFix(NamedTuple):
 
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
-    no commands and is shown only on request). ``keys`` are the settings in the words of the user's recipe.
+    no commands and is shown only on request). ``keys`` are the settings in the words of the user's recipe,
+    ``predicted`` says what memory the run takes with it, where that is another.
     """
 
     kind: str
@@ -85,6 +86,7 @@ class OfferedFix(NamedTuple):
     withheld: Message | None = None
     uninstall: tuple[str, ...] = ()
     keys: Mapping[str, str] = {}
+    predicted: Message | None = None
 
 
 class Plan(NamedTuple):
@@ -92,8 +94,8 @@ class Plan(NamedTuple):
     fingerprint) and brings no other, and what the installed packages require of each other is met as before. Warnings
     among them are about requirements of the training stack that were not met and are met with it.
 
-    ``commands`` are run in their order; ``set`` goes into the recipe. ``leaves`` names the errors that it does not end,
-    ``note`` says why there is no better one.
+    ``commands`` are run in their order; ``set`` goes into the recipe, ``keys`` has it in the recipe's words. ``leaves``
+    names the errors that it does not end, ``note`` says why there is no better one.
     """
 
     constraints: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ class Plan(NamedTuple):
     clears: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     note: Message | None = None
+    keys: Mapping[str, str] = {}
 
 
 class Finding(NamedTuple):

@@ -421,6 +421,20 @@ class _Prediction(NamedTuple):
             said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
         return need, said
 
+    def up_to_doubts(self, after: Need, saving: Saving) -> Need:
+        """Return the need after a change, up to what nobody can tell of the run that it leaves; a smaller batch or
+        length alone leaves at most the share by which the run's own doubts are more."""
+        batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
+        if "tokens" in saving.job or saving.job.keys() == {"batch"}:
+            return after
+        lengths += _shorter(self.plan.tokens) if batch != self.batch else []
+        for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
+            if what == "checkpointing" or "attention" not in saving.job:
+                form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
+                most = form.at(batch, self.plan.tokens)
+                after = after.up_to(self.needed(form, most, most))
+        return after
+
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return what lowers the peak, and whether the run fits then: first what does."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
@@ -431,8 +445,7 @@ class _Prediction(NamedTuple):
 
         def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
             high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
-            if self.model.heeds is None and saving.job.get("checkpointing"):
-                after = after.up_to(doubted)
+            after = self.up_to_doubts(after, saving)
             found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
 
         form, tried = self.form(self.trace), list(traced_changes(self.base))

@@ -16,12 +16,17 @@ class MemoryTerm(TypedDict):
     gib: float
 
 
-class MemorySaving(TypedDict):
-    """One change of the recipe: the settings, the allocated GiB with it, and whether it fits then."""
-
+class _Saving(TypedDict):
     set: dict[str, object]
     gib: float
     verdict: str
+
+
+class MemorySaving(_Saving, total=False):
+    """One change of the recipe: the settings, the allocated GiB with it, and whether it fits then; ``keys`` are the
+    settings as the recipe's file writes them."""
+
+    keys: dict[str, str]
 
 
 class MemoryServing(TypedDict):

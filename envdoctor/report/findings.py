@@ -185,7 +185,8 @@ def _fix_words(fix: OfferedFix, page: Page) -> str:
     changes = [*fix.constraints, *fix.keys.values(), *_setting_words(settings, page)]
     changes += [f"{name}={value}" for name, value in fix.env.items()]
     more = page.separated([change for change in changes if change not in text])
-    return text or more if fix.commands else page.bracket(text, more)
+    told = text or more if fix.commands else page.bracket(text, more)
+    return told if fix.predicted is None else page.say("; ").join([told, page.sentence(fix.predicted)])
 
 
 def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
@@ -214,7 +215,9 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
         said = [page.sentence(plan.note)]
     elif left:
         said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
-    settings, last = ([Paragraph(text) for text in texts] for texts in (_setting_words(plan.set, page), said))
+    words = {key: value for key, value in plan.set.items() if key not in plan.keys}
+    told = [*plan.keys.values(), *_setting_words(words, page)]
+    settings, last = ([Paragraph(text) for text in texts] for texts in (told, said))
     title = page.say("{name}: {value}", name=ends, value=_ids(cleared, page))
     return [Section(title, [*settings, Commands(plan.commands), *last])]
 

@@ -49,7 +49,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     free = [_free(section, page)] if verdict is not None else []
     blocks: list[Block] = [Field(label, [amount, *free])]
     details = _details(section, page)
-    blocks += [Folded(page.say("Peak"), details)] if brief and verdict in ("fits", None) else details
+    folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
+    blocks += [Folded(page.say("Peak"), details)] if folded else details
     taken = [page.sentence(text) for text in section["assumed"]]
     taken += [
         page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
@@ -117,12 +118,15 @@ def _peak(section: MemorySection, page: Page) -> str:
 
 
 def _change(change: MemorySaving, page: Page) -> str:
-    """The settings of a change, the size with it, and whether it fits."""
+    """The settings of a change, in keys of the recipe where it has such, the size with it, and whether it fits."""
+    keys = change.get("keys", {})
     settings = [
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in change["set"].items()
+        keys.get(key) or f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in change["set"].items()
     ]
     verdict = page.value("memory.verdict", change["verdict"])
-    return page.say("{set}: {size} GiB, {verdict}", set=" ".join(settings), size=_gib(change["gib"]), verdict=verdict)
+    size = page.say("{size} GiB, {verdict}", size=_gib(change["gib"]), verdict=verdict)
+    return page.bracket(page.separated(list(dict.fromkeys(settings))), size)
 
 
 def _gib(size: float) -> str:

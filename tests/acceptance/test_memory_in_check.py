@@ -41,7 +41,7 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert any(change["verdict"] == "fits" for change in section["changes"])
     text = check("--set", "gpu.name=A6000").out
     assert "error[does-not-fit]" in text and "shipped coefficients of transformers 5." in text
-    assert "recipe.gradient_checkpointing=true" in text
+    assert "gradient_checkpointing: true (" in text and "per_device_train_batch_size: 1 (" in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out
     assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
 
@@ -76,3 +76,16 @@ def test_a_model_whose_folder_is_elsewhere_is_judged_by_its_name(
     whole, packed = section(), section(quantization="gptq")
     assert whole["parameters"] == packed["parameters"] == 7_615_616_512
     assert 8.5 < whole["allocated_gib"] - packed["allocated_gib"] < 9.5 and section(repo="nobody/nothing") is None
+
+
+@pytest.mark.parametrize(("gpu", "change"), [("A6000", False), ("4090", True)])
+def test_without_a_length_a_recipe_is_told_the_longest_samples_that_fit(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, gpu: str, change: bool
+) -> None:
+    text = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --dataset a --per_device_train_batch_size 1"
+    (tmp_path / "run.sh").write_text(text)
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": [gpu]}
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh")
+    assert answer.code == 0 and "Fits up to   batch 1 x " in answer.out and "batch 2 x " in answer.out
+    assert "note: the length is not known, so whether it fits was not judged" in answer.out
+    assert ("--quant_bits 4 (" in answer.out) == change and "max_length 1920" not in answer.out

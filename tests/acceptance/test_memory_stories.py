@@ -9,6 +9,7 @@ from typing import Any
 from venv import EnvBuilder
 
 import pytest
+from update_memory_table import BLOCK, ROOT, answer, asked, table, ways
 
 STORIES = Path(__file__).parents[2] / "fixtures" / "stories"
 MODELS = Path(__file__).parents[2] / "fixtures" / "memory"
@@ -167,7 +168,9 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
         ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", ["--set", "recipe.dtype=bf16"], 1, '"name": "weights", "gib": 7.4'),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", [], 0, '"name": "weights", "gib": 5.1'),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", ["--set", "recipe.method=infer"], 0, '"name": "weights", "gib": 5.1'),
-        ("me/Qwen2.5-7B-Instruct-AWQ", [], 3, "the model's name tells that it is quantised, and not how"),
+        ("me/Qwen2.5-7B-Instruct-AWQ", [], 0, "not told how: 4 bits a weight were taken, 5% less or more"),
+        ("me/Qwen2.5-7B-Instruct-W8A8", [], 0, "not told how: 8 bits a weight were taken, 5% less or more"),
+        ("me/Qwen2.5-7B-Instruct-GGUF", [], 0, "not told how: 8 bits a weight were taken, 50% less or more"),
         ("7B", [], 1, "a number of parameters is no model: the shape of Qwen/Qwen2.5-7B was taken, 20% less or more"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", [], 3, "no config.json of Qwen/Qwen2.5-VL-7B-Instruct is on this machine"),
     ],
@@ -211,3 +214,28 @@ def test_the_smallest_combination_of_changes_that_fits_stands_first(
     assert set(first["set"]) == {f"recipe.{name}" for name in ("gradient_checkpointing", "train_batch_size", *names)}
     typed = [word for name, value in first["set"].items() for word in ("--set", f"{name}={str(value).lower()}")]
     assert without_files(*words, *typed)[1]["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(("page", "lang"), [("docs/memory.md", "en"), ("docs/zh/memory.md", "zh")])
+def test_the_table_of_the_stories_is_what_check_says(page: str, lang: str) -> None:
+    block = BLOCK.search((ROOT / page).read_text(encoding="utf-8"))
+    assert block is not None and block[0] == table(lang), "python tools/update_memory_table.py"
+
+
+@pytest.mark.parametrize(("story", "way"), list(ways()))
+def test_a_story_has_one_number_whatever_it_is_written_in(story: str, way: str) -> None:
+    least = answer(story, "command", folder=True).memory
+    for folder in (False, True):
+        one = answer(story, way, folder=folder)
+        assert one.causes or one.memory["verdict"] == "fits"
+        assert one.memory["allocated_gib"] == least["allocated_gib"]
+        assert one.memory["process_gib"][0] == least["process_gib"][0]
+        assert one.code == 1 if one.memory["verdict"] == "does-not-fit" else one.code in (0, 1)
+        alone = asked("memory", story, way, folder=folder)
+        assert alone.memory is not None and alone.memory["process_gib"] == one.memory["process_gib"]
+        assert alone.exit_code == (1 if one.memory["verdict"] == "does-not-fit" else 0)
+        cure = one.cure
+        assert (cure is None) == (one.memory["verdict"] == "fits")
+        if cure is not None:
+            after = asked("memory", story, way, folder=folder, settings=cure["set"]).memory
+            assert after is not None and after["verdict"] == "fits"

@@ -138,5 +138,5 @@ def test_a_fix_of_a_notebook_is_told_as_its_calls_are_written(check, tmp_path):
     (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
     found = check("--recipe", "train.ipynb", "--set", "pkg.flash-attn=absent", "--format", "json").json["findings"]
     (finding,) = [one for one in found if one["id"] == "flash-attn-2-asked-but-not-installed"]
-    assert {"recipe.attn": "attn_implementation=sdpa"} in [fix["keys"] for fix in finding["fixes"]]
+    assert {"recipe.attn": 'attn_implementation="sdpa"'} in [fix["keys"] for fix in finding["fixes"]]
     assert {"path": "train.ipynb", "line": 2, "cell": 1} in finding["locations"]

@@ -34,7 +34,7 @@ MEMORY: MemorySection = {
         "assumed": ["no <b>code</b> ran"],
     },
     "terms": [{"name": "attention", "gib": 40.0}, {"name": "weights", "gib": 17.5}, {"name": "MLP", "gib": 8.5}],
-    "changes": [{"set": {"recipe.gradient_checkpointing": True}, "gib": 17.0, "verdict": "fits"}],
+    "changes": [{"set": {"recipe.gradient_checkpointing": True}, "gib": 17.0, "verdict": "fits", "keys": {}}],
     "reach": [{"batch": 1, "tokens": 5120}],
 }
 VOID = {"meta"}

@@ -18,9 +18,9 @@ class Shape(NamedTuple):
     """What a name tells of a model.
 
     ``config`` are the sizes as config.json gives them, those of ``like``, a name in the table, read at ``source``.
-    ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing. ``vendor`` tells
-    whether the organisation is one of the model's own. ``unknown`` are the words that nobody has explained; ``bare`` is
-    a number of parameters without a name.
+    ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing; ``bits`` are
+    those of a weight, 0 where it does not tell. ``vendor`` tells whether the organisation is one of the model's own.
+    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name.
     """
 
     config: Mapping[str, Any]
@@ -30,6 +30,7 @@ class Shape(NamedTuple):
     vendor: bool = True
     unknown: tuple[str, ...] = ()
     bare: bool = False
+    bits: int = 0
 
 
 def words_of(name: str) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     like, row = known[words[:end]]
     organisation = name.lower().rpartition("/")[0]
     vendor = organisation in {"", *(one.lower().rpartition("/")[0] for one in row["names"])}
-    quantized, unknown = None, []
+    quantized, unknown, bits = None, [], 0
     for word in words[end:]:
         means = {suffix["means"] for suffix in meant.get(word, ())}
         if "another model" in means or re.fullmatch(_OTHER, word) or any(word == one[0] for one in known):
@@ -74,9 +75,10 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
         if "quantized" in means:
             by = [suffix for suffix in meant[word] if vendor or organisation in suffix.get("by", (organisation,))]
             quantized = quantized or next((suffix["method"] for suffix in by if "method" in suffix), "")
+            bits = bits or next((suffix["bits"] for suffix in meant[word] if "bits" in suffix), 0)
         elif not means and not re.fullmatch(_DAY, word):
             unknown.append(word)
-    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown))
+    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bits=bits)
 
 
 def _bare(name: str, rows: Rows) -> Shape | None:
