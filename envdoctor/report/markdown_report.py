@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Evidence
-from envdoctor.report.blocks import Card, Commands, Content, Field, Items, Part, Sources
+from envdoctor.report.blocks import Card, Commands, Content, Diff, Field, Items, Part, Section, Sources
 from envdoctor.report.closing import advices, beyond, counts_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.lines import part_lines
@@ -54,7 +54,19 @@ def render(report: Report, lang: str = "en") -> str:
 
 def write(parts: Sequence[Part], page: Page) -> list[str]:
     """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
-    return [_card(part, page) if isinstance(part, Card) else fenced(part_lines(part, page)) for part in parts]
+    return [text for part in parts for text in _written(part, page)]
+
+
+def _written(part: Part, page: Page) -> list[str]:
+    match part:
+        case Card():
+            return [_card(part, page)]
+        case Section(blocks=[Diff(), *_]):
+            shown = [block for block in part.blocks if isinstance(block, Diff) and not block.beside]
+            texts = [f"**{plain(block.title)}**\n\n{fenced(block.shown(), 'diff')}" for block in shown]
+            return [f"### {plain(part.title)}", *texts] if texts else []
+    lines = part_lines(part, page)
+    return [fenced(lines)] if lines else []
 
 
 def _card(card: Card, page: Page) -> str:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
+from envdoctor.revision.hunk import template_hunk
 from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message, as_message, unpacked
@@ -266,7 +267,8 @@ def _sources(first: _Side, second: _Side) -> Iterator[Change]:
 
 
 def _rendered(name: str, before: _Template, after: _Template, variables: Mapping[str, str]) -> Change | Unread:
-    change = partial(Change, "template", path=after.path, symbol=name)
+    lines = template_hunk(before.text, after.text)
+    change = partial(Change, "template", path=after.path, symbol=name, hunk=lines)
     one, two = (render(side.text, variables) for side in (before, after))
     if isinstance(one, Message) and isinstance(two, Message):
         return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
