@@ -108,15 +108,16 @@ def test_the_cause_is_named_although_the_weights_are_identical(published, diff, 
     assert result.code == 1, result.err
     found = result.found["remote-code-checkpointing-does-nothing"]
     assert "gradient_checkpointing_enable" in found["message"] and "TinyPreTrainedModel" in found["message"]
-    assert section(result)["verdict"].startswith("weights identical")
-    assert section(result)["pin"].startswith(OLD) and section(result)["verdict"].endswith(f"pin {OLD}")
+    line = section(result)["verdict"]
+    assert line.startswith("error: TinyPreTrainedModel.gradient_checkpointing_enable") and "weights identical" in line
+    assert section(result)["pin"].startswith(OLD) and f"; pin {OLD} ({OLD} -> " in line
     (change,) = [entry for entry in section(result)["changes"] if entry["kind"] == "rendering-changed"]
     assert change["before"] != change["after"] and "chat-template-renders-differently" in result.found
     changed_texts = 3  # code, tokenizer_config.json, README.md
     assert hub.bytes_of(".safetensors") == 0 and len(hub.log) <= 2 + 2 * changed_texts
     told = diff("zai-org/chatglm3-6b", OLD).out
     first = told.splitlines()[0]
-    assert first.startswith("weights identical") and f"pin {OLD}" in first
+    assert first.startswith("error: ") and f"pin {OLD} ({OLD} -> " in first
     assert "error[remote-code-checkpointing-does-nothing]" in told
 
 
@@ -173,7 +174,7 @@ def test_without_network_and_cache_it_says_what_to_do(run, tmp_path):
 def test_equal_revisions_are_said_to_be_equal(published, diff):
     result = diff("zai-org/chatglm3-6b", OLD, OLD)
     assert result.code == 0
-    assert "weights identical" in result.out.splitlines()[0]
+    assert result.out.startswith("nothing changed; weights identical")
 
 
 def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(run, published, diff, hub, tmp_path):
@@ -257,4 +258,4 @@ def test_large_weights_of_equal_headers_are_not_called_equal_before_they_were_re
 def test_a_model_that_gains_weights_is_not_called_equal(diff, sides):
     _, new = sides()
     (new / "pytorch_model.bin").write_bytes(PICKLE)
-    assert diff("./old", "./new").out.startswith("weights added")
+    assert "; weights added (old -> new)\n" in diff("./old", "./new").out
