@@ -264,6 +264,8 @@ def _line(change: Change, page: Page) -> str:
     name = f" {shortened(about(change), 200)}" if change.symbol != change.path else ""
     kind = page.say("{name} {value}", name=page.value("change.kind", change.kind), value=shortened(change.path, 200))
     text = page.say("{name}: {value}", name=page.value("change.area", change.area), value=f"{kind}{name}{times}")
+    if change.hunk:
+        return page.bracket(text, amount(change.hunk))
     before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))
     if before is not None and after is not None:
         text += f": {before} -> {after}"

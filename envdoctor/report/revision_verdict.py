@@ -13,8 +13,8 @@ from envdoctor.report.page import Page, shortened
 from envdoctor.report.revision_section import RevisionSection, about, amount
 from envdoctor.revision.comparer import AREAS, Change
 
-#: Characters of the line, of a cause or a name in it; changes that it names.
-_LINE, _CAUSE, _NAMED = 160, 90, 2
+#: Characters of the line, of why a part was not read, of a name; changes that it names.
+_LINE, _CAUSE, _NAME, _NAMED = 160, 140, 60, 2
 _WEIGHTS = {
     "none": "no weight files",
     "identical": "weights identical",
@@ -93,14 +93,12 @@ def _unread(parts: Sequence[Unread], page: Page) -> Iterator[str]:
     """Yield what was not read, with the first cause, once."""
     if not parts:
         return
-    alike = [part for part in parts if part.reason == parts[0].reason]
-    names = shortened(parts[0].path, _CAUSE)
-    if len(parts) > 1:
-        names = page.say("{name} and {n} more", name=names, n=len(parts) - 1)
-    cause = shortened(page.sentence(parts[0].reason), _CAUSE)
-    if len(alike) < len(parts):
-        cause = page.say("{name}: {value}", name=parts[0].path, value=cause) if len(alike) > 1 else cause
-    yield page.say("not read: {parts}", parts=page.bracket(names, cause))
+    alike = sum(part.reason == parts[0].reason for part in parts)
+    told = shortened(parts[0].path, _NAME)
+    told = page.say("{name} and {n} more", name=told, n=alike - 1) if alike > 1 else told
+    told = page.bracket(told, shortened(page.sentence(parts[0].reason), _CAUSE))
+    told = page.say("{name} and {n} more", name=told, n=len(parts) - alike) if alike < len(parts) else told
+    yield page.say("not read: {parts}", parts=told)
 
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
@@ -112,7 +110,7 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
         return
     areas: dict[str, list[str]] = {}
     for change in changes[:_NAMED] if with_names else changes:
-        name = page.bracket(shortened(about(change) or change.path, _CAUSE), amount(change.hunk))
+        name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
         areas.setdefault(page.value("change.area", change.area), []).append(name)
     words = {area: page.separated(names) if with_names else str(len(names)) for area, names in areas.items()}
     told = page.separated([f"{area} {text}" for area, text in words.items()])
@@ -138,4 +136,4 @@ def _sides(section: RevisionSection) -> tuple[str, str]:
     names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
     last = [name.rstrip("/").rpartition("/")[2] for name in names]
     one, two = last if last[0] != last[1] and all(last) else names
-    return shortened(one, _CAUSE), shortened(two, _CAUSE)
+    return shortened(one, _NAME), shortened(two, _NAME)

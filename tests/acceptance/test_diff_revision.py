@@ -155,6 +155,15 @@ def test_what_could_not_be_read_is_not_called_unchanged(published, hub):
     assert "modeling_chatglm.py" in json.dumps(section(result)["unread"])
 
 
+def test_of_a_gated_repository_the_first_line_says_why_and_says_it_once(published, diff, hub):
+    hub.repos["zai-org/chatglm3-6b"].gated = True
+    result = diff("zai-org/chatglm3-6b", OLD, "main")
+    assert result.code == 3
+    first, *others = result.out.splitlines()
+    assert first.startswith("not read: ") and "gated" in first and "accept its conditions" in first
+    assert len([line for line in others if "accept its conditions" in line]) == 1, result.out
+
+
 def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(published, hub, tmp_path):
     hub.repos["zai-org/chatglm3-6b"].extra_siblings = [
         {"rfilename": "../../.ssh/id_rsa", "blobId": "a" * 40, "size": 10}

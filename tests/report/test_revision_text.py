@@ -102,6 +102,10 @@ def test_what_could_not_be_read_is_in_the_verdict_and_below_with_its_cause_once(
     assert first_line(unread).startswith(
         "not read: a.py and 1 more (it cannot be read: Permission denied); weights could"
     )
+    other = section._replace(unread=(*section.unread, Unread("c.py", Message("it has no name"))))
+    assert "not read: a.py and 1 more (it cannot be read: Permission denied) and 1 more; " in first_line(
+        compared.changed(revision=other)
+    )
     assert "Not read     a.py, b.py: it cannot be read: Permission denied\n" in render(unread)
     assert "未读取       a.py，b.py：无法读取：Permission denied\n" in render(unread, "zh")
 
