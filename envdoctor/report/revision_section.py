@@ -108,7 +108,6 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
     for finding in findings:
         if finding.fingerprint in commits:
             blocks.append(Field(page.say("Since"), [f"{finding.id}: {commits[finding.fingerprint]}"]))
-    blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
     changed = [(area, sum(change.area == area for change in section.changes)) for area in AREAS]
     counts = [f"{page.value('change.area', area)} {number}" for area, number in changed if number]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []
@@ -158,13 +157,6 @@ def changed_lines(section: RevisionSection, page: Page, detail: str = "usual") -
     beside = [Diff(path, lines, beside=True) for path, lines in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
-
-
-def _mend(mended: Mended, page: Page) -> str:
-    """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
-    text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
-    since = [page.say("{name}: {value}", name=page.say("Since"), value=mended.commit)] if mended.commit else []
-    return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
 def amount(hunk: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from envdoctor.hub.snapshot import Unread
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.report.blocks import Block, Field, Paragraph, Section
 from envdoctor.report.page import Page, shortened
-from envdoctor.report.revision_section import RevisionSection, about, amount
+from envdoctor.report.revision_section import Mended, RevisionSection, about, amount
 from envdoctor.revision.comparer import AREAS, Change
 
 #: Characters of the line, of why a part was not read, of a name; changes that it names.
@@ -27,15 +27,26 @@ _WEIGHTS = {
 
 
 class _Form(NamedTuple):
-    """What the line has room for: so many causes, how many weights were compared, names of what was not judged."""
+    """What the line has room for: so many causes, how many weights were compared, what is mended, names of what was
+    not judged."""
 
     causes: int
     sizes: bool
+    mended: bool
     names: bool
 
 
 #: The fullest first.
-_FORMS = (_Form(2, True, True), _Form(2, False, True), _Form(1, False, True), _Form(1, False, False))
+_FORMS = tuple(
+    _Form(*form)
+    for form in (
+        (2, True, True, True),
+        (2, False, True, True),
+        (1, False, True, True),
+        (1, False, False, True),
+        (1, False, False, False),
+    )
+)
 
 
 def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
@@ -64,6 +75,9 @@ def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form:
     if section.weights == "identical" and section.weights_equal and form.sizes:
         weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
     parts += [weights] if section.weights != "none" or len(parts) == 1 else []
+    parts += (
+        [page.say("going back would be {n} error(s)", len(section.mended))] if section.mended and form.mended else []
+    )
     parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
     old, new = _sides(section)
     return page.bracket(page.say("; ").join(parts), page.say("{old} -> {new}", old=old, new=new))
@@ -77,7 +91,15 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
         blocks.append(Field(label, [page.bracket(side.label, revision)]))
     if section.moved is not None:
         blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
+    blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
     return Section(verdict(section, findings, page), blocks)
+
+
+def _mend(mended: Mended, page: Page) -> str:
+    """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
+    text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
+    since = [page.say("{name}: {value}", name=page.say("Since"), value=mended.commit)] if mended.commit else []
+    return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
 def _calm(section: RevisionSection, page: Page) -> str:

@@ -16,8 +16,8 @@ def template_hunk(before: str, after: str) -> tuple[str, ...]:
 
     A blank at the end of a changed line, which becomes a token, is shown as ``\u00b7``.
     """
-    texts = [_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after)]
-    lines = list(unified_diff(*texts, n=_AROUND, lineterm=""))[2 : _MOST + 2]
+    old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
+    lines = list(unified_diff(old, new, n=_AROUND, lineterm=""))[2 : _MOST + 2]
     return tuple(line[0] + _shown(line[1:], line[0] in "+-")[: _WIDEST - 1] for line in lines)
 
 

@@ -140,6 +140,22 @@ def test_history_names_the_commit_behind_the_finding(published):
     assert "support for newer transformers" in commits[found["fingerprint"]]
 
 
+def test_what_the_newer_revision_mends_is_told_with_the_commit_that_brought_it(diff, hub):
+    repo = hub.repo("org/mended")
+    code = {side: (CODE / side / "modeling_tiny.py").read_text() for side in ("old", "new")}
+    repo.commit({"config.json": "{}", "modeling_tiny.py": code["new"]}, id="aaaaaaa")
+    repo.commit({"modeling_tiny.py": code["old"]}, title="switch it on again", id="bbbbbbb")
+    words = ("org/mended", "aaaaaaa", "main")
+    asked = len(hub.log)
+    (mended,) = section(diff(*words, "--history", "--format", "json"))["mended"]
+    assert mended["rule"] == "remote-code-checkpointing-does-nothing"
+    assert mended["commit"].startswith("bbbbbbb") and "switch it on again" in mended["commit"]
+    walked = len(hub.log) - asked
+    told = diff(*words)
+    assert "Mended       going back to OLD would be an error: Tiny" in told.out and told.code == 0
+    assert len(hub.log) - asked - walked <= 2 + 2 * 1, "going back asks the Hub for nothing"
+
+
 def test_nothing_of_the_repository_runs_and_nothing_is_written(published, hub, tmp_path):
     mark = tmp_path / "ran"
     hub.repos["zai-org/chatglm3-6b"].commit({"modeling_chatglm.py": f"open({str(mark)!r}, 'w').write('x')\n"})

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from observing import shipped
 
-from envdoctor.app.diff_revision import Request, diff_revision
+from envdoctor import diff_revision
+from envdoctor.app import Request
 from envdoctor.judge import Text
 from envdoctor.report import Cost, Report, RevisionSection, Side, render
 from envdoctor.revision import AREAS, Change, effect_of

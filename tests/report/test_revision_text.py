@@ -149,6 +149,7 @@ def test_what_new_mends_is_told_with_its_commit(compared: Report) -> None:
     both = compared.changed(revision=SECTION._replace(mended=mended))
     said = "going back to OLD would be an error: checkpointing stays off (some-rule; Since: e9e0406 (2024-01-02) Fix)"
     assert f"Mended       {said}\n" in render(both)
+    assert f"; {WEIGHTS}; going back would be 1 error (b098244 -> main)" in first_line(both)
     assert "始终关闭" in render(both, "zh")
 
 
