@@ -138,6 +138,15 @@ def not_shown(report: Report, page: Page) -> list[Section]:
     return sections
 
 
+def first_line(report: Report, page: Page) -> list[str]:
+    """Return the verdict of a comparison of two revisions, which stands before counts; nothing of other commands."""
+    if report.revision is None:
+        return []
+    from envdoctor.report.revision_verdict import verdict
+
+    return [verdict(report.revision, report.shown(), page)]
+
+
 def counts_line(report: Report, page: Page) -> str:
     """The findings by severity, and how many rules were and could not be checked."""
     return _gap(page).join(_counts(report, page))
@@ -152,6 +161,8 @@ def _counts(report: Report, page: Page) -> list[str]:
     parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [
         page.say("No findings")
     ]
+    open_ = len(report.revision.unjudged) if report.revision is not None else 0
+    parts += [page.say("{n} change(s) not judged", open_)] if open_ else []
     ignored = sum(finding.ignored is not None for finding in report.findings)
     parts += [page.say("{n} ignored", ignored)] if ignored else []
     known = sum(finding.baseline == "unchanged" for finding in report.shown())

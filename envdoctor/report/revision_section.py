@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import Finding, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, Text
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
@@ -15,8 +15,8 @@ DETAILS = ("stat", "usual", "patch", "all")
 _LISTED = 12
 _LONGEST = 160
 _IDENTITY = ("area", "kind", "path", "symbol")
-#: Lines of one function that are shown unless all are asked for.
-_SHOWN = 20
+#: Functions whose lines are shown, and lines of each, unless all are asked for.
+_FUNCTIONS, _SHOWN = 12, 20
 #: Areas whose values a page shows side by side.
 _SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 #: The colours that parts of a bar have.
@@ -134,26 +134,49 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
     return Section(page.say("Changes"), blocks, bare=True)
 
 
-def changed_lines(section: RevisionSection, page: Page, detail: str = "usual") -> list[Section]:
-    """Return the changed lines of each function and template, and for a page the values of settings side by side."""
+def changed_lines(
+    section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual"
+) -> list[Section]:
+    """Return the changed lines of functions and templates, those of the worst findings first, and for a page the values
+    of settings side by side."""
     if detail == "stat":
         return []
-    found: dict[tuple[str, str, tuple[str, ...]], None] = {}
+    everything = detail in ("patch", "all")
+    levels = {tuple(finding.item.get(key, "") for key in _IDENTITY): finding.severity for finding in findings}
+    ranks = {**dict(zip(reversed(SEVERITIES), range(3), strict=True)), "not-judged": 2, "judged": 3, "no-effect": 4}
+    found: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    for change, state in zip(section.changes, section.states(), strict=True):
+        rank = ranks[levels.get(tuple(change[:4]), state)]
+        if change.hunk and (everything or state != "no-effect"):
+            key = (change.path, about(change), change.hunk)
+            found[key] = min(rank, found.get(key, rank))
+    shown = sorted(found, key=lambda key: found[key])[: None if everything else _FUNCTIONS]
+    blocks: list[Block] = []
+    for path, symbol, hunk in shown:
+        more = 0 if everything else len(hunk) - _SHOWN
+        hint = page.say("{n} more line(s): --patch", more) if more > 0 else ""
+        title = page.bracket(f"{path} {symbol}".rstrip(), amount(hunk))
+        blocks.append(Diff(title, hunk, None if everything else _SHOWN, hint))
+    if len(shown) < len(found):
+        names = page.separated(
+            [symbol or path for path, symbol, _ in sorted(found, key=lambda key: found[key])[_FUNCTIONS:]]
+        )
+        blocks.append(
+            Paragraph(
+                page.say(
+                    "{n} more with changed lines, see --patch: {names}",
+                    n=len(found) - len(shown),
+                    names=shortened(names, 300),
+                )
+            )
+        )
     values: dict[str, list[str]] = {}
     # What only went comes last, so that it does not stand beside what came under another name.
     for change in sorted(section.changes, key=lambda one: one.after is None):
         sides = [("-", change.before), ("+", change.after)]
-        if change.hunk:
-            found.setdefault((change.path, about(change), change.hunk))
-        elif change.area in _SETTINGS and about(change):
+        if change.area in _SETTINGS and about(change) and not change.hunk:
             lines = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
             values.setdefault(change.path, []).extend(lines)
-    most = None if detail in ("patch", "all") else _SHOWN
-    blocks: list[Block] = []
-    for path, symbol, hunk in found:
-        title = page.bracket(f"{path} {symbol}".rstrip(), amount(hunk))
-        more = len(hunk) - (most or len(hunk))
-        blocks.append(Diff(title, hunk, most, page.say("{n} more line(s): --patch", more) if more > 0 else ""))
     beside = [Diff(path, lines, beside=True) for path, lines in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections

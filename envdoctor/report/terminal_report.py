@@ -69,7 +69,7 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
     if report.revision is not None:
         from envdoctor.report.revision_section import changed_lines, differences
 
-        parts += changed_lines(report.revision, page, detail)
+        parts += changed_lines(report.revision, report.shown(), page, detail)
         parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
         from envdoctor.report.probe_section import experiments

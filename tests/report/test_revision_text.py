@@ -127,7 +127,34 @@ def test_changed_lines_are_shown_twenty_a_function_and_all_when_asked_for(compar
     assert "    +    x = 29\n" in render(judged, detail="patch") and "--patch" not in render(judged, detail="patch")
     assert "\x1b[32m+    x = 0\x1b[0m" in render(judged, color=True)
     markdown = load("markdown")(judged)
-    assert "```diff\n@@ -1,30 +1,30 @@\n+    x = 0\n" in markdown
+    assert "```diff\n@@ -1,30 +1,30 @@\n+    x = 0\n" in markdown and "11 more lines: --patch" in markdown.replace(
+        "\\", ""
+    )
+
+
+def test_of_many_functions_those_of_findings_are_shown_first_and_the_rest_are_named(
+    report: Report, compared: Report
+) -> None:
+    changes = tuple(CODE._replace(symbol=f"A.f{number}", hunk=("+x",)) for number in range(20))
+    moved = CODE._replace(kind="definition-moved", symbol="A.same", hunk=("+y",))
+    effects = {"code definition-moved": Text("the same stands in another place")}
+    section = SECTION._replace(changes=(*changes, moved), unjudged=changes[:-1], effects=effects)
+    item = dict(zip(("area", "kind", "path", "symbol"), changes[-1][:4], strict=True))
+    judged = compared.changed(findings=(found(report, "bad", item=item),), revision=section)
+    text = render(judged)
+    lines = [line.strip() for line in text[text.index("Changed lines") :].splitlines()]
+    assert lines[1] == "modeling.py A.f19 (+1 \u22120)" and "A.same" not in lines[: lines.index("")]
+    assert "8 more with changed lines, see --patch: A.f11, A.f12, " in text
+    whole = render(judged, detail="patch")
+    assert "see --patch" not in whole and "modeling.py A.same (+1 \u22120)" in whole
+
+
+@pytest.mark.parametrize("name", ["concise", "github", "junit", "markdown", "html"])
+def test_no_format_counts_nothing_where_something_was_not_judged(compared: Report, name: str) -> None:
+    text = load(name)(compared.changed(revision=SECTION._replace(unjudged=(CODE,))))
+    assert name == "github" or "changed, not judged: code A.f" in text.replace("\\", "")
+    assert name == "junit" or "1 change not judged" in text
+    assert "Nothing stops this run" not in text
 
 
 def test_changes_say_what_judged_them(compared: Report) -> None:
