@@ -34,7 +34,7 @@ def weights(name: str, dtype: str = "") -> dict[str, Any]:
 def publish(hub: Hub) -> None:
     """The repository as it was in January 2024 and after its update of February 2024, in the same shape."""
     repo = hub.repo("zai-org/chatglm3-6b")
-    config = model("chatglm3-6b").about["config"]
+    config = {**model("chatglm3-6b").about["config"], "auto_map": {"AutoModel": "modeling_chatglm.TinyModel"}}
     repo.commit(
         {
             **weights("chatglm3-6b"),
@@ -95,7 +95,8 @@ def sides(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
     def make(**files: tuple[str, str]) -> tuple[Path, Path]:
         for number, side in enumerate(("old", "new")):
             (tmp_path / side).mkdir()
-            (tmp_path / side / "config.json").write_text(json.dumps({"model_type": "chatglm"}))
+            loaded = {f"AutoModelFor{number}": f"{name}.TinyModel" for number, name in enumerate(files)}
+            (tmp_path / side / "config.json").write_text(json.dumps({"model_type": "chatglm", "auto_map": loaded}))
             for name, texts in files.items():
                 (tmp_path / side / f"{name}.py").write_text(texts[number])
         return tmp_path / "old", tmp_path / "new"
@@ -143,7 +144,8 @@ def test_history_names_the_commit_behind_the_finding(published):
 def test_what_the_newer_revision_mends_is_told_with_the_commit_that_brought_it(diff, hub):
     repo = hub.repo("org/mended")
     code = {side: (CODE / side / "modeling_tiny.py").read_text() for side in ("old", "new")}
-    repo.commit({"config.json": "{}", "modeling_tiny.py": code["new"]}, id="aaaaaaa")
+    config = json.dumps({"auto_map": {"AutoModel": "modeling_tiny.TinyModel"}})
+    repo.commit({"config.json": config, "modeling_tiny.py": code["new"]}, id="aaaaaaa")
     repo.commit({"modeling_tiny.py": code["old"]}, title="switch it on again", id="bbbbbbb")
     words = ("org/mended", "aaaaaaa", "main")
     asked = len(hub.log)

@@ -91,8 +91,11 @@ def holds(report: Report) -> None:
     assert section is not None
     excused = all(effect_of(change.area, change.kind, shipped()) is not None for change in section.changes)
     assert not calms(report) or (excused and not section.unread and report.exit_code == 0)
-    line = render(report).splitlines()[0]
-    assert ("changed, not judged: " in line, "not read: " in line) == (bool(section.unjudged), bool(section.unread))
+    line = f"; {render(report).splitlines()[0]}"
+    assert ("; changed, not judged: " in line, "; not read: " in line) == (
+        bool(section.unjudged),
+        bool(section.unread),
+    )
     assert "ignored" not in line and len(section.unjudged) == section.states().count("not-judged")
 
 
