@@ -202,8 +202,16 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    found = [*_differences(first, second), *_sources(first, second)]
+    found = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
     return outcome(found, Message("chat templates"), harmless=("template-moved",))
+
+
+def _with_lines(found: Change | Unread, first: _Side, second: _Side) -> Change | Unread:
+    """Return the change with the changed lines of the template that it is about."""
+    if isinstance(found, Unread) or found.kind == "template-sources-differ":
+        return found
+    before, after = (side.templates.get(found.symbol) for side in (first, second))
+    return found._replace(hunk=template_hunk(before.text, after.text)) if before and after else found
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -267,8 +275,7 @@ def _sources(first: _Side, second: _Side) -> Iterator[Change]:
 
 
 def _rendered(name: str, before: _Template, after: _Template, variables: Mapping[str, str]) -> Change | Unread:
-    lines = template_hunk(before.text, after.text)
-    change = partial(Change, "template", path=after.path, symbol=name, hunk=lines)
+    change = partial(Change, "template", path=after.path, symbol=name)
     one, two = (render(side.text, variables) for side in (before, after))
     if isinstance(one, Message) and isinstance(two, Message):
         return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
