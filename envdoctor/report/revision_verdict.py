@@ -13,8 +13,8 @@ from envdoctor.report.page import Page, shortened
 from envdoctor.report.revision_section import Mended, RevisionSection, about, amount
 from envdoctor.revision.comparer import AREAS, Change
 
-#: Characters of the line, of why a part was not read, of a name; changes that it names.
-_LINE, _CAUSE, _NAME, _NAMED = 160, 140, 60, 2
+#: Characters of the line where possible, of a finding, of why a part was not read, of a name; changes that are named.
+_LINE, _LONGEST, _CAUSE, _NAME, _NAMED = 160, 200, 140, 60, 2
 _WEIGHTS = {
     "none": "no weight files",
     "identical": "weights identical",
@@ -37,15 +37,12 @@ class _Form(NamedTuple):
 
 
 #: The fullest first.
-_FORMS = tuple(
-    _Form(*form)
-    for form in (
-        (2, True, True, True),
-        (2, False, True, True),
-        (1, False, True, True),
-        (1, False, False, True),
-        (1, False, False, False),
-    )
+_FORMS = (
+    _Form(2, sizes=True, mended=True, names=True),
+    _Form(2, sizes=False, mended=True, names=True),
+    _Form(1, sizes=False, mended=True, names=True),
+    _Form(1, sizes=False, mended=False, names=True),
+    _Form(1, sizes=False, mended=False, names=False),
 )
 
 
@@ -62,7 +59,7 @@ def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -
 
 def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form: _Form) -> str:
     worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
-    told = list(map(page.message, worst[: form.causes]))
+    told = [shortened(page.message(one), _LONGEST) for one in worst[: form.causes]]
     if told:
         told[0] = page.say("{name}: {value}", name=page.say(worst[0].severity), value=told[0])
         more = len(ranked) - len(told)
@@ -70,11 +67,12 @@ def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form:
     doubts = [*_unread(section.unread, page), *_not_judged(section, page, with_names=form.names)]
     # A note is worth knowing; what was not read or not judged may be worse.
     parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
+    is_calm = not parts
     parts = parts or [_calm(section, page)]
     weights = page.say(_WEIGHTS[section.weights])
     if section.weights == "identical" and section.weights_equal and form.sizes:
         weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
-    parts += [weights] if section.weights != "none" or len(parts) == 1 else []
+    parts += [weights] if section.weights != "none" or is_calm else []
     parts += (
         [page.say("going back would be {n} error(s)", len(section.mended))] if section.mended and form.mended else []
     )
