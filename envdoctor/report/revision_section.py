@@ -104,10 +104,6 @@ class RevisionSection(NamedTuple):
 def differences(section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual") -> Section:
     """Counts by area, the changes themselves, what could not be read, what is equal, and what it cost."""
     blocks: list[Block] = []
-    commits = dict(section.introduced)
-    for finding in findings:
-        if finding.fingerprint in commits:
-            blocks.append(Field(page.say("Since"), [f"{finding.id}: {commits[finding.fingerprint]}"]))
     changed = [(area, sum(change.area == area for change in section.changes)) for area in AREAS]
     counts = [f"{page.value('change.area', area)} {number}" for area, number in changed if number]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []

@@ -82,13 +82,16 @@ def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form:
 
 
 def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
-    """Return the verdict, then the two revisions."""
+    """Return the verdict, the two revisions, and which commit brought what was found and what is mended."""
     blocks: list[Block] = [Paragraph("", "")]
     for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
         revision = side.revision if side.revision and side.revision not in side.label else ""
         blocks.append(Field(label, [page.bracket(side.label, revision)]))
     if section.moved is not None:
         blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
+    commits = dict(section.introduced)
+    since = [f"{one.id}: {commits[one.fingerprint]}" for one in findings if one.fingerprint in commits]
+    blocks += [Field(page.say("Since"), since)] if since else []
     blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
     return Section(verdict(section, findings, page), blocks)
 
