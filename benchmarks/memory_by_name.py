@@ -1,12 +1,13 @@
 """Published readings of GPU memory beside what `envdoctor memory --model NAME` says, by the command line alone.
 
-    python benchmarks/memory_by_name.py [--readings memory_first_sight.toml] [--only qwen2-] [--list] [--residuals]
+    python benchmarks/memory_by_name.py [--readings FILE] [--only qwen2-] [--list] [--peers] [--residuals]
 
 ``memory_published.toml`` has the readings with their sources. Nothing is traced and no file of a model is there: the
 answer is by the model's name. Each reading is held against its own measure. A row whose length is a limit lies inside
-when its interval, begun with a quarter of that length, holds it. Intervals are those of folds: for each source document
-their quantiles come from all readings of other documents, so that no reading is judged by itself. ``--residuals``
-prints the rows for matrices/tables/memory-terms.toml, from all readings.
+when its interval, begun with a quarter of that length, holds it. Intervals and verdicts are those of folds: they come
+from the readings of other repositories and other models, so that no reading is judged by itself or by its kin.
+``--peers`` adds what other formulas say of the same readings, ``--residuals`` prints the rows for
+matrices/tables/memory-terms.toml, from all readings.
 """
 
 from __future__ import annotations
@@ -19,28 +20,39 @@ import math
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 import tomllib
+from memory_formulas import PEERS
 
 from envdoctor.cli.main import main as envdoctor
 from envdoctor.knowledge import load_matrix
+from envdoctor.memory import model_of
+from envdoctor.observe.model.reading.shapes import shape_of
 
 #: Cards beside whose usable memory every reading is judged, in GiB.
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
 #: Models whose head is the embedding.
-TIED = ("-0.5B", "-1.5B", "2.5-3B")
-#: By how much the documents of a class are apart, as far as there are two: Qwen2's and Qwen2.5's prompts.
-APART = 0.02
-#: Fewer residuals than this are no quantiles.
-FEW = 10
-#: The share of readings that an interval is to hold.
-SHARE = 0.9
+TIED = ("-0.5B", "-1.5B", "2.5-3B", "-0.6B", "3-1.7B", "3-4B")
+#: What a twentieth, a fifth, half and a twentieth of the residuals lie beyond: the ends of a row in the table.
+ENDS = {"low": 0.05, "mostly": 0.2, "point": 0.5, "high": 0.95}
+#: Other choices of what is said not to fit, and to fit.
+CHOICES = [(low, high) for high in (0.95, 0.9, 0.8) for low in (0.05, 0.1, 0.2, 0.3, 0.5)]
+#: With fewer residuals a twentieth of them is less than one, and a median is chance.
+FEW, FEWEST = 19, 5
+MEASURES = ("allocated", "reserved", "process")
 #: What nvidia-smi shows beside what torch reserves, in GiB, when residuals are taken.
 BESIDE = {"generation": 0.6, "training": 1.5, "training elsewhere": 1.5}
+#: How hard an answer is, in GiB: a share of the live tensors, and half of what CUDA contexts differ by (0.3 to 1.3 GiB,
+#: envdoctor/memory/closed_form.py). Residuals are counted in it. Other shares, and activations counted more than
+#: weights, held 88 to 92 % in folds.
+SHARE, CONTEXT, LEAST_CONTEXT = 0.05, 0.5, 0.3
+
+#: By class and measure the ends, each as a share of the live tensors and GiB beside it.
+Rows = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 
 
 class Answer(NamedTuple):
@@ -56,20 +68,46 @@ class Answer(NamedTuple):
         return str(self.section["interval"]["of"])
 
     @property
-    def ratio(self) -> float:
-        """The reading as a share of the predicted live tensors."""
-        seen = self.reading["gib"] - (BESIDE[self.code] if self.reading["measure"] == "process" else 0.0)
-        return float(seen / self.section["allocated_gib"])
+    def measure(self) -> str:
+        """Which of the section's it is."""
+        return "allocated" if self.reading["measure"] == "held" else str(self.reading["measure"])
 
     @property
-    def headless(self) -> bool:
-        """Whether files of such a model may hold a head that the name does not tell of."""
-        return bool("quantization" in self.reading["set"] and any(word in self.reading["model"] for word in TIED))
+    def repository(self) -> str:
+        """Where it was published."""
+        return "/".join(self.reading["url"].split("/")[3:5]).partition(" ")[0]
 
     @property
-    def error(self) -> float:
-        """Of the point that is said for the measure."""
-        return float(self.section["interval"][self.reading["measure"]][1] / self.reading["gib"] - 1)
+    def live(self) -> float:
+        """The predicted tensors in GiB."""
+        return float(self.section["allocated_gib"])
+
+    @property
+    def seen(self) -> float:
+        """The reading without what a process has beside its tensors, in GiB."""
+        return float(self.reading["gib"] - (BESIDE[self.code] if self.measure == "process" else 0.0))
+
+    @property
+    def of_process(self) -> float:
+        """What the process takes, by the reading, in GiB."""
+        return float(self.reading["gib"] + (BESIDE[self.code] if self.measure != "process" else 0.0))
+
+    @property
+    def followed(self) -> bool:
+        """Whether the prediction follows its length and settings: then it is a residual. Files of small quantised
+        models may hold a head that the name does not tell of."""
+        method = self.reading["set"].get("quantization")
+        tied = method not in (None, "fp8") and any(word in self.reading["model"] for word in TIED)
+        return self.reading["length"] == "exact" and not self.section["savers"] and not tied
+
+    def end(self, name: str, measure: str, rows: Rows, now: Rows) -> float:
+        """One end in GiB by other ``rows`` than those of the table, ``now``, by which the section was made."""
+        section = self.short if name in ("low", "mostly") else self.section
+        place = {"low": 0, "mostly": 0, "point": 1, "high": 2}[name]
+        share, beside = now[self.code, measure][("low", "point", "high")[place]]
+        live = (section["interval"][measure][place] - beside) / share
+        share, beside = rows[self.code, measure][name]
+        return float(share * live + beside)
 
 
 def main() -> int:
@@ -78,6 +116,7 @@ def main() -> int:
     parser.add_argument("--readings", default="memory_published.toml", help="the file beside this one that has them")
     parser.add_argument("--only", default="", help="readings whose id begins so")
     parser.add_argument("--list", action="store_true", help="print every reading, the worst first")
+    parser.add_argument("--peers", action="store_true", help="print what other formulas say of the same readings")
     parser.add_argument("--residuals", action="store_true", help="print rows for the table memory-terms")
     options = parser.parse_args()
     text = Path(__file__).with_name(options.readings).read_text(encoding="utf-8")
@@ -102,25 +141,37 @@ def main() -> int:
     if options.residuals:
         residuals(answers)
         return 0
-    table = load_matrix().table("memory-terms")["residual"]
-    told("all", answers, answers, table)
-    for name in sorted({one.code for one in answers}):
-        told(name, [one for one in answers if one.code == name], answers, table)
-    for name, number in Counter(one.reading.get("code", "") for one in answers).most_common():
-        if number >= 5:
-            told("  " + name[:38], [one for one in answers if one.reading.get("code", "") == name], answers, table)
-    verdicts(answers)
+    now: Rows = {
+        (row["of"], row["measure"]): {name: tuple(row[name]) for name in ENDS}
+        for row in load_matrix().table("memory-terms")["residual"]
+    }
+    judged = folds(answers, now)
+    told("all", judged)
+    for length in ("exact", "limit"):
+        told(f"  length: {length}", [one for one in judged if one.answer.reading["length"] == length])
+    for name in BESIDE:
+        told(name, [one for one in judged if one.answer.code == name])
+    for name, number in Counter(one.answer.reading.get("code", "") for one in judged).most_common():
+        if number >= FEWEST:
+            told("  " + name[:38], [one for one in judged if one.answer.reading.get("code", "") == name])
+    verdicts(judged, now)
+    if options.peers:
+        peers(judged, now)
     if options.list:
-        for one in sorted(answers, key=lambda one: -abs(one.error)):
-            low, point, high = one.section["interval"][one.reading["measure"]]
-            seen = one.reading["gib"]
-            print(f"{one.reading['id']:<22} {one.error:+7.0%} {point:6.1f} of {seen:6.1f} ({low:.1f} to {high:.1f})")
+        for one in sorted(judged, key=lambda one: -abs(one.error)):
+            seen, where = one.answer.reading["gib"], "" if one.inside else "  outside"
+            span = f"{one.point:6.1f} of {seen:6.1f} ({one.low:.1f} to {one.high:.1f})"
+            print(f"{one.answer.reading['id']:<22} {one.error:+7.0%} {span}{where}")
     return 0
 
 
 def ask(reading: Mapping[str, Any], folder: str) -> tuple[Mapping[str, Any] | None, str]:
-    """The section of the report, or why there is none."""
-    settings = [f"recipe.{name}={spelled(value)}" for name, value in reading["set"].items()]
+    """The section of the report, or why there is none. What is held when an answer ends is that of a prompt of one
+    token whose answer has all of them."""
+    given = dict(reading["set"])
+    if reading["measure"] == "held":
+        given |= {"max_length": 1, "max_new_tokens": given["max_length"] + given["max_new_tokens"] - 1}
+    settings = [f"recipe.{name}={spelled(value)}" for name, value in given.items()]
     if "transformers" in reading:
         settings.append(f"pkg.transformers={reading['transformers']}")
     words = [
@@ -153,86 +204,204 @@ def spelled(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def quantiles(found: Sequence[Answer]) -> tuple[float, float, float]:
-    """The ends that hold SHARE of what comes next (split conformal), and the median. Of one or two documents they are
-    wider: the readings of one are alike, and the next is as far from them as these two are from each other."""
-    ordered = sorted(one.ratio for one in found)
-    number, wider = len(ordered), APART if len({document(one) for one in found}) < 3 else 0.0
-    outside = (1 - SHARE) / 2
-    low = ordered[max(0, math.floor(outside * (number + 1)) - 1)]
-    high = ordered[min(number - 1, math.ceil((1 - outside) * (number + 1)) - 1)]
-    return low - wider, median(ordered), high + wider
+class Judged(NamedTuple):
+    """An answer by the readings of others: ``rows`` are of its fold, the ends are in GiB by its own measure."""
+
+    answer: Answer
+    rows: Callable[[Mapping[str, float]], Rows]
+    low: float
+    point: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Of the point."""
+        return self.point / float(self.answer.reading["gib"]) - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the reading."""
+        return self.low <= float(self.answer.reading["gib"]) <= self.high
 
 
-def document(one: Answer) -> str:
-    """The source of a reading."""
-    return str(one.reading["url"]).partition("#")[0]
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """That which ``share`` of what comes next lies below, or above if it is more than half (split conformal)."""
+    number = len(ordered)
+    if share == 0.5:
+        return median(ordered)
+    place = math.floor(share * (number + 1)) if share < 0.5 else math.ceil(share * (number + 1))
+    return ordered[min(max(place, 1), number) - 1]
 
 
-def alike(code: str, measure: str, answers: Sequence[Answer]) -> list[Answer]:
-    """The residuals of a class of code and a measure: of readings whose length and settings the prediction follows."""
-    return [
-        one
-        for one in answers
-        if one.code == code
-        and one.reading["measure"] == measure
-        and one.reading["length"] == "exact"
-        and not one.section["savers"]
-        and not one.headless
-    ]
+def difficulty(live: float, measure: str) -> float:
+    """In GiB."""
+    return SHARE * live + (CONTEXT if measure == "process" else 0.0)
+
+
+def fitted(answers: Iterable[Answer]) -> Callable[[Mapping[str, float]], Rows]:
+    """The rows by residuals, for ends such as ``ENDS``.
+
+    The centre of a measure is the median of its readings, if there are enough; else it is between that of the measure
+    below it (of live tensors the prediction itself) and that above it. It never falls from measure to measure, because
+    a process holds what torch reserves, and that the tensors. The spread is that of all measures of the class
+    together, in units of difficulty; of a class with too few readings that of all classes."""
+    known = [one for one in answers if one.followed]
+    centres, scores = {}, {}
+    for code in BESIDE:
+        ratios = {measure: [] for measure in MEASURES}
+        for one in known:
+            if one.code == code:
+                ratios[one.measure].append(one.seen / one.live)
+        enough = [measure for measure in MEASURES if len(ratios[measure]) >= FEWEST]
+        middle = dict(zip(enough, rising([ratios[measure] for measure in enough]), strict=True))
+        for place, measure in enumerate(MEASURES):
+            least = max((middle[below] for below in MEASURES[: place + 1] if below in middle), default=1.0)
+            most = min((middle[above] for above in MEASURES[place:] if above in middle), default=least)
+            centres[code, measure] = least, max(least, most) if place else least
+        scores[code] = [
+            (one.seen - mean(centres[code, one.measure]) * one.live) / difficulty(one.live, one.measure)
+            for one in known
+            if one.code == code
+        ]
+    every = [score for found in scores.values() for score in found]
+
+    def rows(shares: Mapping[str, float]) -> Rows:
+        table = {}
+        for (code, measure), (least, most) in centres.items():
+            ordered = sorted(scores[code] if len(scores[code]) >= FEW else every)
+            ends = {}
+            for name, share in shares.items():
+                centre = (least + most) / 2 if name == "point" else most if share > 0.5 else least
+                score = 0.0 if name == "point" else quantile(ordered, share)
+                context = max(BESIDE[code] + score * CONTEXT, LEAST_CONTEXT) if measure == "process" else 0.0
+                ends[name] = (centre + score * SHARE, context)
+            table[code, measure] = ends
+        return table
+
+    return rows
+
+
+def rising(groups: Sequence[Sequence[float]]) -> list[float]:
+    """The median of each group; groups whose medians fall have that of all of them."""
+    blocks: list[tuple[list[float], int]] = []
+    for group in groups:
+        values, number = list(group), 1
+        while blocks and median(values) < median(blocks[-1][0]):
+            more, groups_of_them = blocks.pop()
+            values, number = values + more, number + groups_of_them
+        blocks.append((values, number))
+    return [median(values) for values, number in blocks for _ in range(number)]
+
+
+def folds(answers: Sequence[Answer], now: Rows) -> list[Judged]:
+    """Each answer by the readings of other repositories and other models; by ``now`` where these are too few."""
+    judged, kept = [], {}
+    for one in answers:
+        fold = one.repository, one.reading["model"]
+        if fold not in kept:
+            others = [x for x in answers if x.repository != fold[0] and x.reading["model"] != fold[1]]
+            enough = sum(other.followed for other in others) >= FEW
+            kept[fold] = fitted(others) if enough else lambda shares: now
+        rows = kept[fold](ENDS)
+        judged.append(
+            Judged(one, kept[fold], *(one.end(end, one.measure, rows, now) for end in ("low", "point", "high")))
+        )
+    return judged
 
 
 def residuals(answers: Sequence[Answer]) -> None:
     """Rows for the table."""
-    for code in sorted({one.code for one in answers}):
-        for measure in ("allocated", "reserved", "process"):
-            found = alike(code, measure, answers)
-            if found:
-                low, middle, high = quantiles(found)
-                beside = BESIDE[code] if measure == "process" else 0.0
-                row = f'of = "{code}", measure = "{measure}", readings = {len(found)}, beside = {beside}'
-                print(f"  {{ {row}, low = {low:.3f}, point = {middle:.3f}, high = {high:.3f} }},")
+    for (code, measure), ends in fitted(answers)(ENDS).items():
+        number = sum(one.followed and (one.code, one.measure) == (code, measure) for one in answers)
+        shown = ", ".join(f"{name} = [{share:.3f}, {beside:.2f}]" for name, (share, beside) in ends.items())
+        print(f'  {{ of = "{code}", measure = "{measure}", readings = {number}, {shown} }},')
 
 
-def folded(one: Answer, answers: Sequence[Answer], table: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """The interval of one reading by the readings of other documents."""
-    measure = one.reading["measure"]
-    low, high = one.short["interval"][measure][0], one.section["interval"][measure][2]
-    others = alike(one.code, measure, [other for other in answers if document(other) != document(one)])
-    if len(others) < FEW:
-        return low, high
-    (row,) = (row for row in table if (row["of"], row["measure"]) == (one.code, measure))
-    least, _, most = quantiles(others)
-    beside = row["beside"]
-    return (low - beside) * least / row["low"] + beside, (high - beside) * most / row["high"] + beside
-
-
-def told(name: str, answers: Sequence[Answer], every: Sequence[Answer], table: Sequence[Mapping[str, Any]]) -> None:
+def told(name: str, judged: Sequence[Judged]) -> None:
     """A line: errors and intervals."""
-    if not answers:
+    if not judged:
         return
-    errors = sorted(abs(one.error) for one in answers)
-    ends = [folded(one, every, table) for one in answers]
-    inside = sum(low <= one.reading["gib"] <= high for one, (low, high) in zip(answers, ends, strict=True))
-    width = median((high - low) / one.reading["gib"] for one, (low, high) in zip(answers, ends, strict=True))
-    worst = errors[math.ceil(0.9 * len(errors)) - 1]
-    line = f"{name:<40} {len(answers):>3} readings: median error {median(errors):5.1%}, 90th percentile {worst:6.1%}"
-    print(f"{line}; {inside / len(answers):4.0%} inside, width {width:.0%}")
+    errors = [abs(one.error) for one in judged]
+    inside = sum(one.inside for one in judged) / len(judged)
+    width = median((one.high - one.low) / one.answer.reading["gib"] for one in judged)
+    print(f"{name:<40} {len(judged):>3} readings: {errors_of(errors)}; {inside:4.0%} inside, width {width:.0%}")
 
 
-def verdicts(answers: Sequence[Answer]) -> None:
-    """Each reading beside the cards near it."""
-    found = Counter[str]()
-    for one in answers:
-        low, _, high = one.section["interval"]["process"]
-        seen = one.reading["gib"] + (BESIDE[one.code] if one.reading["measure"] != "process" else 0.0)
-        for card in CARDS:
-            if not 0.5 <= seen / card <= 2:
+def errors_of(errors: Sequence[float]) -> str:
+    """Half of them, and nine tenths, are below these."""
+    most = sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+    return f"median error {median(errors):5.1%}, 90th percentile {most:6.1%}"
+
+
+def verdicts(judged: Sequence[Judged], now: Rows) -> None:
+    """Each reading beside the cards near it, as the program says it, and by other choices."""
+    for low, high in CHOICES:
+        found = Counter[str]()
+        for one in judged:
+            rows = one.rows({**ENDS, "mostly": low, "high": high})
+            ends = (one.answer.end(name, "process", rows, now) for name in ("mostly", "high"))
+            found.update(beside_cards(one.answer.of_process, *ends))
+        total = sum(found.values())
+        parts = ", ".join(f"{name} {number} ({number / total:.1%})" for name, number in sorted(found.items()))
+        chosen = " (the program's)" if (low, high) == (ENDS["mostly"], ENDS["high"]) else ""
+        print(f"verdicts, {low:.0%} below what does not fit, {1 - high:.0%} above what fits{chosen}: {parts}")
+
+
+def beside_cards(seen: float, least: float, most: float) -> Iterable[str]:
+    """What is said of each card of a size near the reading."""
+    for card in CARDS:
+        if 0.5 <= seen / card <= 2:
+            said = "fits" if most <= card else "does not fit" if least > card else "tight"
+            yield said if said == "tight" else "right" if (said == "fits") == (seen <= card) else f"wrong: {said}"
+
+
+def peers(judged: Sequence[Judged], now: Rows) -> None:
+    """Other formulas beside ours, each on the readings of which it says something."""
+    matrix = load_matrix()
+    rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
+    shapes = [shape_of(one.answer.reading["model"], rows, suffixes) for one in judged]
+    runs = [
+        run_of(one.answer, model_of(shape.config, matrix.rows("native-types")).config if shape else {})
+        for one, shape in zip(judged, shapes, strict=True)
+    ]
+    for name, formula in {"envdoctor": None, **PEERS}.items():
+        ours, theirs, found = [], [], Counter[str]()
+        for one, run in zip(judged, runs, strict=True):
+            size = one.point if formula is None else formula(run)
+            if size is None:
                 continue
-            said = "fits" if high <= card else "does not fit" if low > card else "tight"
-            found[said if said == "tight" else "right" if (said == "fits") == (seen <= card) else f"wrong: {said}"] += 1
-    total = sum(found.values())
-    print("verdicts: " + ", ".join(f"{name} {number} ({number / total:.1%})" for name, number in found.most_common()))
+            ours.append(abs(one.error))
+            theirs.append(abs(size / one.answer.reading["gib"] - 1))
+            process = size if formula else one.answer.end("point", "process", one.rows(ENDS), now)
+            found.update(beside_cards(one.answer.of_process, process, process))
+        if not theirs:
+            continue
+        wrong = 1 - found["right"] / max(sum(found.values()), 1)
+        print(f"{name:<12} {len(theirs):>3} numbers: {errors_of(theirs)}, a point beside the cards wrong {wrong:5.1%}")
+        print(f"{'':<12} envdoctor on these: {errors_of(ours)}")
+
+
+def run_of(answer: Answer, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run as the formulas know it. Parameters and the bytes of weights are ours."""
+    reading, section = answer.reading, answer.section
+    given = reading["set"]
+    return {
+        "config": config,
+        "parameters": section["parameters"],
+        "trained": section["trained_parameters"],
+        "weights": next(term["gib"] for term in section["terms"] if term["name"] == "weights"),
+        "training": given["method"] != "infer",
+        "method": given["method"],
+        "dtype": given.get("load_dtype"),
+        "quantization": given.get("quantization"),
+        "optimizer": given.get("optimizer", ""),
+        "process": reading["measure"] == "process",
+        "held": reading["measure"] == "held",
+        "batch": section["batch"],
+        "tokens": given["max_length"] if reading["measure"] == "held" else section["tokens"],
+        "new": given.get("max_new_tokens", 0),
+        "checkpointing": bool(given.get("gradient_checkpointing")),
+    }
 
 
 if __name__ == "__main__":

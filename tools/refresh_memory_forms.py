@@ -1,26 +1,31 @@
-"""Bring types into matrices/tables/memory-forms.toml: python tools/refresh_memory_forms.py FORMS.jsonl ...
+"""Bring types into matrices/tables/memory-forms.toml: python tools/refresh_memory_forms.py [--all] FORMS.jsonl ...
 
 The files are what ``tools/memory_forms/trace_forms.py`` printed in environments with different transformers; what the
-table says of the same job and release is replaced, the rest stays. Of each job those sums are kept that are the largest
-at one of many real shapes; what is never a ten-thousandth is left out.
+table says of the same job and release is replaced, the rest stays. Of each job those sums count that are the largest at
+one of many real shapes; what is never a ten-thousandth is left out.
+
+Sums are shared: the table has few that tell each job's peak, with the weights, within :data:`SHARED` of the trace
+at every shape that a machine can hold. ``--all`` chooses anew for the jobs in the table too; each time they may
+be that much further from the trace. Needs numpy.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from memory_forms.shapes import LEAST, QKV, shape_of
 
 from envdoctor.knowledge import load_matrix
-from envdoctor.memory.shipped import form_words
+from envdoctor.memory.shipped import form_words, jobs_of
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"
 #: Real shapes at which the sums are compared: models, batches, tokens, layers, ranks of LoRA.
@@ -30,10 +35,18 @@ GRID = [
     for layers, rank in ((24, 8), (32, 64), (80, 16))
 ]
 _NOTHING = 1e-4
+#: The share of a peak, weights included, by which a shared sum may be off: of :meth:`Shapes.sums`, one by one.
+SHARED = np.array([0.014, 0.014, 0.1])[:, np.newaxis]
+#: Peaks above are nobody's, in bytes.
+_MOST = 400 << 30
 #: Types whose embeddings are also their head where config.json does not say.
 _TIED = ("gemma2",)
 
 Poly = dict[str, float]
+#: Type, words and release of a job.
+Job = tuple[str, str, str]
+#: Segment, operation, and terms as they stand in the table.
+Sums = tuple[str, str, str]
 
 
 @functools.cache
@@ -121,14 +134,16 @@ def words_of(told: Mapping[str, Any]) -> str:
     return form_words({**told, "training": told["method"] != "infer", "lora": lora}, told["targets"])
 
 
-def present(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[tuple[str, str, str], Any]]:
+def present(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Job, Any]]:
     """The models and the jobs of the table."""
-    jobs: dict[tuple[str, str, str], Any] = {}
+    jobs: dict[Job, Any] = {}
     for row in table["form"]:
         terms = {label: poly(one) for label, one in row["terms"].items()}
-        for release, words in itertools.product(row["releases"], row["jobs"]):
-            kind, _, minor = release.partition(" ")
-            jobs.setdefault((kind, words, minor), []).append((row["segment"], row["operation"], terms))
+        segment, _, operation = row["at"].partition(" ")
+        for pattern, releases in row["jobs"].items():
+            for release, words in itertools.product(releases, jobs_of(pattern)):
+                kind, _, minor = release.partition(" ")
+                jobs.setdefault((kind, words, minor), []).append((segment, operation, terms))
     return {row["key"]: row for row in table["model"]}, jobs
 
 
@@ -141,14 +156,114 @@ def model_row(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **{part: text(with_layers(record[part])) for part in ("linear", "rest")}}
 
 
-def body(paths: Sequence[str]) -> str:
+class Shapes:
+    """The bytes of sums at the shapes of the grid: whole, without the gradients (those of accumulated steps are there
+    before) and without the logits (a loss in chunks); and those of the weights of a job."""
+
+    def __init__(self, models: Mapping[str, Any]) -> None:
+        self.models = models
+
+    def sums(self, found: tuple[str, str, dict[str, Poly]]) -> Any:
+        """The bytes of what a step computes."""
+        parts = [found[2], *({**found[2], gone: {}} for gone in ("gradients", "logits and loss"))]
+        return np.array([values(merged_terms(part)) for part in parts])
+
+    def weights(self, job: Job) -> Any:
+        """The bytes of the weights, by the words of the job."""
+        words, model = job[1].split(), self.models[job[0]]
+        linear, rest = (np.array(values(poly(model[part]))) for part in ("linear", "rest"))
+        width = 4 if "float32" in words else 2
+        return (linear * 0.5 if "qlora" in words else linear * width) + rest * width
+
+
+def shared(jobs: Mapping[Job, Sequence[int]], kept: Mapping[int, set[Job]], sizes: Any, shapes: Shapes) -> Any:
+    """The places of few sums that tell the peaks of the jobs, with their jobs; ``kept`` are those of other jobs, and
+    ``sizes`` the bytes of all sums. A sum that is in the table costs nothing; else the one comes first that tells the
+    most peaks, and in the end those go that the others replace."""
+    tells: dict[int, dict[Job, Any]] = {}
+    asked: dict[Job, Any] = {}
+    for job, own in jobs.items():
+        wholes = sizes + shapes.weights(job)
+        most = wholes[list(own)].max(0)
+        asked[job] = most < _MOST
+        never_more = ((wholes <= most * (1 + SHARED)) | ~asked[job]).all((1, 2))
+        for place in np.flatnonzero(never_more):
+            told = asked[job] & (wholes[place] >= most * (1 - SHARED))
+            if told.any():
+                tells.setdefault(int(place), {})[job] = told
+    missing = {job: np.copy(points) for job, points in asked.items()}
+    chosen: list[int] = []
+
+    def gain(place: int) -> int:
+        return sum(int((told & missing[job]).sum()) for job, told in tells[place].items())
+
+    for places in (sorted(kept.keys() & tells.keys()), sorted(tells)):
+        while places and gain(place := max(places, key=gain)):
+            chosen.append(place)
+            for job, told in tells[place].items():
+                missing[job] &= ~told
+
+    def replaced(place: int) -> bool:
+        others = [tells[other] for other in chosen if other != place]
+        left = {job: asked[job] & ~np.any([told[job] for told in others if job in told], 0) for job in tells[place]}
+        return not any(points.any() for points in left.values())
+
+    for place in reversed(chosen):
+        if place not in kept and replaced(place):
+            chosen.remove(place)
+    found = {place: set(others) for place, others in kept.items()}
+    for job, points in asked.items():
+        left, able = np.copy(points), [place for place in chosen if job in tells[place]]
+        while left.any():
+            place = max(able, key=lambda one: int((tells[one][job] & left).sum()))
+            found.setdefault(place, set()).add(job)
+            left &= ~tells[place][job]
+    return found
+
+
+def patterns(words: Sequence[str]) -> list[str]:
+    """The jobs with what may be there or not in one: ``lora|qlora bfloat16 amp? sdpa``."""
+    left = {tuple((one,) for one in each.split()) for each in words}
+    joined = True
+    while joined:
+        joined = False
+        for one, other in itertools.combinations(sorted(left), 2):
+            both = _joined(one, other)
+            if both is not None:
+                left = (left - {one, other}) | {both}
+                joined = True
+                break
+    return [" ".join("|".join(part) for part in one).replace("|?", "?") for one in sorted(left)]
+
+
+def _joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Two jobs as one, if they are unlike in one word or one of them has one word more."""
+    if len(one) == len(other):
+        unlike = [place for place, (first, second) in enumerate(zip(one, other, strict=True)) if first != second]
+        if len(unlike) == 1 and "?" not in one[unlike[0]] + other[unlike[0]]:
+            place = unlike[0]
+            return (*one[:place], tuple(sorted({*one[place], *other[place]})), *one[place + 1 :])
+        return None
+    if len(one) > len(other):
+        one, other = other, one
+    places = [place for place in range(len(other)) if other[:place] + other[place + 1 :] == one]
+    if len(other) == len(one) + 1 and places and len(other[places[0]]) == 1:
+        place = places[0]
+        return (*other[:place], (*other[place], "?"), *other[place + 1 :])
+    return None
+
+
+def body(paths: Sequence[str], every: bool) -> str:
     """The rows."""
     models, jobs = present(load_matrix().table("memory-forms"))
+    fresh = set(jobs) if every else set[Job]()
     for record in read_lines(paths):
         if "modules" in record:
             models[record["type"]] = model_row(record)
         elif "forms" in record:
-            jobs[record["type"], words_of(record["job"]), record["minor"]] = peaks(record["forms"])
+            job = record["type"], words_of(record["job"]), record["minor"]
+            jobs[job] = peaks(record["forms"])
+            fresh.add(job)
     lines: list[str] = []
     for kind, row in sorted(models.items()):
         modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in row["modules"].items())
@@ -156,26 +271,47 @@ def body(paths: Sequence[str]) -> str:
         lines += [f'attention = "{row["attention"]}"', f"least = {json.dumps(row['least'])}"]
         lines += [f"qkv = {json.dumps(row['qkv'])}"] if "qkv" in row else []
         lines += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
-    contents: dict[str, dict[str, list[str]]] = {}
-    for (kind, words, minor), found in sorted(jobs.items()):
-        for segment, operation, terms in found:
-            told = ", ".join(f"{json.dumps(label)} = {json.dumps(text(sums))}" for label, sums in sorted(terms.items()))
-            content = f'segment = "{segment}"\noperation = "{operation}"\nterms = {{ {told} }}'
-            contents.setdefault(content, {}).setdefault(f"{kind} {minor}", []).append(words)
-    for content, releases in contents.items():
-        groups: dict[str, list[str]] = {}
-        for release, words_ in releases.items():
-            groups.setdefault(json.dumps(sorted(words_)), []).append(release)
-        for words_text, names in groups.items():
-            lines += ["", "[[form]]", f"releases = {json.dumps(names)}", f"jobs = {words_text}", content]
+    shapes, places, sizes = Shapes(models), dict[Sums, int](), list[Any]()
+    of: dict[Job, list[int]] = {}
+    for job, found in sorted(jobs.items()):
+        for one in found:
+            told = ", ".join(
+                f"{json.dumps(label)} = {json.dumps(text(sums))}" for label, sums in sorted(one[2].items())
+            )
+            content = one[0], one[1], f"{{ {told} }}"
+            if content not in places:
+                places[content] = len(places)
+                sizes.append(shapes.sums(one))
+            of.setdefault(job, []).append(places[content])
+    kept: dict[int, set[Job]] = {}
+    for job in of.keys() - fresh:
+        for place in of[job]:
+            kept.setdefault(place, set()).add(job)
+    chosen = shared({job: of[job] for job in sorted(fresh)}, kept, np.array(sizes), shapes)
+    for (segment, operation, terms), place in places.items():
+        by_release: dict[str, list[str]] = {}
+        for kind, words, minor in sorted(chosen.get(place, ())):
+            by_release.setdefault(f"{kind} {minor}", []).append(words)
+        by_pattern: dict[str, list[str]] = {}
+        for release, words_ in by_release.items():
+            for pattern in patterns(words_):
+                by_pattern.setdefault(pattern, []).append(release)
+        if by_pattern:
+            told = ", ".join(f'"{pattern}" = {json.dumps(releases)}' for pattern, releases in by_pattern.items())
+            at = f"{segment} {operation}"
+            lines += ["", "[[form]]", f"jobs = {{ {told} }}", f'at = "{at}"', f"terms = {terms}"]
     return "\n".join([*lines, ""])
 
 
 def main() -> int:
     """Write the table below its head."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("forms", nargs="*")
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
     head = TABLE.read_text(encoding="utf-8").partition("\n[[model]]\n")[0]
     kept = [line if not line.startswith("as_of") else f"as_of = {date.today()}" for line in head.splitlines()]
-    TABLE.write_text("\n".join([*kept, ""]) + body(sys.argv[1:]), encoding="utf-8")
+    TABLE.write_text("\n".join([*kept, ""]) + body(options.forms, options.all), encoding="utf-8")
     return 0
 
 

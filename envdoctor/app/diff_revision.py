@@ -71,20 +71,8 @@ def diff_revision(
     matrix = run.matrix
     tell = progress or (lambda text: None)
     sources = request.sources
-    aliases = matrix.part("families", "organisations")
-    pins = find_pins(sources.folder())
-    pin = pinned(pins, [request.repo], aliases)
-    access = Access(
-        cwd=sources.folder(),
-        environ=sources.environ,
-        aliases=aliases,
-        offline=request.offline,
-        timeout=request.timeout,
-        largest_header=request.largest_header,
-        hash=sources.hash,
-        cache=sources.cache,
-        notice=tell,
-    )
+    pin = pinned(find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
+    access = access_of(request, matrix, tell)
     with told_as(None, SnapshotError):
         old = _pinned_revision(request, pin) if request.pin else request.old
         pair = open_pair(request.repo, old, request.new, access)
@@ -112,6 +100,22 @@ def diff_revision(
             tensors=tuple(comparison.listing) if request.tensors else None,
             mended=tuple(Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
         ),
+    )
+
+
+def access_of(request: Request, matrix: Matrix, notice: Callable[[str], None]) -> Access:
+    """Return what the command may ask for snapshots; ``notice`` is told of long waits."""
+    sources = request.sources
+    return Access(
+        cwd=sources.folder(),
+        environ=sources.environ,
+        aliases=matrix.part("families", "organisations"),
+        offline=request.offline,
+        timeout=request.timeout,
+        largest_header=request.largest_header,
+        hash=sources.hash,
+        cache=sources.cache,
+        notice=notice,
     )
 
 

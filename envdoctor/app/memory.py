@@ -196,7 +196,8 @@ def _predicted(
     source: Source = FirstOf(traced, shipped)
     if quantization is not None:
         # What is stored in a way that nobody has told of has at most a byte.
-        source = Packed(source, {row["key"]: float(row["bytes"]) for row in terms["weight"]}.get(quantization, 1.0))
+        row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
+        source = Packed(source, float(row["bytes"]), "head" in row)
     if engine_of(settings_of(facts)) is not None:
         return predict_serving(facts, model, source)
     return predict(facts, model, source, usual)
@@ -286,8 +287,9 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
 
 def _facts(section: MemorySection) -> list[Fact]:
     """The facts that the rules judge."""
+    interval = section["interval"]
     values = {
-        "memory.needed_gib": round(section["process_gib"][0], 1),
+        "memory.needed_gib": round(interval["mostly"] if interval is not None else section["process_gib"][0], 1),
         "memory.most_gib": round(section["process_gib"][1], 1),
         "memory.free_gib": None if section["free_gib"] is None else round(section["free_gib"], 1),
         "memory.gpu": section["gpu"],

@@ -33,19 +33,19 @@ def pin(
 ) -> Pinned:
     """The file of pins of the working directory with this model in it; nothing is written here.
 
-    Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a part of the snapshot cannot be read: a
-    pin with holes would later call a change unchanged.
+    One request lists the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the
+    snapshot has none: a pin with holes would later call a change unchanged.
     """
     sources = sources or Sources()
     cwd = sources.folder()
     path = find_pins(cwd) or os.path.join(cwd, PINS)
     aliases = load_matrix().part("families", "organisations")
-    access = Access(cwd, sources.environ, aliases, offline, timeout, cache=sources.cache, notice=progress)
+    access = Access(cwd, sources.environ, aliases, offline, timeout, hash=sources.hash, notice=progress)
     with told_as(UsageProblem, PinError), told_as(None, SnapshotError):
         pins = read_pins(path)
         snapshot = open_snapshot(repo, revision, access)
     entry, unread = pin_of(snapshot)
     if unread:
-        raise JobError("{}: {} could not be read: {}", snapshot.label, unread[0].path, unread[0].reason)
+        raise JobError("{}: {} cannot be pinned: {}", snapshot.label, unread[0].path, unread[0].reason)
     pins[entry.repo] = entry
     return Pinned(Path(path), pins_text(pins.values()), entry)

@@ -48,7 +48,7 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
 
 def _unsure(found: Compared) -> Message:
     files = listed((part.path for part in found.unsure), 1)
-    text = "{} could not be compared with the pin: {} (--hash reads large files)"
+    text = "{} could not be compared with the pin: {}"
     return Message(text, files, found.unsure[0].reason)
 
 

@@ -20,6 +20,7 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
+@click.option("--list", "listed", is_flag=True, help="List the commits from NEW back to OLD, to choose from.")
 @hub_options
 @hash_option
 @click.option(
@@ -38,6 +39,7 @@ def command(**options: Any) -> int:
 
     \b
     envdoctor diff-revision THUDM/chatglm3-6b
+    envdoctor diff-revision THUDM/chatglm3-6b --list
     envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
     envdoctor diff-revision ./january ./today
     """
@@ -51,7 +53,24 @@ def command(**options: Any) -> int:
         environment=not options["no_environment"],
         sources=run.sources(),
     )
+    if options["listed"]:
+        return _list(request, run, options)
     with progress_line(options["quiet"] > 0) as progress:
         report = diff_revision(request, **run.judging, progress=progress)
     detail = next((name for option, name in _DETAILS.items() if options[option]), "usual")
     return run.present(report, detail=detail)
+
+
+def _list(request: Any, run: Run, options: dict[str, Any]) -> int:
+    """Print a page of commits; 3 where it is not known of each what it changed."""
+    from envdoctor.app.commit_list import list_commits
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.cli.output import progress_line, write_stdout
+    from envdoctor.report.commit_list import render, render_json
+
+    if options["format_"] not in ("terminal", "json"):
+        raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
+    with progress_line(options["quiet"] > 0) as progress:
+        found = list_commits(request, matrix=run.matrix, progress=progress)
+    write_stdout(render_json(found) if options["format_"] == "json" else render(found, run.lang))
+    return 3 if found.incomplete and not found.offline else 0

@@ -2,16 +2,17 @@
 
 import click
 
-from envdoctor.cli.options import hub_options
+from envdoctor.cli.options import hash_option, hub_options
 
 
 @click.command("pin")
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
 @hub_options
-@click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache.")
-def command(repo: str, revision: str | None, offline: bool, timeout: float, no_cache: bool) -> int:
-    """Write the model's revision, file oids and header digests into envdoctor-pins.json.
+@hash_option
+@click.option("--no-cache", is_flag=True, hidden=True)
+def command(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **_: object) -> int:
+    """Write the model's revision and the oid of every file into envdoctor-pins.json.
 
     `envdoctor check --model REPO` and `envdoctor diff-revision REPO --pin` then say when the files are others.
     """
@@ -22,9 +23,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, no_c
     from envdoctor.text.clean import clean
 
     with progress_line(False) as progress:
-        pinned = pin(
-            repo, revision, sources=Sources(cache=not no_cache), offline=offline, timeout=timeout, progress=progress
-        )
+        pinned = pin(repo, revision, sources=Sources(hash=hash), offline=offline, timeout=timeout, progress=progress)
     write_whole(pinned.path, pinned.text)
     entry = pinned.pin
     plural = "" if len(entry.files) == 1 else "s"

@@ -6,7 +6,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "access": "Access",
-        "commits": "Commit commits_between",
+        "commits": "Commit Step commits_between steps",
         "local": "LocalSnapshot open_folder",
         "online": "HubSnapshot open_hub",
         "opening": "Pair open_pair open_snapshot",

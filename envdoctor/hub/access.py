@@ -37,16 +37,14 @@ class HeaderCache:
         self._entries = CacheFolder(cache_home(environ), f"headers/{_FORMAT}/{server}")
 
     def get(self, oid: str | None) -> bytes | None:
-        """The header (8 length bytes and JSON) of a file, or None."""
+        """Return the header (8 length bytes and JSON) of a file with this oid, or None."""
         import zlib
 
-        name = _name(oid)
-        packed = self._entries.read(name, _LARGEST) if name else None
-        if packed is None:
-            return None
+        match = _SHA256.match(oid or "")
+        packed = self._entries.read(f"{match[1][:2]}/{match[1]}", _LARGEST) if match else None
         try:
             unpacker = zlib.decompressobj()
-            header = unpacker.decompress(packed, _LARGEST)
+            header = unpacker.decompress(packed or b"", _LARGEST)
         except (zlib.error, MemoryError):
             return None
         return header if unpacker.eof and _is_header(header) else None
@@ -55,18 +53,13 @@ class HeaderCache:
         """Keep a header; whole or not at all."""
         import zlib
 
-        name = _name(oid)
-        if name and _is_header(header):
-            self._entries.write(name, zlib.compress(header, 1))
+        match = _SHA256.match(oid or "")
+        if match and _is_header(header):
+            self._entries.write(f"{match[1][:2]}/{match[1]}", zlib.compress(header, 1))
 
 
 def _is_header(content: bytes) -> bool:
     return len(content) >= 8 and int.from_bytes(content[:8], "little") == len(content) - 8
-
-
-def _name(oid: str | None) -> str | None:
-    match = _SHA256.match(oid or "")
-    return f"{match[1][:2]}/{match[1]}" if match else None
 
 
 @dataclass

@@ -4,20 +4,29 @@ user means by a branch, tag, commit, ``refs/pr/N``, or date."""
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.online import HubSnapshot, listing_refused, open_hub, pages
-from envdoctor.hub.snapshot import SnapshotError
+from envdoctor.hub.online import HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
+from envdoctor.hub.snapshot import SnapshotError, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
+from envdoctor.text.message import Message, joined, said_by
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
 _ID = re.compile(r"[0-9a-f]{40}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
+#: Dates in other forms: of the day or the month first, of the year first, without anything in between.
+_OTHER_DATES = (
+    r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\Z",
+    r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})\Z",
+    r"(\d{4})(\d\d)(\d\d)\Z",
+)
 
 
 class Commit(NamedTuple):
@@ -64,6 +73,44 @@ def commits_between(transport: Transport, repo: str, old: str, new: str, most: i
     return found, False
 
 
+class Step(NamedTuple):
+    """A commit and the files that it changed, or why they are not known."""
+
+    commit: Commit
+    changed: list[str] | Unread
+
+
+def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step], str | None]:
+    """Return the commits from a snapshot back to the one after ``until``, and where the list goes on after ``most``.
+
+    One request lists the files of a commit, side by side; all lists together have at most 48 MiB. Raises
+    :class:`SnapshotError`.
+    """
+    access, repo = newer.access, str(newer.repo)
+    found: list[Commit] = []
+    for commit in commits(access.hub, repo, str(newer.revision), most + 1):
+        found.append(commit)
+        if commit.id == until:
+            break
+    calls = [partial(ask_for_snapshot, access, repo, commit.id, len(found)) for commit in found[1:]]
+    sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
+    whole = len(found) <= most and found[-1].id != until
+    pairs = pairwise([*sides, None] if whole else sides)
+    given = [Step(commit, _changed(before, after)) for commit, (after, before) in zip(found, pairs, strict=False)]
+    return given, found[-1].id if len(found) > most and found[-1].id != until else None
+
+
+def _changed(
+    before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
+) -> list[str] | Unread:
+    """The files that differ; before the first commit there are none."""
+    for side in (after, before):
+        if isinstance(side, TransportError):
+            return Unread("", said_by(side))
+    old, new = (getattr(side, "files", {}) for side in (before, after))
+    return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
+
+
 def _commit(item: Any) -> Commit | None:
     match item:
         case {"id": str(name)} if _ID.match(name):
@@ -82,29 +129,48 @@ def moment(text: str) -> datetime | None:
 
 
 def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """The snapshot of a revision as a user writes it.
+    """Return the snapshot of a revision as a user writes it.
 
     None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
-    commit on main at or before it; any other text may begin with ``@`` too. A beginning of a commit (4 digits or more)
-    that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`.
+    commit on main at or before it, and so does the date without ``@`` unless a branch or a tag is called so; any other
+    text may begin with ``@`` too. A beginning of a commit (4 digits or more) that the Hub does not know is looked for
+    in the history of main. Raises :class:`SnapshotError`.
     """
     text = (revision or "main").removeprefix("@")
-    when = _moment(text) if (revision or "").startswith("@") else None
-    if when is not None:
-        text = _commit_at(access.hub, repo, when, text)
+    when = date_of(text)
+    if when is not None and ((revision or "").startswith("@") or ":" in text):
+        return open_hub(repo, _commit_at(access.hub, repo, when, text), access)
     try:
         return open_hub(repo, text, access)
     except SnapshotError as error:
-        if error.kind != "revision-not-found" or not _PREFIX.match(text):
+        if error.kind != "revision-not-found":
             raise
-        commit = _commit_that_begins(access.hub, repo, text)
+        if when is not None:
+            commit: str | None = _commit_at(access.hub, repo, when, text)
+        else:
+            commit = _commit_that_begins(access.hub, repo, text) if _PREFIX.match(text) else None
         if commit is None:
-            raise
+            raise (written_otherwise(text) or error) from None
         return open_hub(repo, commit, access)
 
 
-def _moment(text: str) -> datetime | None:
-    """The last moment that a date means, in UTC; None for what is no date."""
+def written_otherwise(text: str) -> SnapshotError | None:
+    """Return the error for a date in another form than ours, with the right one; None for what is no date."""
+    match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
+    if match is None:
+        return None
+    one, two, three = map(int, match.groups())
+    orders = [(one, two, three)] if len(match[1]) == 4 else [(three, two, one), (three, one, two)]
+    days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
+    right = [day for day in dict.fromkeys(days) if moment(day)]
+    if not right:
+        return None
+    problem = "{} is neither a revision nor a date in the right form: write {}"
+    return SnapshotError(problem, text, joined(right, " or "), kind="usage")
+
+
+def date_of(text: str) -> datetime | None:
+    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for what is no date."""
     when = moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
@@ -113,12 +179,14 @@ def _moment(text: str) -> datetime | None:
 
 
 def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> str:
-    oldest: Commit | None = None
-    for commit in commits(transport, repo, "main"):
+    seen, first = 0, Message("")
+    for commit in commits(transport, repo, "main", MOST_COMMITS):
         if commit.date is not None and commit.date <= when:
             return commit.id
-        oldest = commit
-    first = f"; its first is of {oldest.date:%Y-%m-%d}" if oldest and oldest.date else ""
+        seen += 1
+        first = Message("; its first is of {}", f"{commit.date:%Y-%m-%d}") if commit.date else first
+    if seen == MOST_COMMITS:
+        first = Message("; of its history the last {} commits were looked at", f"{seen:,}")
     raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
 
 

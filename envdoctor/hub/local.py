@@ -14,11 +14,21 @@ import stat
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.hub.object_ids import Hasher, oid_of_digest, pointer_in
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.hub.snapshot import FileEntry, SnapshotError, Unread, entry_of, places_of, refusal_of_name
+from envdoctor.hub.snapshot import (
+    WEIGHTS,
+    FileEntry,
+    SnapshotError,
+    Unread,
+    check_items,
+    entry_of,
+    places_of,
+    refusal_of_name,
+)
 from envdoctor.hub.transport import Reply, Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.hub_cache import CachedCommit
@@ -57,6 +67,17 @@ class RemoteFile:
         if length == 0:
             return b""
         return self._transport.persist(lambda: self._once(offset, length))
+
+    def header(self, guess: int, room: "Room") -> bytes:
+        """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
+        data = self.read(0, min(guess, self.size))
+        length = announced(data, self.size)
+        if length is None:
+            return data[:8]
+        problem = room.take(length)
+        if problem:
+            raise TransportError(problem, kind="limit")
+        return data[:length] if length <= len(data) else data + self.read(len(data), length - len(data))
 
     def _once(self, offset: int, length: int) -> bytes:
         wanted = f"bytes={offset}-{offset + length - 1}"
@@ -148,40 +169,21 @@ def read_headers(
     name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
     headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
     """
-    room = Room(largest)
+    room, sizes = Room(largest), transport.header_sizes
     found: dict[int, bytes | TransportError] = {}
 
     def read(indices: Sequence[int], guess: int) -> None:
-        calls = [lambda f=files[i]: _header(f, guess, room) for i in indices]
+        calls = [partial(files[index].header, guess, room) for index in indices]
         for index, result in zip(indices, transport.side_by_side(calls), strict=True):
             found[index] = result
             if isinstance(result, bytes):
-                transport.header_sizes[repo] = max(transport.header_sizes.get(repo, 0), len(result))
+                sizes[repo] = max(sizes.get(repo, 0), len(result))
 
-    rest = list(range(len(files)))
-    if repo not in transport.header_sizes:
-        if len(files) <= 3:
-            read(rest, _FEW)
-            return [found[index] for index in range(len(files))]
-        sample = [0, 1, len(files) // 2]
-        read(sample, _SAMPLE)
-        rest = [index for index in rest if index not in sample]
-    seen = transport.header_sizes.get(repo, _FEW)
-    read(rest, min(int(seen * 1.04) + 256, _LARGEST_GUESS))
-    return [found[index] for index in range(len(files))]
-
-
-def _header(file: RemoteFile, guess: int, room: Room) -> bytes:
-    data = file.read(0, min(guess, file.size))
-    length = announced(data, file.size)
-    if length is None:
-        return data[:8]
-    problem = room.take(length)
-    if problem:
-        raise TransportError(problem, kind="limit")
-    if length > len(data):
-        data += file.read(len(data), length - len(data))
-    return data[:length]
+    every = range(len(files))
+    if repo not in sizes:
+        read(*((every, _FEW) if len(files) <= 3 else ([0, 1, len(files) // 2], _SAMPLE)))
+    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.04) + 256, _LARGEST_GUESS))
+    return [found[index] for index in every]
 
 
 _FILES = Files()
@@ -190,6 +192,9 @@ _DEEPEST = 32
 #: Folders that are about the files and not of them.
 _ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
 _TREE_LIMIT = 64 << 20
+#: The index of DeepSeek-V3 has 9 MB; a repository has one, or one for each format.
+_INDEX_LIMIT = 32 << 20
+_MOST_INDEXES = 4
 
 
 @dataclass
@@ -209,6 +214,7 @@ class LocalSnapshot:
     repo: str | None = None
     revision: str | None = None
     complete: bool = True
+    lacking: Message | None = None
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file."""
@@ -295,32 +301,29 @@ def open_folder(
 
 
 def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[Found | Unread]:
-    """The regular files below a folder, in order; what is none, has a bad name or leads out of ``within`` is unread.
+    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
 
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
     """
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
-        try:
-            with os.scandir(os.path.join(folder, below)) as entries:
-                names = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            yield Unread(below or ".", Message("the folder cannot be read: {}", because_of(error)))
-            continue
-        folders: list[str] = []
-        for entry in names:
-            path = f"{below}/{entry.name}" if below else entry.name
-            problem = refusal_of_name(path)
+    closed: list[OSError] = []
+    for base, folders, names in os.walk(folder, onerror=closed.append):
+        below = os.path.relpath(base, folder).replace(os.sep, "/") + "/" if base != folder else ""
+        linked = [name for name in folders if os.path.islink(os.path.join(base, name))]
+        folders[:] = sorted(name for name in folders if name not in linked and name not in aside)
+        for name in [*folders]:
+            problem = refusal_of_name(below + name)
+            if problem is None and below.count("/") >= _DEEPEST:
+                problem = Message("it lies more than {} folders deep", _DEEPEST)
             if problem:
-                yield Unread(printable(path), problem)
-            elif not entry.is_dir(follow_symlinks=False):
-                yield _file(os.path.realpath(entry.path), path, within, called)
-            elif path.count("/") >= _DEEPEST:
-                yield Unread(path, Message("it lies more than {} folders deep", _DEEPEST))
-            elif entry.name not in aside:
-                folders.append(path)
-        waiting += reversed(folders)
+                folders.remove(name)
+                yield Unread(printable(below + name), problem)
+        for name in sorted([*names, *linked]):
+            problem = refusal_of_name(below + name)
+            place = os.path.realpath(os.path.join(base, name))
+            yield Unread(printable(below + name), problem) if problem else _file(place, below + name, within, called)
+    for error in closed:
+        path = os.path.relpath(error.filename, folder).replace(os.sep, "/")
+        yield Unread(printable(path), Message("the folder cannot be read: {}", because_of(error)))
 
 
 def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
@@ -381,6 +384,9 @@ def open_cached(
                 continue
             places[path] = found.place
             files[path] = FileEntry(path, size, oid or (named if own else None))
+    lacking = _lacking(files, places)
+    if lacking is not None and listed is None:
+        refused.append(Unread(Message("weights"), lacking))
     return LocalSnapshot(
         asked=asked or cached.repo,
         label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
@@ -392,29 +398,47 @@ def open_cached(
         repo=cached.repo,
         revision=cached.commit,
         complete=listed is not None,
+        lacking=lacking,
     )
 
 
+def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
+    """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
+    named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
+    for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
+        named |= dict.fromkeys(shard for shard in _shards(path, places[path]) if shard not in places)
+    if named:
+        return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
+    held = any(path.lower().endswith(WEIGHTS) for path in places)
+    return None if held else Message("no weights of it are in the local cache")
+
+
+def _shards(index: str, place: str) -> list[str]:
+    """The files that the index of a sharded model names; none where it cannot be read."""
+    folder = index[: index.rfind("/") + 1]
+    try:
+        names = json.loads(Files().whole(place, _INDEX_LIMIT))["weight_map"].values()
+        return [folder + name for name in dict.fromkeys(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+        return []
+
+
 def _listed(place: str) -> dict[str, FileEntry] | None:
-    """The files of a commit by the list that huggingface_hub keeps (format 1); None where there is none."""
+    """The files of a commit by the list that huggingface_hub keeps (format 1); None where it is not there or odd."""
     try:
         data = json.loads(Files().whole(place, _TREE_LIMIT).decode("utf-8"))
-        if data["format_version"] != 1:
-            return None
-        return {path: _entry(path, item) for path, item in data["files"].items()}
+        items = [_item(path, item) for path, item in data["files"].items()] if data["format_version"] == 1 else [None]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
         return None
+    files, refused = check_items(items)
+    return None if refused or any(entry.oid is None for entry in files.values()) else files
 
 
-def _entry(path: str, item: Mapping[str, Any]) -> FileEntry:
-    """Raises ValueError for what is no entry: then the list as a whole is not believed."""
+def _item(path: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of that list as the Hub's own list has it."""
     lfs, size = item.get("lfs_sha256"), item.get("lfs_size")
-    oid = oid_of_digest(item["blob_id"] if lfs is None else lfs)
-    size = item["size"] if lfs is None or size is None else size
-    expected = "sha1:" if lfs is None else "sha256:"
-    if refusal_of_name(path) or oid is None or not oid.startswith(expected) or type(size) is not int or size < 0:
-        raise ValueError(path)
-    return FileEntry(path, size, oid)
+    large = {} if lfs is None else {"lfs": {"sha256": lfs, **({} if size is None else {"size": size})}}
+    return {"rfilename": path, "size": item["size"], "blobId": item["blob_id"], **large}
 
 
 def _oid_of_link(place: str) -> str | None:

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from envdoctor.hub.access import Access
 from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
-from envdoctor.hub.object_ids import oid_of_content, oid_of_digest
-from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, entry_of, places_of, refusal_of_name
+from envdoctor.hub.object_ids import oid_of_content
+from envdoctor.hub.snapshot import FileEntry, Kind, Snapshot, SnapshotError, Unread, check_items, entry_of, places_of
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
@@ -25,40 +25,38 @@ _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
-_MOST_REFUSED = 100
 Result = TypeVar("Result")
 
 
 def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
-    """The error for a repository or revision as a whole."""
-    host = transport.host
-    if error.kind == "offline":
-        text = (
-            "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
-            "folders, or revisions that are in the local cache"
-        )
-        return SnapshotError(text, repo, revision, host, kind="offline")
-    if error.kind == "network" or error.kind == "timeout":  # noqa: PLR1714 (a type checker knows what is left)
-        text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
-        return SnapshotError(text, repo, revision, error, kind=error.kind)
-    if error.kind != "refused":
-        return SnapshotError(
-            "{} @ {}: {}", repo, revision, error, kind="usage" if error.kind == "usage" else "protocol"
-        )
-    token = transport.has_token
+    """Return the error for a repository or revision as a whole."""
+    host, token, said = transport.host, transport.has_token, error.said.lower()
+    match error.kind:
+        case "offline":
+            text = (
+                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+                "folders, or revisions that are in the local cache"
+            )
+            return SnapshotError(text, repo, revision, host, kind="offline")
+        case "network" | "timeout":
+            text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
+            return SnapshotError(text, repo, revision, error, kind=error.kind)
+        case "protocol" | "usage" | "limit":
+            kind: Kind = "usage" if error.kind == "usage" else "protocol"
+            return SnapshotError("{} @ {}: {}", repo, revision, error, kind=kind)
     if error.code == "RevisionNotFound":
-        text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or @date"
+        text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or a date (2024-01-31)"
         return SnapshotError(text, repo, revision, host, kind="revision-not-found")
     if error.code == "GatedRepo":
         return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
-    if "disabled" in error.said.lower():
+    if "disabled" in said:
         text = "{} was disabled on {}, its files cannot be read: give two folders"
         return SnapshotError(text, repo, host, kind="disabled")
-    if "credentials" in error.said.lower() or (error.status == 401 and token and not error.code):
+    if "credentials" in said or (error.status == 401 and token and not error.code):
         text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"
         return SnapshotError(text, host, error.status, _LOGIN, kind="private")
     if error.code == "RepoNotFound" or error.status in (401, 404):
-        hint = "the token's owner cannot see it" if token else f"it is private: then {_LOGIN}"
+        hint = Message("the token's owner cannot see it") if token else Message("it is private: then {}", _LOGIN)
         return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
     if error.status == 403:
         return SnapshotError("{} does not let this token read {} (HTTP 403)", host, repo, kind="private")
@@ -72,15 +70,16 @@ def _gate(repo: str, transport: Transport) -> Message:
     return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
 
 
-def _listed(access: Access, repo: str, revision: str) -> "HubSnapshot":
-    """The snapshot by the list of a revision, in one request; in one more a page where the server's list has no oids.
+def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -> "HubSnapshot":
+    """Return the snapshot by the list of a revision: one request, one more a page where the server's list has no oids.
 
-    Raises :class:`TransportError`.
+    Where ``share`` lists are asked for at once, each may have its part of 48 MiB. It is made in one of the transport's
+    threads. Raises :class:`TransportError`.
     """
     transport = access.hub
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
-    data, _ = transport.fetch_json(url, _LISTING_LIMIT)
+    data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
     if not isinstance(data, dict):
         raise _odd(transport, "the description of a repository")
     name = data.get("id")
@@ -125,51 +124,13 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         if url in asked or not url.startswith(transport.endpoint + "/"):
             raise _odd(transport, "a sane address of the next page")
         asked.add(url)
-        page, answer = transport.fetch_json(url, _PAGE_LIMIT)
+        page, headers = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):
             raise _odd(transport, Message("a list"))
         yield page
         seen += len(page)
-        following = _NEXT.search(answer.headers.get("link", ""))
+        following = _NEXT.search(headers.get("link", ""))
         url = following[1] if following else ""
-
-
-def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
-    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
-    files: dict[str, FileEntry] = {}
-    refused: list[Unread] = []
-    left_out = 0
-    for item in siblings:
-        path = item.get("rfilename") if isinstance(item, dict) else None
-        reason = refusal_of_name(path)
-        entry = None if reason else _entry(str(path), item)
-        if entry is None:
-            reason = reason or Message("the list gives it no size")
-        elif entry.path in files:
-            reason = Message("it is listed twice")
-        else:
-            files[entry.path] = entry
-        if reason and len(refused) < _MOST_REFUSED:
-            shown = printable(path) if isinstance(path, str) else "a file without a name"
-            refused.append(Unread(shown, reason))
-        elif reason:
-            left_out += 1
-    if left_out:
-        reason = Message("their names or entries are not valid either")
-        refused.append(Unread(Message("{} more files", f"{left_out:,}"), reason))
-    return files, tuple(refused)
-
-
-def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
-    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
-    if isinstance(lfs, dict):
-        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
-    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
-    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
-        oid = None
-    if type(size) is not int or not 0 <= size < 1 << 63:
-        return None
-    return FileEntry(path, size, oid)
 
 
 @dataclass
@@ -187,6 +148,7 @@ class HubSnapshot:
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
     complete: bool = True
+    lacking: Message | None = None
     local: Snapshot | None = None
     _gate: Message | None = None
     _read: dict[str, bytes | Unread] = field(default_factory=dict)
@@ -202,12 +164,10 @@ class HubSnapshot:
         entry = entry_of(self, path, limit)
         if isinstance(entry, Unread):
             return entry
-        kept = self.local.read(path, limit) if self.local and self._is_local(entry) else None
-        if isinstance(kept, bytes):
-            return kept
-        if path not in self._read:
+        kept = self._here(entry, lambda local: local.read(path, limit))
+        if kept is None and path not in self._read:
             self._read[path] = self._ask(path, lambda: self._whole(entry))
-        return self._read[path]
+        return self._read[path] if kept is None else kept
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
         """Byte ranges of one file, one request each; only the first goes through the Hub's redirect."""
@@ -215,33 +175,29 @@ class HubSnapshot:
         places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
         if isinstance(entry, Unread) or isinstance(places, Unread):
             return entry if isinstance(entry, Unread) else Unread(*places)
-        kept = self.local.read_ranges(path, ranges) if self.local and self._is_local(entry) else None
-        if isinstance(kept, list):
+        kept = self._here(entry, lambda local: local.read_ranges(path, ranges))
+        if kept is not None:
             return kept
-        remote = self._remote.setdefault(path, self._remote_file(entry))
+        remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
         return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, from the cache on disk where the file's sha256 is known there."""
         waiting: list[FileEntry] = []
-        for path in dict.fromkeys(paths):
-            if path in self._headers:
-                continue
+        for path in dict.fromkeys(path for path in paths if path not in self._headers):
             entry = entry_of(self, path)
             if isinstance(entry, Unread):
                 self._headers[path] = entry
                 continue
             kept = self.access.kept_headers.get(entry.oid)
-            if kept is None and self.local and self._is_local(entry):
-                found = self.local.headers([path])[path]
-                kept = found if isinstance(found, bytes) else None
+            kept = kept or self._here(entry, lambda local, path=path: local.headers([path])[path])  # type: ignore[misc]
             if kept is not None and len(kept) <= entry.size:
                 self._headers[path] = kept
             elif self._gate:
                 self._headers[path] = Unread(path, self._gate)
             else:
                 waiting.append(entry)
-        files = [self._remote_file(entry) for entry in waiting]
+        files = [RemoteFile(self._hub, self._url(entry.path), entry.size) for entry in waiting]
         results = read_headers(self._hub, self._name, files, self.access.largest_header)
         for entry, result in zip(waiting, results, strict=True):
             if isinstance(result, TransportError):
@@ -253,12 +209,11 @@ class HubSnapshot:
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
-    def _is_local(self, entry: FileEntry) -> bool:
-        other = self.local.files.get(entry.path) if self.local else None
-        return other is not None and entry.oid is not None and other.oid == entry.oid
-
-    def _remote_file(self, entry: FileEntry) -> RemoteFile:
-        return RemoteFile(self._hub, self._url(entry.path), entry.size)
+    def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
+        """What this machine has of a file with the same oid."""
+        held = self.local.files.get(entry.path) if self.local else None
+        found = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
+        return None if isinstance(found, Unread) else found
 
     def _url(self, path: str) -> str:
         return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"
@@ -270,16 +225,15 @@ class HubSnapshot:
         return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
 
     def _whole(self, entry: FileEntry) -> bytes:
-        def once() -> bytes:
-            answer = self._hub.fetch(self._url(entry.path), entry.size)
-            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], answer.body)
-            if len(answer.body) != entry.size or oid != entry.oid:
-                page = is_web_page(answer.headers, answer.body)
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
+            if len(body) != entry.size or oid != entry.oid:
+                page = is_web_page(headers, body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
                 raise Again("the server sent {} in its place", what)
-            return answer.body
+            return body
 
-        return self._hub.persist(once)
+        return self._hub.fetch(self._url(entry.path), entry.size, take)
 
     def _reason(self, error: TransportError) -> Message:
         """The clause for one file."""
@@ -304,6 +258,6 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
-        return hub.in_time(lambda: _listed(access, repo, wanted))
+        return hub.in_time(lambda: ask_for_snapshot(access, repo, wanted))
     except TransportError as error:
         raise listing_refused(error, repo, wanted, hub) from None

@@ -8,12 +8,12 @@ import os
 from typing import NamedTuple
 
 from envdoctor.hub.access import Access
-from envdoctor.hub.commits import Commit, commits, open_revision
+from envdoctor.hub.commits import Commit, commits, date_of, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.hub.online import HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
-from envdoctor.models.names import Named, NameProblem, parse_name
+from envdoctor.models.names import Named, NameProblem, is_address, parse_name, written_as_path
 from envdoctor.text.message import Message, listed, said_by
 
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
@@ -68,6 +68,9 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
+    if date_of(wanted) is not None:
+        text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
+        raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
     problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
@@ -89,18 +92,20 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     """The snapshots that ``MODEL [OLD] [NEW]`` means.
 
     NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
-    with); when that is NEW itself, another commit of the cache; without a cache, the state before the last commit that
-    changed more than text about the model. OLD and NEW may be folders; where MODEL is one, OLD is what it is compared
-    with. Where a snapshot of the cache has no list of all its files, only files that both have are compared.
+    with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
+    state before the last commit that changed more than text about the model. OLD and NEW may be folders; where MODEL is
+    one, OLD is what it is compared with. Where a snapshot of the cache has no list of all its files, only files that
+    both have are compared.
     Raises :class:`SnapshotError`.
     """
     pair = _choose(model, old, new, access)
-    names = access.transport.moved if access.transport else {}
+    hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
     return Pair(
         old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
         new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
         notes=pair.notes,
-        moved=names.get(pair.new.asked) or names.get(pair.old.asked),
+        # another case of letters is the same name
+        moved=next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None),
     )
 
 
@@ -117,13 +122,15 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
             text = "{} is a folder: give one other folder or repository to compare it with"
             raise SnapshotError(text, model, kind="usage")
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
+    whole_commit = "/commit/" in model and old is None
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
-    newer = _open(model, new, access)
+    old, new = two_of(old, new)
+    newer = open_side(model, new, access)
     if old is not None:
-        return Pair(_open(model, old, access), newer)
+        return Pair(open_side(model, old, access), newer)
     cached = access.cached(str(named.repo), newer.repo)
-    if isinstance(newer, HubSnapshot) and not cached:
+    if isinstance(newer, HubSnapshot) and (whole_commit or not cached):
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
         text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
@@ -168,6 +175,8 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
     notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
+    if not isinstance(newer, HubSnapshot):
+        notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
     others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
     if others:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
@@ -175,9 +184,25 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
     return Pair(older, newer, (*notes, *problem))
 
 
-def _open(model: str, text: str | None, access: Access) -> Snapshot:
-    """A revision of the model, or a folder."""
-    if text is not None and text.startswith((".", "/", "~")):
+def _direction(old: CachedCommit, new: CachedCommit) -> Message:
+    """Which commit of the cache is NEW; it does not know their dates, only when each was last downloaded to."""
+    text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
+    if old.used <= new.used:
+        return text
+    return Message("{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round", text)
+
+
+def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    """Return OLD and NEW, also where they are typed as git has them: ``OLD..NEW``."""
+    if not old or new is not None or ".." not in old or written_as_path(old):
+        return old, new
+    first, _, second = old.replace("...", "..").partition("..")
+    return first or None, second or None
+
+
+def open_side(model: str, text: str | None, access: Access) -> Snapshot:
+    """Return a revision of the model, a folder, or what the address of a page names. Raises :class:`SnapshotError`."""
+    if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
 
@@ -193,7 +218,7 @@ def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedComm
         return first, named
     others = [item for item in cached if item.commit != newer.revision]
     if others:
-        return others[0], Message("another commit of the local cache, whose first is NEW itself")
+        return others[0], Message("another commit of the local cache, for its main is NEW")
     return first, Message("which is NEW: nothing changed since it was downloaded")
 
 

@@ -26,12 +26,11 @@ class PinError(MessageError, ValueError):
 
 
 class Pin(NamedTuple):
-    """What is pinned for one model: its name, the commit, the oid of each file, the sha256 of each header."""
+    """What is pinned for one model: its name, the commit, the oid of each file."""
 
     repo: str
     revision: str | None
     files: Mapping[str, str]
-    headers: Mapping[str, str]
 
 
 def find_pins(start: str) -> str | None:
@@ -66,32 +65,23 @@ def read_pins(path: str) -> dict[str, Pin]:
 def _pin(path: str, name: str, entry: Any) -> Pin:
     if not isinstance(entry, dict):
         raise PinError("{}: {}: a table is expected", path, name)
-    tables = {}
-    for key in ("files", "headers"):
-        table = entry.get(key, {})
-        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-            raise PinError("{}: {}: {}: a table of texts is expected", path, name, key)
-        tables[key] = table
-    revision = entry.get("revision")
+    files, revision = entry.get("files", {}), entry.get("revision")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise PinError("{}: {}: files: a table of texts is expected", path, name)
     if revision is not None and not isinstance(revision, str):
         raise PinError("{}: {}: revision: a text is expected", path, name)
-    return Pin(name, revision, tables["files"], tables["headers"])
+    return Pin(name, revision, files)
 
 
 def pin_of(snapshot: Snapshot) -> tuple[Pin, list[Unread]]:
-    """What to pin of a snapshot, and what of it could not be read."""
-    from hashlib import sha256
-
-    weights = [path for path in snapshot.files if path.endswith(".safetensors")]
-    headers: dict[str, str] = {}
-    unread = list(snapshot.refused)
-    for path, header in snapshot.headers(weights).items():
-        if isinstance(header, Unread):
-            unread.append(header)
-        else:
-            headers[path] = sha256(header).hexdigest()
+    """Return what to pin of a snapshot, by its list alone, and the files whose content has no name."""
     files = {path: entry.oid for path, entry in sorted(snapshot.files.items()) if entry.oid is not None}
-    return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files, headers), unread
+    nameless = [_not_read(entry) for entry in snapshot.files.values() if entry.oid is None]
+    return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files), [*snapshot.refused, *nameless]
+
+
+def _not_read(entry: FileEntry) -> Unread:
+    return Unread(entry.path, Message("its {} bytes were not read (--hash reads large files)", f"{entry.size:,}"))
 
 
 def pins_text(pins: Iterable[Pin]) -> str:
@@ -100,7 +90,6 @@ def pins_text(pins: Iterable[Pin]) -> str:
         pin.repo: {
             **({"revision": pin.revision} if pin.revision else {}),
             "files": dict(sorted(pin.files.items())),
-            "headers": dict(sorted(pin.headers.items())),
         }
         for pin in sorted(pins, key=lambda pin: pin.repo)
     }
@@ -119,11 +108,8 @@ class Compared(NamedTuple):
 def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
     """Whether every pinned file has its oid, and no other that is loaded was added or is gone.
 
-    Weights that are not there were perhaps never downloaded, and nothing loads without them. A file whose oid is not
-    known is only compared by its header, which can show a difference and cannot rule one out.
+    Weights that are not there were perhaps never downloaded, and nothing loads without them.
     """
-    from hashlib import sha256
-
     differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
     unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
     for path, wanted in pin.files.items():
@@ -138,13 +124,9 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
             continue
         oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
         if oid is None:
-            unsure[path] = Unread(path, Message("its {} bytes were not read", f"{entry.size:,}"))
+            unsure[path] = _not_read(entry)
         elif oid != wanted:
             differing.append(path)
-    for path, header in snapshot.headers([path for path in unsure if path in pin.headers]).items():
-        if not isinstance(header, Unread) and sha256(header).hexdigest() != pin.headers[path]:
-            differing.append(path)
-            del unsure[path]
     state: str | None = "changed" if differing else "same"
     if snapshot.revision and pin.revision and snapshot.revision != pin.revision:
         state = "moved"

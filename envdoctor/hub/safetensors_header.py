@@ -137,20 +137,17 @@ def _check_strings_and_depth(top: Object) -> None:
     waiting: list[tuple[Any, int]] = [(top, 1)]
     while waiting:
         item, depth = waiting.pop()
-        if isinstance(item, str):
+        if type(item) is str:
             try:
                 item.encode()
             except UnicodeEncodeError:
                 raise HeaderError("not-json", Message("half of a surrogate pair")) from None
-        elif isinstance(item, list):
+        elif type(item) is Object or type(item) is list:
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")
-            if type(item) is Object:
-                for key, value in item:
-                    waiting.append((key, depth))
-                    waiting.append((value, depth + 1))
-            else:
-                waiting += [(value, depth + 1) for value in item]
+            values = [value for _, value in item] if type(item) is Object else item
+            keys = [key for key, _ in item] if type(item) is Object else []
+            waiting += [(value, depth + 1) for value in values] + [(key, depth) for key in keys]
 
 
 class Tensor(NamedTuple):
@@ -276,26 +273,23 @@ def _whole(numbers: Iterable[Any]) -> bool:
     return True
 
 
-def _odd_entry(name: str, entry: Any, remarks: set[str]) -> tuple[Any, Any, Any]:
+def _odd_entry(name: str, entry: Any, remarks: set[str]) -> Any:
     """Fields in another order, with more of them, or as a list: serde takes a struct from a sequence as well."""
-    if type(entry) is list:
-        if len(entry) != 3:
-            raise HeaderError("bad-entry", name)
+    if type(entry) is list and len(entry) == 3:
         remarks.add("entry-is-a-list")
-        return entry[0], entry[1], entry[2]
+        return entry
     if type(entry) is not Object:
         raise HeaderError("bad-entry", name)
-    fields: dict[str, Any] = {}
-    for key, value in entry:
-        if key not in _FIELDS:
-            remarks.add("extra-fields")
-        elif key in fields:
-            raise HeaderError("duplicate-field", f"{name}: {key}")
-        else:
-            fields[key] = value
-    if len(fields) != 3:
+    known = [pair for pair in entry if pair[0] in _FIELDS]
+    fields = dict(known)
+    if len(known) < len(entry):
+        remarks.add("extra-fields")
+    if len(fields) < len(known):
+        twice = next(key for key in fields if sum(key == one for one, _ in known) > 1)
+        raise HeaderError("duplicate-field", f"{name}: {twice}")
+    if len(fields) < 3:
         raise HeaderError("bad-entry", Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
-    return fields["dtype"], fields["shape"], fields["data_offsets"]
+    return [fields[key] for key in _FIELDS]
 
 
 def _odd_dtype(name: str, dtype: Any, remarks: set[str]) -> str:

@@ -4,11 +4,14 @@ files may have (a hostile list names ``../../.ssh/id_rsa``)."""
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from envdoctor.hub.object_ids import oid_of_digest
+from envdoctor.models.names import printable
 from envdoctor.text.message import Message, MessageError
 
 _LARGEST_RANGE = 128 << 20
+_MOST_REFUSED = 100
 
 #: What kept a snapshot from being had.
 Kind = Literal[
@@ -31,6 +34,24 @@ _ABOUT = re.compile(
     | \.gitattributes | \.gitignore | \.ds_store
     | .* \. (?: png | jpe?g | gif | svg | webp | ico | pdf | mp4 | webm | mov | mp3 ) )\Z""",
     re.IGNORECASE | re.VERBOSE,
+)
+
+#: How names of weights end, of any format.
+WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl"),
+    *(".gguf", ".onnx", ".h5", ".msgpack"),
+)
+#: What the files of a repository are for, by how their names begin or end in small letters; the first that fits.
+_KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
+    (Message("weights"), (), (*WEIGHTS, ".index.json")),
+    (Message("code"), (), (".py",)),
+    (Message("template"), ("chat_template",), (".jinja",)),
+    (
+        Message("tokenizer"),
+        ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"),
+        (".model", ".tiktoken"),
+    ),
+    (Message("settings"), (), (".json",)),
 )
 
 
@@ -74,7 +95,7 @@ class Snapshot(Protocol):
     the name the user gave; ``revision`` the commit, or None; ``label`` is short and for people
     (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``complete`` is False where not all files of the commit are known.
     ``refused`` are listed files that are not in ``files``, because their names or oids cannot be trusted or they are
-    not at hand.
+    not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
     """
 
     repo: str | None
@@ -84,6 +105,7 @@ class Snapshot(Protocol):
     complete: bool
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
+    lacking: Message | None
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         """The whole file, unread when it is larger than ``limit`` bytes or cannot be fetched."""
@@ -147,6 +169,52 @@ def refusal_of_name(path: object) -> Message | None:
     return None
 
 
+def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
+    files: dict[str, FileEntry] = {}
+    refused: list[Unread] = []
+    for item in siblings:
+        path = item.get("rfilename") if isinstance(item, dict) else None
+        reason = refusal_of_name(path)
+        entry = None if reason else _entry(str(path), item)
+        if entry is None:
+            reason = reason or Message("the list gives it no size")
+        elif entry.path in files:
+            reason = Message("it is listed twice")
+        else:
+            files[entry.path] = entry
+        if reason:
+            refused.append(Unread(printable(path) if isinstance(path, str) else "a file without a name", reason))
+    more = len(refused) - _MOST_REFUSED
+    if more > 0:
+        rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
+        refused[_MOST_REFUSED:] = [rest]
+    return files, tuple(refused)
+
+
+def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
+    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
+    if isinstance(lfs, dict):
+        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
+    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
+    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
+        oid = None
+    if type(size) is not int or not 0 <= size < 1 << 63:
+        return None
+    return FileEntry(path, size, oid)
+
+
 def is_text_about_the_model(path: str) -> bool:
     """Whether a file describes the model (README, licence, images, .gitattributes) and is no part of it."""
     return _ABOUT.match(path.rpartition("/")[2]) is not None
+
+
+def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
+    """Sort files by what they are for: weights, code, template, tokenizer, settings, docs, or other files."""
+    found: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
+    docs, others = found.setdefault(Message("docs"), []), found.setdefault(Message("other files"), [])
+    for path in paths:
+        name = path.rpartition("/")[2].lower()
+        fits = (found[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
+        next(fits, docs if is_text_about_the_model(path) else others).append(path)
+    return {kind: held for kind, held in found.items() if held}

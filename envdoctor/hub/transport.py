@@ -133,14 +133,6 @@ class _Workers:
                 self._open -= 1
 
 
-class Answer(NamedTuple):
-    """A whole answer. ``url`` is where the redirects led."""
-
-    headers: Mapping[str, str]
-    body: bytes
-    url: str
-
-
 class Transport:
     """The way to one Hub for the length of one command.
 
@@ -223,42 +215,45 @@ class Transport:
             raise result
         return result
 
-    def fetch(self, url: str, limit: int, *, compressed: bool = False) -> Answer:
-        """A whole body of at most ``limit`` bytes. Raises :class:`TransportError`."""
+    def fetch(
+        self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
+    ) -> Result:
+        """What ``take`` makes of the headers, the whole body of at most ``limit`` bytes, and the host that answered.
 
-        def once() -> Answer:
+        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
+        """
+
+        def once() -> Result:
             with self.open(url, compressed=compressed) as (reply, place):
                 self.expect(reply, place, (200,))
                 body = self.body(reply, place, limit, decoded=compressed)
-                if len(body) > limit:
-                    what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                    raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
-                return Answer(reply.headers, body, place)
+            if len(body) > limit:
+                what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
+                raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
+            return take(reply.headers, body, _host(place))
 
         return self.persist(once)
 
-    def fetch_json(self, url: str, limit: int) -> tuple[Any, Answer]:
-        """A body that is JSON. Raises :class:`TransportError`, for a web page in its place too."""
+    def fetch_json(self, url: str, limit: int) -> tuple[Any, Mapping[str, str]]:
+        """A body that is JSON, and the headers. Raises :class:`TransportError`, for a web page in its place too."""
 
-        def once() -> tuple[Any, Answer]:
-            answer = self.fetch(url, limit, compressed=True)
-            host = _host(answer.url)
-            if is_web_page(answer.headers, answer.body):
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> tuple[Any, Mapping[str, str]]:
+            if is_web_page(headers, body):
                 text = (
                     "{} answered with a web page where the Hub answers with data: a login page of this network or "
                     "a proxy stands in between, or HF_ENDPOINT names no Hub"
                 )
                 raise TransportError(text, host)
-            if answer.body.count(b",") > _MOST_VALUES:
+            if body.count(b",") > _MOST_VALUES:
                 what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
                 raise TransportError("the answer of {} has {}", host, what, kind="protocol")
             try:
-                return json.loads(answer.body.decode("utf-8")), answer
+                return json.loads(body.decode("utf-8")), headers
             except (ValueError, RecursionError, MemoryError):
                 # mirrors leave the length out: then nothing else tells that the end is missing
                 raise Again("the answer of {} is not JSON", host, kind="protocol") from None
 
-        return self.persist(once)
+        return self.fetch(url, limit, take, compressed=True)
 
     # --- one request with its redirects ------------------------------------------------------------------------------
 
@@ -273,22 +268,18 @@ class Transport:
         session = get_session()
         place = url
         for _ in builtins.range(_REDIRECTS + 1):
-            headers = self._headers_for(place)
-            headers["Accept-Encoding"] = "gzip" if compressed else "identity"
-            if range:
-                headers["Range"] = range
+            headers = {**self._headers_for(place), "Accept-Encoding": "gzip" if compressed else "identity"}
+            headers |= {"Range": range} if range else {}
             self._wait_for_a_busy_server()
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
             with self._lock:
                 self.requests += 1
+            reply = None
             try:
                 reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
-            except Exception as error:  # the library's own exceptions have no common base
-                raise self._failed(error, place) from None
-            self._reached = True
-            try:
+                self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
                     yield reply, place
@@ -297,10 +288,11 @@ class Transport:
                 self._drain(reply)
             except TransportError:
                 raise
-            except Exception as error:
+            except Exception as error:  # the library's own exceptions have no common base
                 raise self._failed(error, place) from None
             finally:
-                reply.close()
+                if reply is not None:
+                    reply.close()
             place = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
@@ -359,15 +351,11 @@ class Transport:
         from envdoctor import __version__
 
         agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-        if isinstance(self._token, str):
-            found: str | None = self._token
-        elif self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-            found = None
-        else:
-            found = get_token()
-        if found and not (found.isascii() and found.isprintable() and " " not in found):
-            found = None  # it could not be sent in a header, and an error about it would show it
-        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if found else None
+        silent = self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
+        found = self._token if isinstance(self._token, str) else None if silent else get_token()
+        # another one could not be sent in a header, and an error about it would show it
+        sendable = found and found.isascii() and found.isprintable() and " " not in found
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
 
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
@@ -389,8 +377,8 @@ class Transport:
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         self._drain(reply)
         code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
-        text, status = "{} answered HTTP {}", reply.status
-        raise TransportError(text, host, status, kind="refused", status=status, code=code, said=said)
+        status = reply.status
+        raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
 
     def _wait_for_a_busy_server(self) -> None:
         """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
@@ -412,10 +400,10 @@ class Transport:
         return following
 
     def _drain(self, reply: Reply) -> None:
-        length = 0
+        left = _DRAIN
         for piece in self._pieces(reply, False):
-            length += len(piece)
-            if length > _DRAIN or time.monotonic() >= self._end:
+            left -= len(piece)
+            if left < 0 or time.monotonic() >= self._end:
                 return
 
     def _failed(self, error: Exception, place: str) -> Exception:

@@ -21,32 +21,43 @@ Span = tuple[float, float, float]
 
 
 class Residual(NamedTuple):
-    """Published readings as shares of the predicted live bytes, with ``beside`` bytes that do not depend on them."""
+    """Published readings by the predicted live bytes: each is a share of them, and bytes beside it. A twentieth of the
+    readings are below ``low``, a fifth below ``mostly``, half below ``point``, a twentieth above ``high``."""
 
-    low: float
-    point: float
-    high: float
-    beside: float
+    low: tuple[float, float]
+    mostly: tuple[float, float]
+    point: tuple[float, float]
+    high: tuple[float, float]
 
     def span(self, least: float, size: float, most: float) -> Span:
         """Return the least, the likely and the most bytes that such a reading shows."""
-        return self.low * least + self.beside, self.point * size + self.beside, self.high * most + self.beside
+        low, point, high = (
+            share * live + beside
+            for (share, beside), live in ((self.low, least), (self.point, size), (self.high, most))
+        )
+        return low, point, high
 
 
 class Need(NamedTuple):
-    """The least, the likely and the most bytes of live tensors, of what torch reserves, and of what a process takes."""
+    """The least, the likely and the most bytes of live tensors, of what torch reserves, and of what a process takes.
+    Four of five processes take more than ``mostly`` bytes."""
 
     allocated: Span
     reserved: Span
     process: Span
+    mostly: float
 
     def verdict(self, free: float) -> str:
-        """fits when the most is free, does-not-fit when not even the least is, tight between."""
-        return "fits" if self.process[2] <= free else "does-not-fit" if self.process[0] > free else "tight"
+        """fits when the most is free, does-not-fit when four of five take more, tight between. A run that dies costs
+        more than a change that was not needed: so one in twenty may be taken to fit wrongly, and one in five not."""
+        return "fits" if self.process[2] <= free else "does-not-fit" if self.mostly > free else "tight"
 
     def up_to(self, other: "Need") -> "Need":
         """Return the need of a run that may be the other one instead, if that takes more."""
-        return Need(*((*here[:2], max(here[2], there[2])) for here, there in zip(self, other, strict=True)))
+        allocated, reserved, process = (
+            (*here[:2], max(here[2], there[2])) for here, there in zip(self[:3], other[:3], strict=True)
+        )
+        return Need(allocated, reserved, process, self.mostly)
 
 
 class Gpu(NamedTuple):
@@ -61,10 +72,13 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
     """What a process with so many live bytes takes: by the ``residuals`` of published readings, as shares of the live
     bytes; without them, where the step ran here, by what torch's allocator holds for them, ``held`` times as much."""
     if residuals:
-        return Need(*(residual.span(least, size, most) for residual in map(residuals.__getitem__, Need._fields)))
+        measures = map(residuals.__getitem__, Need._fields[:3])
+        allocated, reserved, taken = (residual.span(least, size, most) for residual in measures)
+        share, beside = residuals["process"].mostly
+        return Need(allocated, reserved, taken, share * least + beside)
     low, likely, high = least, held * size, _LATER * held * most
     process = (low + _CONTEXT[0] * GIB, likely + _CONTEXT[1] * GIB, high + _CONTEXT[2] * GIB)
-    return Need((least, size, _LATER * most), (low, likely, high), process)
+    return Need((least, size, _LATER * most), (low, likely, high), process, process[0])
 
 
 def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -305,7 +306,7 @@ def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = No
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
     run = _Prediction(plan, given, model, tracer, base, trace)
-    peak, said = run.peak(), [*model.said_of(trace, plan.job), *plan.assumed]
+    peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
     verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
     return {
@@ -325,6 +326,7 @@ def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = No
             "allocated": [*map(rounded, need.allocated)],
             "reserved": [*map(rounded, need.reserved)],
             "process": [*map(rounded, need.process)],
+            "mostly": rounded(need.mostly),
         },
         "gpu": gpu and gpu.name,
         "total_gib": gpu and rounded(gpu.total),
@@ -337,12 +339,17 @@ def predict(facts: FactSet, model: Model, tracer: Source, usual: int | None = No
             for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
             if size >= GIB / 1000
         ],
-        "changes": run.changes(peak, need, gpu) if gpu is not None and verdict != "fits" else [],
+        "changes": run.changes(run.peak(), need, gpu) if gpu is not None and verdict != "fits" else [],
         "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
+
+
+#: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
+#: offloaded is not there. What else a kernel or torch.compile spares of an MLP is its own choice.
+_GONE = ("logits and loss", "hidden states", "attention")
 
 
 class _Prediction(NamedTuple):
@@ -363,6 +370,11 @@ class _Prediction(NamedTuple):
     def batch_name(self) -> str:
         return f"recipe.{'train_' if self.plan.job['training'] else ''}batch_size"
 
+    @property
+    def gone(self) -> list[str]:
+        """Return the terms that are likely not there."""
+        return [term for term in self.plan.spared if term in _GONE]
+
     def form(self, trace: Trace) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job."""
         return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
@@ -380,16 +392,23 @@ class _Prediction(NamedTuple):
 
     def need(self) -> Need:
         """Return what the run takes, if it is as the plan has it."""
-        return self.needed(self.form(self.trace), self.peak(self.plan.spared), self.peak())
+        return self.around(self.form(self.trace), self.peak)
 
-    def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0) -> Need:
-        """What a run takes whose peak is between both; ``share`` is how much more it may be than the plan has it."""
+    def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
+        """Return what a run takes, by its ``peak`` without the terms that may be gone, or are likely gone, or none."""
+        low, likely, high = map(peak, (self.plan.spared, self.gone, ()))
+        return self.needed(form, low, high, share, likely)
+
+    def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
+        """What a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None: the
+        high one); ``share`` is how much more it may be than the plan has it."""
         least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
-        least = least * (1 - self.model.loose) / self.plan.parts
-        return need_of(least, (least + high.size) / 2, most, form.held, self.trace.residuals)
+        smaller = (1 - self.model.loose) / self.plan.parts
+        size = (least * smaller + (likely or high).size) / 2
+        return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
         """Return the need with what nobody can tell of the run, and what is said of that."""
@@ -410,8 +429,7 @@ class _Prediction(NamedTuple):
             return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
 
         def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
-            low, high = form.at(batch, tokens, plan.spared), form.at(batch, tokens)
-            after = self.needed(form, low, high, doubt)
+            high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
             if self.model.heeds is None and saving.job.get("checkpointing"):
                 after = after.up_to(doubted)
             found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})

@@ -44,12 +44,13 @@ class MemoryReach(TypedDict):
 
 class MemoryInterval(TypedDict):
     """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
-    where the step was traced here."""
+    where the step was traced here. Four of five processes take more than ``mostly`` GiB: of a trace, the least."""
 
     of: str
     allocated: list[float]
     reserved: list[float]
     process: list[float]
+    mostly: float
 
 
 class MemorySection(TypedDict):

@@ -6,7 +6,7 @@ adapters, gradients and the optimizer's states are counted here.
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import Any
 
 from envdoctor.memory.closed_form import GIB, Residual, Terms
@@ -23,8 +23,7 @@ _LARGEST = 1 << 32
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
 _FULL_LOGITS = {
-    "segment": "forward/last",
-    "operation": "float",
+    "at": "forward/last float",
     "terms": {"logits and loss": "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
 }
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
@@ -57,6 +56,12 @@ def form_words(job: Row, targets: str) -> str:
     return " ".join(word for word in words if word)
 
 
+def jobs_of(pattern: str) -> list[str]:
+    """Return the jobs in the table's ``lora|qlora bfloat16 amp? sdpa``."""
+    choices = [(*part.rstrip("?").split("|"), *([""] if part.endswith("?") else [])) for part in pattern.split()]
+    return [" ".join(filter(None, words)) for words in product(*choices)]
+
+
 class Shipped:
     """Answers jobs as a tracer does, each by the form that is the most like it.
 
@@ -67,9 +72,10 @@ class Shipped:
     def __init__(self, table: Row, terms: Row, version: str | None, elsewhere: bool) -> None:
         self._forms: dict[tuple[str, str], dict[str, list[Row]]] = {}
         for row in table["form"]:
-            for kind, _, minor in (name.partition(" ") for name in row["releases"]):
-                for words in row["jobs"]:
-                    self._forms.setdefault((kind, words), {}).setdefault(minor, []).append(row)
+            for pattern, releases in row["jobs"].items():
+                for kind, _, minor in (name.partition(" ") for name in releases):
+                    for words in jobs_of(pattern):
+                        self._forms.setdefault((kind, words), {}).setdefault(minor, []).append(row)
         self._models = {row["key"]: row for row in table["model"]}
         self._version = _minor(version or "") or None  # "none" where it is not installed
         self._unknown = version == "unknown"
@@ -78,8 +84,8 @@ class Shipped:
         self._elsewhere = elsewhere
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
-            residual = Residual(row["low"], row["point"], row["high"], row["beside"] * GIB)
-            self._residuals.setdefault(row["of"], {})[row["measure"]] = residual
+            ends = ((share, beside * GIB) for share, beside in (row[name] for name in Residual._fields))
+            self._residuals.setdefault(row["of"], {})[row["measure"]] = Residual(*ends)
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
@@ -238,7 +244,8 @@ class _Run:
             if self.job["accumulation"] > 1:
                 terms["gradients"] = own
             terms = {**kept, **terms}
-            found[f"{row['segment']}/{place}"] = [sum(terms.values()), row["operation"], terms]
+            segment, _, operation = row["at"].partition(" ")
+            found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
             terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
             found["step/before"] = [sum(terms.values()), "step", terms]

@@ -35,10 +35,12 @@ class Counted(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them."""
+    """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. ``head`` tells
+    that models whose head is the embedding were seen to hold both."""
 
     source: Source
     each: float
+    head: bool = False
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or why there is none; what the job itself quantises is left alone."""
@@ -50,10 +52,10 @@ class Packed(NamedTuple):
         weights, parameters = float(trace.model["weight_bytes"]), float(trace.model["parameters"])
         beside = weights * max(0.0, 1 - linear / parameters)
         # Some files hold a head of their own where the model's is the embedding.
-        apart = beside if job["config"].get("tie_word_embeddings") else 0.0
-        return _scaled(trace, (linear * self.each + beside) / weights, round(parameters))._replace(
-            apart=trace.apart + apart
-        )
+        own = beside if job["config"].get("tie_word_embeddings") else 0.0
+        found = linear * self.each + beside + (own if self.head else 0.0)
+        trace = _scaled(trace, found / weights, round(parameters))
+        return trace._replace(absent=own) if self.head else trace._replace(apart=trace.apart + own)
 
 
 def _scaled(trace: Trace, share: float, parameters: int) -> Trace:

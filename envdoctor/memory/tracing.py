@@ -22,7 +22,7 @@ class Trace(NamedTuple):
     the live bytes by what they hold, with the operation at the most. Where it comes from shipped coefficients,
     ``release`` is the transformers that they are of, ``near`` the form that was taken where none is about the job, and
     ``residuals`` are, by measure, the published readings ``residuals_of`` such runs as shares of the live bytes.
-    ``apart`` are bytes that may be there too."""
+    ``apart`` are bytes that may be there too, ``absent`` bytes that may not be there."""
 
     model: Mapping[str, Any]
     points: tuple[Mapping[str, Any], ...]
@@ -31,6 +31,7 @@ class Trace(NamedTuple):
     residuals_of: str = ""
     residuals: Mapping[str, Any] = {}
     apart: float = 0.0
+    absent: float = 0.0
 
 
 class Source(Protocol):

@@ -60,15 +60,32 @@ def cache_folder(cwd: str, environ: Mapping[str, str]) -> str | None:
 
 
 def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
-    """What the cache holds under each of these names of a repository, in their order; nothing for the others."""
+    """What the cache holds under each of these names of a repository, in their order; nothing for the others.
+
+    A name counts in any case, as on the Hub (https://github.com/huggingface/huggingface_hub/issues/3838): the cache has
+    a folder for every way in which it was typed, and the one that is written like the name comes first.
+    """
+    names = dict.fromkeys("models--" + name.replace("/", "--") for name in names)
+    lower = {name.lower() for name in names}
+    try:
+        present = [name for name in os.listdir(cache or "") if name.lower() in lower] if cache else []
+    except OSError:
+        return []
     found: list[CachedRepo] = []
-    for name in names if cache is not None else ():
-        place = os.path.join(str(cache), "models--" + name.replace("/", "--"))
+    for folder in sorted(present, key=lambda folder: _rank(folder, list(names))):
+        place = os.path.join(str(cache), folder)
         snapshots = os.path.join(place, "snapshots")
         if os.path.isdir(snapshots):
             refs = _refs(os.path.join(place, "refs"))
+            name = folder.removeprefix("models--").replace("--", "/", 1)
             found.append(CachedRepo(refs, tuple(_commits(name, snapshots, refs))))
     return found
+
+
+def _rank(folder: str, names: Sequence[str]) -> tuple[int, int]:
+    """The first of the names that a folder is, and then the first that it is in another case."""
+    exact = names.index(folder) if folder in names else len(names)
+    return exact, [name.lower() for name in names].index(folder.lower())
 
 
 def matching(commits: Sequence[CachedCommit], revision: str) -> list[CachedCommit]:

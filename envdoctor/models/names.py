@@ -15,9 +15,12 @@ _PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?\Z")
 _REVISION = re.compile(r"(?!-)[^\s\x00-\x1f\x7f~^:?*\[\\]{1,255}\Z")
 #: A day, or a moment of it, in the place of a revision.
 _MOMENT = re.compile(r"@\d{4}-\d{2}-\d{2}[T\d:.+Z-]{0,30}\Z")
-_PAGE = re.compile(
-    r"https?://(?:[^/\s@]+)/((?!datasets/|spaces/)[\w.-]+/[\w.-]+?)(?:/(?:tree|blob|commit)/([^\s?#]+?))?/?\Z"
-)
+#: An address: ``hf://`` as HfFileSystem writes it, a page of a Hub or of a mirror, also without its scheme.
+_ADDRESS = re.compile(r"(?:hf://|https?://([^/\s@?#]+)/|((?:www\.)?(?:huggingface\.co|hf\.co|hf-mirror\.com))/)", re.I)
+#: What stands between the name of a repository and a revision in the address of a page.
+_PAGES = ("tree", "blob", "raw", "resolve", "blame", "edit", "commit", "commits")
+#: Servers of models or of code that are no Hub, and what they are called.
+_OTHERS = {"modelscope.": "ModelScope", "github.com": "GitHub", "gitee.com": "Gitee", "gitlab.com": "GitLab"}
 
 
 class NameProblem(MessageError, ValueError):
@@ -35,7 +38,8 @@ class Named(NamedTuple):
 def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     """What a text names. An existing folder wins over a repository's name; a config.json means its folder.
 
-    Forms: a path, ``ORG/NAME``, ``NAME`` (the oldest models), either with ``@REVISION``, the address of a model's page.
+    Forms: a path, ``ORG/NAME``, ``NAME`` (the oldest models), either with ``@REVISION``, ``hf://ORG/NAME@REVISION``,
+    the address of a model's page, file, commit or pull request.
     Raises :class:`NameProblem`.
     """
     shown = printable(text)
@@ -49,14 +53,14 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
         return Named(os.path.abspath(path), None, None)
     if os.path.lexists(path):
         raise NameProblem("{} {}", shown, _what_else(path))
-    page = _PAGE.match(text)
-    if page and is_repo_name(page[1]):
-        return Named(None, page[1], page[2])
-    if text.startswith(("ms:", "modelscope:")):
-        raise NameProblem("{}: ModelScope is not read yet; download the model and give its folder", shown)
-    name, at, revision = text.partition("@")
+    address = _ADDRESS.match(text)
+    name, at, revision = _in_address(text, address, shown) if address else text.partition("@")
+    if re.match(r"ms:|modelscope:", text):
+        raise NameProblem("{}: {} is not read; download the model and give its folder", shown, "ModelScope")
+    if name.count("/") == 2 and not written_as_path(name):
+        name = name.removesuffix("/")
     if not is_repo_name(name):
-        if _looks_like_path(name):
+        if "://" not in text and not address and (written_as_path(name) or name.endswith("/") or name.count("/") > 1):
             raise NameProblem("{}: no such folder", shown)
         raise NameProblem(
             "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
@@ -64,6 +68,37 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     if at and not is_revision(revision) and not _MOMENT.match(revision):
         raise NameProblem("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown)
     return Named(None, name, revision or None)
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is the address of a page or of a repository, and not a plain name."""
+    return _ADDRESS.match(text) is not None
+
+
+def _in_address(text: str, address: re.Match[str], shown: str) -> tuple[str, str, str]:
+    """The repository and the revision in an address, and an ``@`` between them if there is one."""
+    from urllib.parse import unquote
+
+    host = (address[1] or address[2] or "").lower()
+    other = next((name for part, name in _OTHERS.items() if part in host), None)
+    if other:
+        raise NameProblem("{}: {} is not read; download the model and give its folder", shown, other)
+    words = [unquote(word) for word in re.split(r"[?#]", text[address.end() :])[0].strip("/").split("/")]
+    if words[0] in ("datasets", "spaces"):
+        raise NameProblem("{} is the address of a dataset or a space: give a model", shown)
+    words = words[1:] if words[0] == "models" and len(words) > 2 else words
+    at = next((number for number, word in enumerate(words[:2]) if "@" in word), None)
+    if at is not None:
+        last, _, revision = words[at].partition("@")
+        size, behind = at + 1, [revision, *words[at + 1 :]]
+        words = [*words[:at], last]
+    else:
+        pages = (*_PAGES, "discussions")
+        size = 1 if len(words) > 1 and words[1] in pages else 2
+        page = words[size] if len(words) > size else ""
+        behind = ["refs", "pr", *words[size + 1 :]] if page == "discussions" else words[size + 1 :]
+        behind = behind if page in pages else []
+    return "/".join(words[:size]), "@" if behind else "", "/".join(behind[: 3 if behind[:2] == ["refs", "pr"] else 1])
 
 
 def is_repo_name(name: str) -> bool:
@@ -114,6 +149,7 @@ def _what_else(path: str) -> Message:
     return Message("is a symbolic link that leads nowhere or in a circle")
 
 
-def _looks_like_path(text: str) -> bool:
-    written = text.startswith((".", "/", "~")) or text.endswith(("/", ".json"))
-    return written or "\\" in text or text.count("/") > 1 or re.match("[A-Za-z]:/", text) is not None
+def written_as_path(text: str) -> bool:
+    """Return whether a text cannot be the name of a repository or of a revision, because it is written as a path."""
+    written = text.startswith((".", "/", "~")) or text.endswith(".json") or "\\" in text
+    return written or re.match("[A-Za-z]:/", text) is not None

@@ -39,7 +39,7 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     low, high = section["process_gib"]
     words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
     if section["interval"] is not None:
-        likely = _gib(section["interval"]["process"][1])
+        likely, words["size"] = (_gib(section["interval"][name][1]) for name in ("process", "allocated"))
         amount = page.say(
             "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
         )

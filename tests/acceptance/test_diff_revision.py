@@ -208,7 +208,7 @@ def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(ru
     pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path))
     assert pinned.code == 0, pinned.err
     entry = json.loads((tmp_path / "envdoctor-pins.json").read_text())["models"]["zai-org/chatglm3-6b"]
-    assert entry["revision"].startswith(OLD) and len(entry["headers"]) == 7
+    assert entry["revision"].startswith(OLD) and len(entry["files"]) == 11
     moved = diff("zai-org/chatglm3-6b", "--pin", "--format", "json")
     assert moved.code == 1 and "model-differs-from-pin" in moved.found
     other = run("check", "--no-config", "--model", "Qwen/Qwen2.5-7B-Instruct", "--require", "pin.state")
@@ -230,6 +230,41 @@ def test_check_compares_a_folder_with_its_pin(run, published, hub, tmp_path):
     hidden = run(*words)
     assert hidden.code == 3
     assert hidden.out.startswith("Not judged:") and "modeling_chatglm.py could not be compared" in hidden.out
+
+
+def test_the_commits_to_choose_from_are_listed_by_what_they_changed(published, diff, hub, tmp_path):
+    result = diff("zai-org/chatglm3-6b", "--list")
+    assert result.code == 0, result.err
+    lines = [line.split(maxsplit=2) for line in result.out.splitlines()[1:5]]
+    assert [(line[0][:7], line[1]) for line in lines][1:3] == [(lines[1][0], "2024-01-03"), (NEW, "2024-01-02")]
+    told = [" ".join(line[2].split()) for line in lines]
+    assert told[:3] == ["docs only readme", "tokenizer tokens", "code support for newer transformers"]
+    found = diff("zai-org/chatglm3-6b", OLD, "main", "--list", "--format", "json").json
+    assert [list(commit["files"]) for commit in found["commits"]] == [["docs"], ["tokenizer"], ["code"]]
+    hub.fault("403", match=NEW, times=99)
+    failed = diff("zai-org/chatglm3-6b", "--list")
+    assert failed.code == 3 and "not known: 127.0.0.1 answered HTTP 403" in failed.out
+    refused = diff("zai-org/chatglm3-6b", "--list", "--format", "sarif")
+    assert refused.code == 2 and "terminal or json" in refused.err
+
+
+def test_offline_the_list_is_what_the_cache_holds(diff, hub, tmp_path):
+    publish(hub)
+    place = Path(hub.environ(tmp_path)["HF_HOME"]) / "hub" / "models--zai-org--chatglm3-6b"
+    commit = hub.repos["zai-org/chatglm3-6b"].find(OLD)
+    folder = place / "snapshots" / commit.id
+    folder.mkdir(parents=True)
+    download(hub, "zai-org/chatglm3-6b", OLD, folder)
+    listed = diff("ZAI-ORG/chatglm3-6b", "--list", "--offline").out
+    assert f"{OLD}  " in listed and "no weights of it are in the local cache" in listed
+    assert f"{OLD}* " in diff("zai-org/chatglm3-6b", "--list").out
+    main = place / "snapshots" / ("f" * 40)
+    main.mkdir()
+    download(hub, "zai-org/chatglm3-6b", "main", main)
+    compared = diff("zai-org/chatglm3-6b", OLD, "fffffff", "--offline", "--format", "json")
+    assert compared.code == 3 and section(compared)["weights"] == "unknown"
+    assert "no weights of it are in the local cache" in json.dumps(section(compared)["unread"])
+    assert "remote-code-checkpointing-does-nothing" in compared.found
 
 
 def test_weights_in_float32_under_an_equal_config_are_named(diff, hub):

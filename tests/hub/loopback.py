@@ -518,11 +518,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _visible(self, name: str, token: str) -> Repo | None:
         """The repository, or None after an answer that says why not."""
         hub = self.server.hub
-        if name in hub.moved:
-            moved = self.path.replace(name, hub.moved[name], 1)
-            self._send(307, {"Location": moved}, b"Temporary Redirect")
+        # in any case of letters: https://github.com/huggingface/huggingface_hub/issues/1453
+        lower = name.lower()
+        moved = next((now for old, now in hub.moved.items() if old.lower() == lower), None)
+        if moved is not None:
+            self._send(307, {"Location": self.path.replace(name, moved, 1)}, b"Temporary Redirect")
             return None
-        repo = hub.repos.get(name)
+        repo = next((repo for known, repo in hub.repos.items() if known.lower() == lower), None)
         if repo is None or (repo.private and token not in repo.readers):
             self._error(404 if token else 401, "RepoNotFound", "Repository not found")
             return None

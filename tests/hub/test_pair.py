@@ -56,8 +56,20 @@ def test_offline_the_two_commits_of_the_cache_are_compared(hub, access, tmp_path
     pair = open_pair("zai-org/tiny", None, None, access(offline=True))
     assert (pair.old.revision, pair.new.revision) == ("a" * 40, "b" * 40)
     assert set(pair.old.files) == set(pair.new.files) == {"config.json"}
-    assert [unread.path for unread in pair.old.refused] == ["a.py"]
+    assert [unread.path for unread in pair.old.refused] == ["weights", "a.py"]
     assert not hub.log
+
+
+def test_offline_it_is_said_which_commit_is_new_and_that_it_may_be_the_older_one(access, tmp_path):
+    place = put(tmp_path / "hub", "zai-org/tiny", "a" * 40, {"config.json": text("{}")}, refs=("main",))
+    put(tmp_path / "hub", "zai-org/tiny", "b" * 40, {"config.json": text("[]")})
+    os.utime(place / "snapshots" / ("a" * 40), (1, 1))
+    pair = open_pair("zai-org/tiny", None, None, access(offline=True))
+    assert (pair.old.revision, pair.new.revision) == ("b" * 40, "a" * 40)
+    assert any("NEW is aaaaaaa" in note and "downloaded after NEW" in note for note in pair.notes)
+    os.utime(place / "snapshots" / ("b" * 40), (0, 0))
+    notes = open_pair("zai-org/tiny", None, None, access(offline=True)).notes
+    assert any("NEW is aaaaaaa" in note and "downloaded after" not in note for note in notes)
 
 
 def test_offline_with_one_commit_there_is_nothing_to_compare(access, tmp_path):

@@ -57,7 +57,15 @@ def test_what_was_pinned_is_read_again_and_what_cannot_be_pinned_is_said(tmp_pat
     assert read_pins(written(tmp_path, pins_text([pin]))) == {pin.repo: pin}
     (tmp_path / "secret").write_text("x")
     (model / "secret.json").symlink_to(tmp_path / "secret")
-    assert [part.path for part in pin_of(opened(model))[1]] == ["secret.json"]
+    with open(model / "model.safetensors", "wb") as file:
+        file.truncate(65 << 20)
+    assert [part.path for part in pin_of(opened(model))[1]] == ["secret.json", "model.safetensors"]
+
+
+def test_one_request_pins_a_repository(hub, repo, access):
+    pin, unread = pin_of(open_snapshot("zai-org/tiny", None, access()))
+    assert (pin.revision, unread, len(hub.log)) == (repo.commits[0].id, [], 1)
+    assert pin.files["m.safetensors"].startswith("sha256:") and pin.files["modeling.py"].startswith("sha1:")
 
 
 def test_changed_added_and_removed_files_that_are_loaded_differ_and_logs_do_not(model, pin):

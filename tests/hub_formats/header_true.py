@@ -135,7 +135,7 @@ class Repository:
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.repo, self.asked, self.revision, self.complete = "org/model", "org/model", None, True
-        self.label = "model"
+        self.label, self.lacking = "model", None
         self.refused: tuple[Unread, ...] = ()
         self.prefixes: dict[str, bytes] = {}
         self.read_paths: list[str] = []

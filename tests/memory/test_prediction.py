@@ -112,12 +112,34 @@ def test_what_the_allocator_holds_only_raises_the_upper_end(predicted: Any, trac
     assert held["reserved_gib"][1] == pytest.approx(1.1 * usual["reserved_gib"][1])
 
 
+RESIDUALS = {
+    name: Residual((0.9, GIB / 2), (1.0, GIB), (1.1, GIB), (1.5, 2 * GIB))
+    for name in ("allocated", "reserved", "process")
+}
+
+
 def test_what_was_not_traced_here_lies_between_the_residuals_of_published_readings(
     predicted: Any, trace_of: Any
 ) -> None:
-    residuals = {name: Residual(0.9, 1.1, 1.5, GIB) for name in ("allocated", "reserved", "process")}
-    found = predicted(trace_of({"attention": 10.0}, residuals=residuals))
-    assert found["process_gib"] == [10.0, 16.0] and found["interval"]["process"] == [10.0, 12.0, 16.0]
+    found = predicted(trace_of({"attention": 10.0}, residuals=RESIDUALS))
+    assert found["process_gib"] == [9.5, 17.0] and found["interval"]["process"] == [9.5, 12.0, 17.0]
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"), [(17.0, "fits"), (16.9, "tight"), (11.0, "tight"), (10.9, "does-not-fit")]
+)
+def test_it_does_not_fit_where_four_of_five_such_readings_are_larger(
+    predicted: Any, trace_of: Any, free: float, expected: str
+) -> None:
+    gpu = Records(({"name": "A", "memory_gib": free},))
+    found = predicted(trace_of({"attention": 10.0}, residuals=RESIDUALS), gpu)
+    assert (found["verdict"], found["interval"]["mostly"]) == (expected, 11.0)
+
+
+def test_what_may_be_absent_lowers_the_least_alone(predicted: Any, trace_of: Any) -> None:
+    trace = trace_of({"weights": 10.0}, residuals=RESIDUALS)
+    found = predicted(trace._replace(absent=2 * GIB))
+    assert found["interval"]["process"] == [7.7, 12.0, 17.0] and found["allocated_gib"] == 10.0
 
 
 @pytest.mark.parametrize(

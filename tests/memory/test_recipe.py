@@ -96,6 +96,22 @@ def test_what_the_trace_does_not_follow_is_named_and_its_terms_are_spared(predic
     assert all(found["reserved_gib"][1] == pytest.approx(8.0 * 1.07) for found in (chunked, both, plain))
 
 
+@pytest.mark.parametrize(
+    ("saver", "peak", "likely"),
+    [
+        ({"kernels": ("cut-cross-entropy",)}, 6.0, 5.0),  # without the logits, and half of the MLP
+        ({"chunked_loss": True}, 6.0, 6.0),
+        ({"torch_compile": True}, 8.0, 7.0),  # what it recomputes is its own choice: half of the MLP
+        ({"activation_offload": True}, 8.0, 7.0),
+    ],
+)
+def test_logits_that_a_kernel_never_makes_are_not_likely(
+    predicted: Any, trace_of: Any, saver: dict[str, Any], peak: float, likely: float
+) -> None:
+    found = predicted(trace_of({"weights": 4.0, "MLP": 2.0, "logits and loss": 2.0}), **saver)
+    assert (found["allocated_gib"], found["interval"]["allocated"][1]) == (peak, likely)
+
+
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:
     keys = Records(({"key": "reduce_bucket_size", "value": "auto"},))
     facts = FactSet([Fact("recipe_key", keys, "ds.json", "recipe"), Fact("recipe.zero_stage", 3, "ds.json", "recipe")])

@@ -91,7 +91,7 @@ def test_glm_4_by_layers_of_queries_keys_and_values_and_beside_a_reference_model
 ) -> None:
     found = answer(model="glm-4-9b-chat-hf", **changes)
     assert isinstance(found, Trace) and not found.near
-    assert size(found, changes) == pytest.approx(gib, rel=1e-4)
+    assert size(found, changes) == pytest.approx(gib, rel=5e-3)  # sums are shared among jobs
 
 
 @pytest.mark.parametrize(
@@ -194,16 +194,24 @@ def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> Non
     assert Counted(Source(), 80).run([{}])[0] is trace
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) -> None:
-    """Of 8 billion parameters the layers have 6.98 billion."""
-    plain, job = answer(), {"quantized": None, "config": {"tie_word_embeddings": tied}}
+def packed_by(trace: Any, tied: bool, *head: bool) -> list[Trace | str]:
+    job = {"quantized": None, "config": {"tie_word_embeddings": tied}}
 
     class Source:
         def run(self, jobs: Any) -> list[Trace | str]:
-            return [plain, plain, "no"]
+            return [trace, trace, "no"]
 
-    packed, left, text = Packed(Source(), 0.5).run([job, {**job, "quantized": {"double": False}}, job])
+    return Packed(Source(), 0.5, *head).run([job, {**job, "quantized": {"double": False}}, job])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) -> None:
+    """Of 8 billion parameters the layers have 6.98 billion."""
+    plain = answer()
+    packed, left, text = packed_by(plain, tied)
     assert isinstance(plain, Trace) and isinstance(packed, Trace) and left is plain and text == "no"
     assert size(plain, {}) - size(packed, {}) == pytest.approx(1.5 * 6.98e9 / GIB, rel=0.001)
     assert packed.apart == pytest.approx(2 * 1.05e9 if tied else 0.0, rel=0.01)
+    (headed, *_) = packed_by(plain, tied, True)
+    assert isinstance(headed, Trace) and (headed.apart, headed.absent) == (0.0, packed.apart)
+    assert size(headed, {}) - size(packed, {}) == pytest.approx(packed.apart / GIB)

@@ -23,7 +23,10 @@ MEMORY: MemorySection = {
     **{"batch": 1, "tokens": 6001, "processes": 1, "allocated_gib": 66.0, "reserved_gib": [66.5, 70.0]},
     **{"process_gib": [66.8, 90.6], "gpu": "A100-80GB", "total_gib": 80.0, "free_gib": 76.0, "verdict": "tight"},
     **{
-        "interval": {"of": "", "allocated": [66.0] * 3, "reserved": [66.5, 68.0, 70.0], "process": [66.8, 68.6, 90.6]},
+        "interval": {
+            **{"of": "", "allocated": [66.0] * 3, "reserved": [66.5, 68.0, 70.0], "process": [66.8, 68.6, 90.6]},
+            "mostly": 66.8,
+        },
         "phase": "backward",
         "operation": "aten.mm",
         "serving": None,

@@ -57,7 +57,8 @@ def compare(revisions: Revisions) -> Compared:
     """
     old, new = weight_paths(revisions.old), weight_paths(revisions.new)
     if not old and not new:
-        return Compared(facts={"revision.weights": "none"})
+        lacking = revisions.old.lacking or revisions.new.lacking
+        return Compared(facts={"revision.weights": Unknown(lacking) if lacking else "none"})
     shared = file_sets.shared_files(old, new)
     moved = file_sets.moved_files(shared)
     equal = _equal_files(old, shared)

@@ -1,0 +1,94 @@
+"""``envdoctor diff-revision REPO --list``: the commits to choose from."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from envdoctor.app.diff_revision import Request, access_of
+from envdoctor.app.errors import UsageProblem, told_as
+from envdoctor.hub.access import Access
+from envdoctor.hub.commits import steps
+from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.opening import from_cache, name_of, open_side, two_of
+from envdoctor.hub.snapshot import SnapshotError, Unread, kinds_of
+from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.text.message import Message, joined
+
+#: Commits on a page: each costs one request.
+PAGE = 20
+
+
+class Row(NamedTuple):
+    """A commit: its id, the day (of the commit; offline, of the last change of its folder in the cache), the author's
+    title (offline: what refers to it), the changed files by kind (offline: those that are there), and whether the local
+    cache has it. ``unread`` says why the files are not known."""
+
+    id: str
+    day: str
+    title: str
+    files: Mapping[Message, list[str]]
+    cached: bool
+    unread: Message | None = None
+
+
+class CommitList(NamedTuple):
+    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
+    the next page begins."""
+
+    repo: str
+    offline: bool
+    rows: list[Row]
+    following: str | None = None
+    until: str | None = None
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether what changed is not known of every commit."""
+        return any(row.unread is not None for row in self.rows)
+
+
+def list_commits(
+    request: Request, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
+) -> CommitList:
+    """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache.
+
+    Raises :class:`UsageProblem` and :class:`JobError`.
+    """
+    access = access_of(request, matrix or load_matrix(), progress or (lambda text: None))
+    with told_as(None, SnapshotError):
+        named = name_of(request.repo, access)
+        if named.repo is None:
+            raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
+        if access.offline:
+            return CommitList(named.repo, True, _cached(named.repo, access))
+        old, new = two_of(request.old, request.new)
+        newer = open_side(named.repo, new or named.revision, access)
+        until = open_side(named.repo, old, access).revision if old else None
+        if not isinstance(newer, HubSnapshot):
+            raise UsageProblem("--list: {} is a folder, and a folder has no commits", newer.label)
+        found, following = steps(newer, until, PAGE)
+    repo = str(newer.repo)
+    held = {commit.commit for commit in access.cached(named.repo, repo)}
+    rows = []
+    for commit, changed in found:
+        day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
+        if isinstance(changed, Unread):
+            rows.append(Row(commit.id, day, commit.title, {}, cached, changed.reason))
+        else:
+            rows.append(Row(commit.id, day, commit.title, kinds_of(changed), cached))
+    return CommitList(repo, False, rows, following, old)
+
+
+def _cached(repo: str, access: Access) -> list[Row]:
+    from datetime import datetime, timezone
+
+    rows = []
+    for commit in access.cached(repo):
+        snapshot = from_cache(commit, repo, access)
+        day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
+        rows.append(
+            Row(commit.commit, day, joined(commit.refs, ", "), kinds_of(snapshot.places), True, snapshot.lacking)
+        )
+    if not rows:
+        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        raise SnapshotError(text, repo, kind="offline")
+    return rows

@@ -1,0 +1,58 @@
+"""The commits of a repository to choose from, as lines or as JSON; :mod:`envdoctor.app.commit_list` collects them."""
+
+import json
+from typing import Any
+
+from envdoctor.report.cleaned import cleaned
+from envdoctor.report.page import display_width, pad, shortened
+from envdoctor.text.language import sentence
+from envdoctor.text.message import Message, joined
+
+_LONGEST_TITLE = 72
+_WIDEST = 44
+
+
+def render(listed: Any, lang: str = "en") -> str:
+    """Return a line for each commit (id, day, kinds of files, title), and what to type next."""
+    found = cleaned(listed)
+    head = Message("{}, newest first", found.repo) if found.rows else Message("{}: no commits there", found.repo)
+    if found.offline:
+        head = Message("{} in the local cache; the day is that of the download", found.repo)
+    columns = [(sentence(lang, _kinds(row, found.offline)), shortened(row.title, _LONGEST_TITLE)) for row in found.rows]
+    columns = [two[::-1] if found.offline else two for two in columns]
+    width = min(max((display_width(first) for first, _ in columns), default=0), _WIDEST)
+    lines = [sentence(lang, head)]
+    for row, (first, second) in zip(found.rows, columns, strict=True):
+        mark = "*" if row.cached and not found.offline else " "
+        lines.append(f"{row.id[:7]}{mark} {row.day:10}  {pad(first, width)}  {second}".rstrip())
+    command = f"envdoctor diff-revision {found.repo}"
+    notes = [Message("Compare two of them: {}", f"{command} OLD NEW")] if found.rows else []
+    if any(row.cached for row in found.rows) and not found.offline:
+        notes.insert(0, Message("* in the local cache"))
+    if found.following:
+        notes.append(Message("Older ones: {}", f"{command}@{found.following[:10]} {found.until or ''} --list"))
+    return "\n".join([*lines, "", *(" ".join(sentence(lang, note).split()) for note in notes)])
+
+
+def render_json(listed: Any) -> str:
+    """Return the same as JSON, with the changed files by kind; what is not known is null."""
+    found = cleaned(listed)
+    commits = [
+        {
+            **{"id": row.id, "day": row.day or None, "title": row.title, "cached": row.cached},
+            "files": None if row.unread and not found.offline else dict(row.files),
+        }
+        for row in found.rows
+    ]
+    document = {"schema": "envdoctor.commits/1", "repo": found.repo, "commits": commits, "next": found.following}
+    return json.dumps(document, indent=1)
+
+
+def _kinds(row: Any, offline: bool) -> Message:
+    """What kinds of files changed; offline: are there, and which weights are not."""
+    names = joined(row.files, ", ")
+    if row.unread is not None and offline:
+        return joined([names, row.unread])
+    if row.unread is not None:
+        return Message("not known: {}", row.unread)
+    return Message("{} only", names) if list(row.files) == ["docs"] else names or Message("nothing")
