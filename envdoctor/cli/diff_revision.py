@@ -7,12 +7,16 @@ import click
 from envdoctor.cli.options import configuration_options, environment_options, hash_option, hub_options
 from envdoctor.cli.reporting import Run, report_options
 
+#: How much of the changes is told, by option: the first one that was given decides.
+_DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
+
 
 @click.command("diff-revision")
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("old", required=False)
 @click.argument("new", required=False)
-@click.option("--stat", is_flag=True, help="Counts of changes only.")
+@click.option("--stat", is_flag=True, help="A line for each finding, and counts of changes.")
+@click.option("--patch", is_flag=True, help="Every changed line of code and templates.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
@@ -53,7 +57,7 @@ def command(**options: Any) -> int:
         return _list(request, run, options)
     with progress_line(options["quiet"] > 0) as progress:
         report = diff_revision(request, **run.judging, progress=progress)
-    detail = "all" if options["tensors"] else "stat" if options["stat"] else "usual"
+    detail = next((name for option, name in _DETAILS.items() if options[option]), "usual")
     return run.present(report, detail=detail)
 
 

@@ -5,6 +5,7 @@ Texts are in the language of the page already. ``lines.py`` writes blocks for a 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import Evidence
@@ -95,6 +96,39 @@ class Lines(NamedTuple):
     lines: Sequence[str]
 
 
+class Diff(NamedTuple):
+    """Lines of a unified diff below a title. A terminal shows ``most`` of them unless all is asked for, then ``hint``;
+    those that stand ``beside`` each other only on a page it says elsewhere."""
+
+    title: str
+    lines: Sequence[str]
+    most: int | None = None
+    hint: str = ""
+    beside: bool = False
+
+    def shown(self, everything: bool = False) -> Sequence[str]:
+        """Return the lines for a narrow reader."""
+        return self.lines if everything else self.lines[: self.most]
+
+    def pairs(self) -> Iterator[tuple[str, str | None, str | None]]:
+        """Yield (kind, old, new) line by line: what went stands beside what came in its place, None where there is
+        nothing. The kind is same, changed or at (``new`` says where the lines are)."""
+        gone: list[str] = []
+        come: list[str] = []
+        for line in self.lines:
+            sign = line[:1]
+            if sign != "+" and (sign != "-" or come):
+                yield from (("changed", *both) for both in zip_longest(gone, come))
+                gone, come = [], []
+            if sign == "-":
+                gone.append(line[1:])
+            elif sign == "+":
+                come.append(line[1:])
+            else:
+                yield ("at", None, line) if sign == "@" else ("same", line[1:], line[1:])
+        yield from (("changed", *both) for both in zip_longest(gone, come))
+
+
 class Banner(NamedTuple):
     """A text that begins with a label in the style of its level: error, warning, note or bold."""
 
@@ -111,7 +145,7 @@ class Folded(NamedTuple):
     hint: str = ""
 
 
-Block: TypeAlias = Field | Group | Table | Paragraph | Lines | Banner | Items | Commands | Folded
+Block: TypeAlias = Field | Group | Table | Paragraph | Lines | Diff | Banner | Items | Commands | Folded
 
 
 class Section(NamedTuple):

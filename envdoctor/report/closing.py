@@ -14,6 +14,8 @@ from envdoctor.report.report import Report
 _NAMED_KEYS = 2
 #: How findings of a severity are counted.
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
+#: How many reasons why rules could not be checked are told.
+_MOST_REASONS = 2
 #: How many things that the matrix does not know are named.
 _MOST_BEYOND = 6
 
@@ -84,10 +86,12 @@ def closing(report: Report, page: Page) -> list[Block]:
     if shown:
         ids = {finding.id for finding in shown}
         name = shown[0].id if len(ids) == 1 else "ID"
+        again = page.say("the same command with {option}", option="--format markdown")
+        wrong = "envdoctor facts --for-issue" if report.revision is None else again
         steps = [
             page.say("Details: {command}", command=f"envdoctor explain {name}"),
             page.say("Accept: {command}", command=f"envdoctor ignore {name} --reason ..."),
-            page.say("Wrong? {command}", command="envdoctor facts --for-issue"),
+            page.say("Wrong? {command}", command=wrong),
         ]
         blocks.append(Items(steps, "    "))
     return blocks
@@ -134,6 +138,15 @@ def not_shown(report: Report, page: Page) -> list[Section]:
     return sections
 
 
+def first_line(report: Report, page: Page) -> list[str]:
+    """Return the verdict of a comparison of two revisions, which stands before counts; nothing of other commands."""
+    if report.revision is None:
+        return []
+    from envdoctor.report.revision_verdict import verdict
+
+    return [verdict(report.revision, report.shown(), page)]
+
+
 def counts_line(report: Report, page: Page) -> str:
     """The findings by severity, and how many rules were and could not be checked."""
     return _gap(page).join(_counts(report, page))
@@ -148,6 +161,8 @@ def _counts(report: Report, page: Page) -> list[str]:
     parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [
         page.say("No findings")
     ]
+    open_ = len(report.revision.unjudged) if report.revision is not None else 0
+    parts += [page.say("{n} change(s) not judged", open_)] if open_ else []
     ignored = sum(finding.ignored is not None for finding in report.findings)
     parts += [page.say("{n} ignored", ignored)] if ignored else []
     known = sum(finding.baseline == "unchanged" for finding in report.shown())
@@ -172,7 +187,11 @@ def advices(report: Report, page: Page) -> list[str]:
         advice = page.say("; and ").join(_advice(report, name, page) for name in names)
         texts.append(page.say("then {n} more: {help}" if texts else "{n} more rule(s): {help}", count, help=advice))
     rest = len(report.not_checked) - helped
-    if rest:
+    others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
+    reasons = list(dict.fromkeys(missing_words(entry, page) for entry in others))
+    if rest and len(reasons) <= _MOST_REASONS:
+        texts.append(page.say("{n} rule(s) for other reasons: {reasons}", rest, reasons=page.say("; ").join(reasons)))
+    elif rest:
         texts.append(page.say("{n} rule(s) for other reasons: see -v", rest))
     return texts
 

@@ -8,7 +8,7 @@ from typing import Any
 #: Columns of text on a terminal; a narrower terminal or COLUMNS narrows it.
 WIDTH = 80
 _NARROWEST = 40
-_STYLES = {"error": "31", "warning": "33", "note": "32", "bold": "1"}
+_STYLES = {"error": "31", "warning": "33", "note": "32", "bold": "1", "-": "31", "+": "32", "@": "36"}
 
 
 def decide(option: str, environ: Mapping[str, str], isatty: bool, *, notebook: bool = False) -> bool:
@@ -88,5 +88,5 @@ def harden_stdout(*streams: Any) -> None:
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """The text in the style of a level (error, warning, note) or bold."""
+    """The text in the style of a level (error, warning, note), of a line of a diff by its sign, or bold."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color else text

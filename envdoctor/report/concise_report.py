@@ -1,6 +1,6 @@
 """The report with one line a finding, as compilers write theirs, for logs and editors."""
 
-from envdoctor.report.closing import counts_line
+from envdoctor.report.closing import counts_line, first_line
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -8,7 +8,8 @@ from envdoctor.report.report import Report
 def render(report: Report, lang: str = "en") -> str:
     """``train.yaml:9: error[id] message``, then the counts; a finding without a place begins with ``-``."""
     page = Page(report.registry, lang)
-    lines = [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
+    lines = first_line(report, page)
+    lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
     for finding in report.shown():
         place = str(finding.locations[0]) if finding.locations else "-"
         known = "" if finding.baseline != "unchanged" or finding.gate else f" ({page.say('in the baseline')})"

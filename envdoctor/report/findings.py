@@ -9,7 +9,7 @@ from shlex import quote
 
 from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.blocks import Card, Case, Commands, Field, Items, Paragraph, Section, Sources
+from envdoctor.report.blocks import Banner, Card, Case, Commands, Field, Items, Paragraph, Section, Sources
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -38,6 +38,12 @@ def cards(report: Report, page: Page) -> list[Card]:
     """The findings that are shown, those of one cause together."""
     causes = of_one_cause(report.shown())
     return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
+
+
+def brief(report: Report, page: Page) -> Section:
+    """Return a line for each finding that is shown."""
+    labels = [(f"{one.severity}[{one.id}]", one) for one in report.shown()]
+    return Section("", [Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels])
 
 
 def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> Card:

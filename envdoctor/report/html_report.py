@@ -53,7 +53,7 @@ def render(report: Report, lang: str = "en") -> str:
         first=_first(report, page),
         causes=[(heading, alike) for heading, alike in causes if alike],
         nothing=page.say("No findings"),
-        last=[*plan_sections(report, page), *sections(report, page), *_last(report, page)],
+        last=[*plan_sections(report, page), *sections(report, page, "patch"), *_last(report, page)],
         foot=" · ".join(foot),
         most=_MOST,
         most_rows=_MOST_ROWS,
@@ -67,6 +67,8 @@ def _verdict(report: Report, page: Page) -> tuple[str, str]:
         return "incomplete", page.say("Incomplete: the check could not be finished.")
     if report.exit_code:
         return "stop", page.say("Stopped by {n} finding(s)", at_gate)
+    if report.revision is not None and report.revision.unjudged and not at_gate:
+        return "incomplete", page.say("{n} change(s) not judged", len(report.revision.unjudged))
     more = f"--exit-zero; {page.say('{n} at the gate', n=at_gate)}" if at_gate else ""
     return "go", page.bracket(page.say("Nothing stops this run"), more)
 

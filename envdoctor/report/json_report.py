@@ -17,7 +17,7 @@ from envdoctor.report.revision_section import RevisionSection
 
 SCHEMA_NAME = "envdoctor.report"
 #: Within a major version fields are only added.
-SCHEMA_VERSION = "1.7"
+SCHEMA_VERSION = "1.8"
 
 
 def render(report: Report, lang: str = "en") -> str:
@@ -129,16 +129,25 @@ def _not_checked(entry: NotChecked) -> dict[str, Any]:
 
 
 def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
-    from envdoctor.report.revision_section import verdict
+    from envdoctor.report.revision_verdict import verdict
     from envdoctor.revision.comparer import AREAS
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
-    line = verdict(section, report.shown(), Page(report.registry))
+    changes = [
+        json_data(change) | {"state": state, **json_data(_known(effect=section.effect_of(change)))}
+        for change, state in zip(section.changes, section.states(), strict=True)
+    ]
     amounts = {
         side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
         for side, held in section.amounts.items()
     }
-    return {"verdict": line, "areas": areas, **_without(json_data(section), "weights_equal"), "amounts": amounts}
+    return {
+        "verdict": verdict(section, report.shown(), Page(report.registry)),
+        "areas": areas,
+        **_without(json_data(section), "weights_equal", "unjudged", "effects"),
+        "changes": changes,
+        "amounts": amounts,
+    }
 
 
 def json_data(value: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from envdoctor.judge.finding import Finding
-from envdoctor.report.closing import beyond, unjudged
+from envdoctor.report.closing import beyond, first_line, unjudged
 from envdoctor.report.findings import finding_text
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -47,7 +47,8 @@ def _case(suite: Element, classname: str, name: str) -> Element:
 
 
 def _run(case: Element, report: Report, page: Page) -> None:
-    said = [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
+    said = first_line(report, page)
+    said += [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
     said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
     text = "\n".join(said)
     if report.status != "complete":

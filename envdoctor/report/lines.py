@@ -10,6 +10,7 @@ from envdoctor.report.blocks import (
     Card,
     Commands,
     Content,
+    Diff,
     Field,
     Folded,
     Group,
@@ -76,6 +77,13 @@ def _block(block: Block, page: Page, color: bool) -> list[str]:
             return page.lines(block.text, block.margin, block.margin + "  ")
         case Lines():
             return list(block.lines)
+        case Diff(beside=False):
+            shown = block.shown(page.verbosity > 0)
+            painted = [paint(line, line[:1], color and line[:1] in ("+", "-", "@")) for line in shown]
+            last = [block.hint] if block.hint and len(shown) < len(block.lines) else []
+            return [*page.lines(block.title, "  "), *(f"    {line}" for line in [*painted, *last])]
+        case Diff():
+            return []
         case Banner():
             # painted after wrapping: colour codes take no columns
             first, *others = page.lines(block.text, "", "  ")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Evidence
-from envdoctor.report.blocks import Card, Commands, Content, Field, Items, Part, Sources
-from envdoctor.report.closing import advices, beyond, counts_line, unjudged
+from envdoctor.report.blocks import Block, Card, Commands, Content, Diff, Field, Items, Part, Section, Sources
+from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
-from envdoctor.report.lines import part_lines
+from envdoctor.report.lines import block_lines, part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
@@ -26,7 +26,8 @@ _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 def render(report: Report, lang: str = "en") -> str:
     """The whole report; findings that do not fit any more are counted."""
     page = Page(report.registry, lang)
-    blocks = [f"## envdoctor {report.command}", f"**{plain(counts_line(report, page))}**"]
+    blocks = [f"## envdoctor {report.command}"]
+    blocks += [f"**{plain(line)}**" for line in (*first_line(report, page), counts_line(report, page))]
     blocks += [f"> {plain(label)}: {plain(text)}" for label, text in (*unjudged(report, page), *beyond(report, page))]
     blocks += write(about(report, page), page)
     found = cards(report, page)
@@ -54,7 +55,24 @@ def render(report: Report, lang: str = "en") -> str:
 
 def write(parts: Sequence[Part], page: Page) -> list[str]:
     """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
-    return [_card(part, page) if isinstance(part, Card) else fenced(part_lines(part, page)) for part in parts]
+    return [text for part in parts for text in _written(part, page)]
+
+
+def _written(part: Part, page: Page) -> list[str]:
+    match part:
+        case Card():
+            return [_card(part, page)]
+        case Section(blocks=[Diff(beside=False), *_]):
+            return [f"### {plain(part.title)}", *(text for block in part.blocks for text in _shown(block, page))]
+    lines = part_lines(part, page)
+    return [fenced(lines)] if lines else []
+
+
+def _shown(block: Block, page: Page) -> list[str]:
+    if not isinstance(block, Diff):
+        return [plain(line.strip()) for line in block_lines([block], page)]
+    last = [plain(block.hint)] if block.hint else []
+    return [f"**{plain(block.title)}**", fenced(block.shown(), "diff"), *last]
 
 
 def _card(card: Card, page: Page) -> str:

@@ -1,31 +1,24 @@
-"""What a comparison of two revisions says besides its findings: the verdict, what was compared, and what changed."""
+"""What a comparison of two revisions says besides its findings: what was compared and what changed, with its lines."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
-from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Paragraph, Section, Table
+from envdoctor.judge.finding import SEVERITIES, Finding, Text
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
 
-#: How much of the changes is told: counts, those worth a line, or every single one with all tensors.
-DETAILS = ("stat", "usual", "all")
+#: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
+DETAILS = ("stat", "usual", "patch", "all")
 #: Changes of an area that are listed before "and N more", unless all are asked for.
 _LISTED = 12
 _LONGEST = 160
 _IDENTITY = ("area", "kind", "path", "symbol")
-#: Findings whose message stands in the verdict line.
-_TOLD = 2
-_WEIGHTS = {
-    "none": "no weight files",
-    "identical": "weights identical",
-    "equal": "weights equal in other files",
-    "changed": "weights changed",
-    "added": "weights added",
-    "removed": "weights removed",
-    "unknown": "weights could not be compared",
-}
+#: Functions whose lines are shown, and lines of each, unless all are asked for.
+_FUNCTIONS, _SHOWN = 12, 20
+#: Areas whose values a page shows side by side.
+_SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 #: The colours that parts of a bar have.
 _COLOURS = 6
 #: Tensors, parameters, bytes.
@@ -61,11 +54,22 @@ class Cost(NamedTuple):
     bytes: int
 
 
+class Mended(NamedTuple):
+    """A finding that the way back, from NEW to OLD, would have and the way there has not: what NEW mends. ``commit``
+    brought the mend, where it is known."""
+
+    rule: str
+    message: Text
+    commit: str | None = None
+
+
 class RevisionSection(NamedTuple):
     """``weights`` is identical, equal, changed, added, removed, none (neither has any) or unknown; ``weights_equal``
     says which of them are equal. ``unread`` are parts that could not be read, ``equal`` says what is equal, in words.
     ``tensors`` are all changed patterns when they were asked for; ``amounts`` tensors, parameters and bytes of each
-    side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there."""
+    side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there. ``unjudged`` are those
+    of the changes that no finding tells and nothing excuses; ``effects`` say, by area and kind, why a change has none.
+    """
 
     weights: str
     weights_equal: str
@@ -80,62 +84,42 @@ class RevisionSection(NamedTuple):
     tensors: tuple[Change, ...] | None = None
     moved: Moved | None = None
     pin: str | None = None
+    unjudged: tuple[Change, ...] = ()
+    effects: Mapping[str, Text] = {}
+    mended: tuple[Mended, ...] = ()
 
+    def effect_of(self, change: Change) -> Text | None:
+        """Return why the change has no effect, None where nothing says so."""
+        return self.effects.get(f"{change.area} {change.kind}")
 
-def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
-    """One line: the weights, the first findings, and what to do."""
-    weights = page.say(_WEIGHTS[section.weights])
-    if section.weights == "identical" and section.weights_equal:
-        weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
-    parts = [weights]
-    # What is known best comes first: a reproduced cause before a reported one.
-    shown = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
-    if shown:
-        causes = {finding.id: finding for finding in reversed(shown) if finding.severity == shown[0].severity}
-        told = [finding for finding in shown if causes.get(finding.id) is finding][:_TOLD]
-        parts += map(page.message, told)
-        more = len(shown) - len(told)
-        parts += [page.say("{n} more finding(s)", more)] if more else []
-    elif section.changes:
-        parts.append(page.say("nothing changed that is known to hurt a fine-tune"))
-    elif not section.unread:
-        parts.append(page.say("nothing else changed"))
-    if section.unread:
-        parts.append(page.say("{n} part(s) could not be read", len(section.unread)))
-    if section.pin:
-        parts.append(page.say("pin {revision}", revision=section.pin[:7]))
-    return page.say("; ").join(parts)
-
-
-def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
-    """The verdict first, then the two revisions."""
-    blocks: list[Block] = [Paragraph("", "")]
-    for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
-        revision = side.revision if side.revision and side.revision not in side.label else ""
-        blocks.append(Field(label, [page.bracket(side.label, revision)]))
-    if section.moved is not None:
-        blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
-    return Section(verdict(section, findings, page), blocks)
+    def states(self) -> list[str]:
+        """Return for each change ``judged`` (a finding tells it), ``no-effect`` or ``not-judged``."""
+        unjudged = set(self.unjudged)
+        told = ("judged", "no-effect")
+        return [
+            "not-judged" if change in unjudged else told[self.effect_of(change) is not None] for change in self.changes
+        ]
 
 
 def differences(section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual") -> Section:
     """Counts by area, the changes themselves, what could not be read, what is equal, and what it cost."""
     blocks: list[Block] = []
-    commits = dict(section.introduced)
-    for finding in findings:
-        if finding.fingerprint in commits:
-            blocks.append(Field(page.say("Since"), [f"{finding.id}: {commits[finding.fingerprint]}"]))
     changed = [(area, sum(change.area == area for change in section.changes)) for area in AREAS]
     counts = [f"{page.value('change.area', area)} {number}" for area, number in changed if number]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []
     told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in findings}
     lines = _changes(section, told, page, everything=detail == "all") if detail != "stat" else []
-    blocks += [_table(section.changes, lines, page)] if section.changes else []
+    blocks += [_table(section, lines, page)] if section.changes else []
     blocks += _amounts(section.amounts, page, by="module" if detail == "all" else "dtype")
     if section.tensors:
-        blocks.append(_table(section.tensors, [_line(change, page) for change in section.tensors], page))
+        listed = section._replace(changes=section.tensors, unjudged=())
+        blocks.append(_table(listed, [_line(change, page) for change in section.tensors], page))
+    causes: dict[str, list[str]] = {}
     for part in section.unread:
-        blocks.append(Field(page.say("Not read"), [f"{part.path}: {page.sentence(part.reason)}"]))
+        causes.setdefault(page.sentence(part.reason), []).append(part.path)
+    if causes:
+        texts = [page.say("{name}: {value}", name=page.separated(paths), value=why) for why, paths in causes.items()]
+        blocks.append(Field(page.say("Not read"), texts))
     if section.equal:
         blocks.append(Field(page.say("Equal"), [page.say("; ").join(map(page.sentence, section.equal))]))
     requests, received = section.cost
@@ -146,32 +130,105 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
     return Section(page.say("Changes"), blocks, bare=True)
 
 
-def _table(changes: Sequence[Change], lines: list[str], page: Page) -> Table:
-    """The changes column by column; ``lines`` tell those that a terminal shows."""
+def changed_lines(
+    section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual"
+) -> list[Section]:
+    """Return the changed lines of functions and templates, those of the worst findings first, and for a page the values
+    of settings side by side."""
+    if detail == "stat":
+        return []
+    everything = detail in ("patch", "all")
+    levels = {tuple(finding.item.get(key, "") for key in _IDENTITY): finding.severity for finding in findings}
+    ranks = {**dict(zip(reversed(SEVERITIES), range(3), strict=True)), "not-judged": 2, "judged": 3, "no-effect": 4}
+    found: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    for change, state in zip(section.changes, section.states(), strict=True):
+        rank = ranks[levels.get(tuple(change[:4]), state)]
+        if change.hunk and (everything or state != "no-effect"):
+            key = (change.path, about(change), change.hunk)
+            found[key] = min(rank, found.get(key, rank))
+    shown = sorted(found, key=lambda key: found[key])[: None if everything else _FUNCTIONS]
+    blocks: list[Block] = []
+    for path, symbol, hunk in shown:
+        more = 0 if everything else len(hunk) - _SHOWN
+        hint = page.say("{n} more line(s): --patch", more) if more > 0 else ""
+        title = page.bracket(f"{path} {symbol}".rstrip(), amount(hunk))
+        blocks.append(Diff(title, hunk, None if everything else _SHOWN, hint))
+    if len(shown) < len(found):
+        names = page.separated(
+            [symbol or path for path, symbol, _ in sorted(found, key=lambda key: found[key])[_FUNCTIONS:]]
+        )
+        blocks.append(
+            Paragraph(
+                page.say(
+                    "{n} more with changed lines, see --patch: {names}",
+                    n=len(found) - len(shown),
+                    names=shortened(names, 300),
+                )
+            )
+        )
+    values: dict[str, list[str]] = {}
+    # What only went comes last, so that it does not stand beside what came under another name.
+    for change in sorted(section.changes, key=lambda one: one.after is None):
+        sides = [("-", change.before), ("+", change.after)]
+        if change.area in _SETTINGS and about(change) and not change.hunk:
+            lines = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
+            values.setdefault(change.path, []).extend(lines)
+    beside = [Diff(path, lines, beside=True) for path, lines in values.items()]
+    sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
+    return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
+
+
+def amount(hunk: Sequence[str]) -> str:
+    """Return how many lines came and went: ``+1 −1``; empty without lines."""
+    come, gone = (sum(line.startswith(sign) for line in hunk) for sign in "+-")
+    return f"+{come} −{gone}" if hunk else ""
+
+
+def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
+    """The changes column by column, with what judged them; ``lines`` tell those that a terminal shows."""
     rows = [
         (
             page.value("change.area", change.area),
             page.value("change.kind", change.kind),
-            *(shortened(text or "", _LONGEST) for text in (change.path, _about(change), change.before, change.after)),
+            *(shortened(text or "", _LONGEST) for text in (change.path, about(change), change.before, change.after)),
+            _standing(section, change, state, page),
         )
-        for change in changes
+        for change, state in zip(section.changes, section.states(), strict=True)
     ]
     columns = ("area", "kind", "path", "symbol", "before", "after")
-    return Table([page.name(f"change.{column}") for column in columns], rows, lines)
+    head = [*(page.name(f"change.{column}") for column in columns), page.say("effect")]
+    return Table(head, rows, lines)
+
+
+def _standing(section: RevisionSection, change: Change, state: str, page: Page) -> str:
+    """``not judged``, ``no effect: the same tensors lie in other files``, or nothing where a finding tells it."""
+    effect = section.effect_of(change)
+    if state == "no-effect" and effect is not None:
+        return page.say("{name}: {value}", name=page.say("no effect"), value=effect.in_language(page.lang))
+    return page.say("not judged") if state == "not-judged" else ""
 
 
 def _changes(section: RevisionSection, told: set[tuple[str, ...]], page: Page, *, everything: bool) -> list[str]:
-    """The changes; those that a finding told already only when all are asked for."""
-    by_area: dict[str, list[Change]] = {}
-    for change in section.changes:
-        if everything or (change.area, change.kind, change.path, change.symbol) not in told:
-            by_area.setdefault(change.area, []).append(change)
+    """The changes, those that were not judged first; those that a finding told already only when all are asked for."""
+    stands = [
+        (state != "not-judged", change, _standing(section, change, state, page))
+        for change, state in zip(section.changes, section.states(), strict=True)
+        if everything or tuple(change[:4]) not in told
+    ]
+    by_area: dict[tuple[bool, str], list[str]] = {}
+    for is_known, change, standing in sorted(stands, key=lambda one: one[0]):
+        line = _line(change, page)
+        by_area.setdefault((is_known, change.area), []).append(
+            f"{line}{page.say('; ')}{standing}" if standing else line
+        )
     lines: list[str] = []
-    for area, changes in by_area.items():
-        listed = changes if everything else changes[:_LISTED]
-        lines += [_line(change, page) for change in listed]
-        if len(listed) < len(changes):
-            more = page.say("{n} more", n=len(changes) - len(listed))
+    for (is_known, area), of_area in by_area.items():
+        listed = of_area if everything else of_area[:_LISTED]
+        lines += listed
+        if len(listed) < len(of_area):
+            more = page.bracket(
+                page.say("{n} more", n=len(of_area) - len(listed)), "" if is_known else page.say("not judged")
+            )
             lines.append(page.say("{name}: {value}", name=page.value("change.area", area), value=more))
     return lines
 
@@ -215,9 +272,11 @@ def _amount(side: Mapping[str, Amount]) -> str:
 def _line(change: Change, page: Page) -> str:
     """``code: definition-added modeling_chatglm.py ChatGLMModel.set_input_embeddings``, with before -> after."""
     times = f" x {change.count}" if change.count > 1 else ""
-    about = f" {shortened(_about(change), 200)}" if change.symbol != change.path else ""
+    name = f" {shortened(about(change), 200)}" if change.symbol != change.path else ""
     kind = page.say("{name} {value}", name=page.value("change.kind", change.kind), value=shortened(change.path, 200))
-    text = page.say("{name}: {value}", name=page.value("change.area", change.area), value=f"{kind}{about}{times}")
+    text = page.say("{name}: {value}", name=page.value("change.area", change.area), value=f"{kind}{name}{times}")
+    if change.hunk:
+        return page.bracket(text, amount(change.hunk))
     before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))
     if before is not None and after is not None:
         text += f": {before} -> {after}"
@@ -226,6 +285,6 @@ def _line(change: Change, page: Page) -> str:
     return page.bracket(text, shortened(page.sentence(change.detail), _LONGEST)) if change.detail else text
 
 
-def _about(change: Change) -> str:
-    """What within the file has changed; empty for the file itself."""
+def about(change: Change) -> str:
+    """Return what within the file has changed; empty for the file itself."""
     return "" if change.symbol == change.path else change.symbol

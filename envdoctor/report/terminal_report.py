@@ -33,9 +33,10 @@ def render(
     parts: list[Part] = [banners(unjudged(report, page), page)] if usual or report.status != "complete" else []
     parts += [*about(report, page), banners(beyond(report, page), page)] if usual else []
     if report.findings:
-        from envdoctor.report.findings import cards, plan_sections
+        from envdoctor.report.findings import brief, cards, plan_sections
 
-        parts += [*cards(report, page), *(plan_sections(report, page) if usual else [])]
+        parts += [brief(report, page)] if detail == "stat" else cards(report, page)
+        parts += plan_sections(report, page) if usual and detail != "stat" else []
     parts += sections(report, page, "all" if verbosity > 0 else detail) if usual else []
     parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
     parts.append(Section("", notices(report, page)))
@@ -54,7 +55,7 @@ def about(report: Report, page: Page) -> list[Section]:
     """Return what was judged."""
     if report.revision is None:
         return [header(report, page)]
-    from envdoctor.report.revision_section import revisions
+    from envdoctor.report.revision_verdict import revisions
 
     return [
         revisions(report.revision, report.shown(), page),
@@ -66,8 +67,9 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
     """Return what a comparison, the experiments, the training data and a prediction add to the findings."""
     parts = []
     if report.revision is not None:
-        from envdoctor.report.revision_section import differences
+        from envdoctor.report.revision_section import changed_lines, differences
 
+        parts += changed_lines(report.revision, report.shown(), page, detail)
         parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
         from envdoctor.report.probe_section import experiments

@@ -13,6 +13,7 @@ __all__, __getattr__ = door(
         "code.parts.records": "FileCode",
         "comparer": "AREAS Change Compared Revisions",
         "comparing": "COMPARERS Comparison change_facts compare_snapshots files_of",
+        "effects": "effect_of",
         "history": "attribute",
         "settings.settings_files": "flatten",
         "template.parts.settings": "special_tokens templates_in",

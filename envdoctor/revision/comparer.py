@@ -27,6 +27,8 @@ class Change(NamedTuple):
     old one when it is gone), ``symbol`` what it is about: a class and method, a canonical config key, a tensor name
     pattern with ``{i}`` for running numbers, a token. ``before`` and ``after`` are short texts for people; None where
     there is nothing. ``count`` is how many things it stands for (tensors of a pattern). ``detail`` adds a clause.
+    ``hunk`` shows what changed in a function: lines of a unified diff, without control characters and bounded, each
+    beginning with ``+``, ``-``, a blank or ``@``. Rules do not see it.
     """
 
     area: str
@@ -37,6 +39,7 @@ class Change(NamedTuple):
     after: str | None = None
     count: int = 1  # type: ignore[assignment]  # tuple.count is of no use here
     detail: str | None = None
+    hunk: tuple[str, ...] = ()
 
 
 class Compared(NamedTuple):

@@ -112,7 +112,10 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
         incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
     found = (change._asdict() for change in comparison.changes)
-    rows = tuple({name: ABSENT if value is None else value for name, value in change.items()} for change in found)
+    rows = tuple(
+        {name: ABSENT if value is None else value for name, value in change.items() if name != "hunk"}
+        for change in found
+    )
     facts: dict[str, Value] = {"change": Records(rows, incomplete)}
     facts |= {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
     return [Fact(key, value, origin, "revision") for key, value in facts.items()]

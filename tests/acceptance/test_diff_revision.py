@@ -34,7 +34,7 @@ def weights(name: str, dtype: str = "") -> dict[str, Any]:
 def publish(hub: Hub) -> None:
     """The repository as it was in January 2024 and after its update of February 2024, in the same shape."""
     repo = hub.repo("zai-org/chatglm3-6b")
-    config = model("chatglm3-6b").about["config"]
+    config = {**model("chatglm3-6b").about["config"], "auto_map": {"AutoModel": "modeling_chatglm.TinyModel"}}
     repo.commit(
         {
             **weights("chatglm3-6b"),
@@ -95,7 +95,8 @@ def sides(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
     def make(**files: tuple[str, str]) -> tuple[Path, Path]:
         for number, side in enumerate(("old", "new")):
             (tmp_path / side).mkdir()
-            (tmp_path / side / "config.json").write_text(json.dumps({"model_type": "chatglm"}))
+            loaded = {f"AutoModelFor{number}": f"{name}.TinyModel" for number, name in enumerate(files)}
+            (tmp_path / side / "config.json").write_text(json.dumps({"model_type": "chatglm", "auto_map": loaded}))
             for name, texts in files.items():
                 (tmp_path / side / f"{name}.py").write_text(texts[number])
         return tmp_path / "old", tmp_path / "new"
@@ -108,15 +109,16 @@ def test_the_cause_is_named_although_the_weights_are_identical(published, diff, 
     assert result.code == 1, result.err
     found = result.found["remote-code-checkpointing-does-nothing"]
     assert "gradient_checkpointing_enable" in found["message"] and "TinyPreTrainedModel" in found["message"]
-    assert section(result)["verdict"].startswith("weights identical")
-    assert section(result)["pin"].startswith(OLD) and section(result)["verdict"].endswith(f"pin {OLD}")
+    line = section(result)["verdict"]
+    assert line.startswith("error: TinyPreTrainedModel.gradient_checkpointing_enable") and "weights identical" in line
+    assert section(result)["pin"].startswith(OLD) and f"; pin {OLD} ({OLD} -> " in line
     (change,) = [entry for entry in section(result)["changes"] if entry["kind"] == "rendering-changed"]
     assert change["before"] != change["after"] and "chat-template-renders-differently" in result.found
     changed_texts = 3  # code, tokenizer_config.json, README.md
     assert hub.bytes_of(".safetensors") == 0 and len(hub.log) <= 2 + 2 * changed_texts
     told = diff("zai-org/chatglm3-6b", OLD).out
     first = told.splitlines()[0]
-    assert first.startswith("weights identical") and f"pin {OLD}" in first
+    assert first.startswith("error: ") and f"pin {OLD} ({OLD} -> " in first
     assert "error[remote-code-checkpointing-does-nothing]" in told
 
 
@@ -139,6 +141,23 @@ def test_history_names_the_commit_behind_the_finding(published):
     assert "support for newer transformers" in commits[found["fingerprint"]]
 
 
+def test_what_the_newer_revision_mends_is_told_with_the_commit_that_brought_it(diff, hub):
+    repo = hub.repo("org/mended")
+    code = {side: (CODE / side / "modeling_tiny.py").read_text() for side in ("old", "new")}
+    config = json.dumps({"auto_map": {"AutoModel": "modeling_tiny.TinyModel"}})
+    repo.commit({"config.json": config, "modeling_tiny.py": code["new"]}, id="aaaaaaa")
+    repo.commit({"modeling_tiny.py": code["old"]}, title="switch it on again", id="bbbbbbb")
+    words = ("org/mended", "aaaaaaa", "main")
+    (mended,) = section(diff(*words, "--history", "--format", "json"))["mended"]
+    assert mended["rule"] == "remote-code-checkpointing-does-nothing"
+    assert mended["commit"].startswith("bbbbbbb") and "switch it on again" in mended["commit"]
+    before = len(hub.log)
+    told = diff(*words)
+    assert "Mended       going back to OLD would be an error: Tiny" in told.out and told.code == 0
+    asked = [entry.path for entry in hub.log[before:]]
+    assert asked and len(asked) == len(set(asked)), "going back asks the Hub for nothing"
+
+
 def test_nothing_of_the_repository_runs_and_nothing_is_written(published, hub, tmp_path):
     mark = tmp_path / "ran"
     hub.repos["zai-org/chatglm3-6b"].commit({"modeling_chatglm.py": f"open({str(mark)!r}, 'w').write('x')\n"})
@@ -152,6 +171,15 @@ def test_what_could_not_be_read_is_not_called_unchanged(published, hub):
     result = published("--timeout", "3")
     assert result.code == 3 and result.json["status"] == "incomplete"
     assert "modeling_chatglm.py" in json.dumps(section(result)["unread"])
+
+
+def test_of_a_gated_repository_the_first_line_says_why_and_says_it_once(published, diff, hub):
+    hub.repos["zai-org/chatglm3-6b"].gated = True
+    result = diff("zai-org/chatglm3-6b", OLD, "main")
+    assert result.code == 3
+    first, *others = result.out.splitlines()
+    assert first.startswith("not read: ") and "gated" in first and "accept its conditions" in first
+    assert len([line for line in others if "accept its conditions" in line]) == 1, result.out
 
 
 def test_a_listed_file_that_cannot_be_trusted_is_named_and_gives_exit_3(published, hub, tmp_path):
@@ -173,7 +201,7 @@ def test_without_network_and_cache_it_says_what_to_do(run, tmp_path):
 def test_equal_revisions_are_said_to_be_equal(published, diff):
     result = diff("zai-org/chatglm3-6b", OLD, OLD)
     assert result.code == 0
-    assert "weights identical" in result.out.splitlines()[0]
+    assert result.out.startswith("nothing changed; weights identical")
 
 
 def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(run, published, diff, hub, tmp_path):
@@ -292,4 +320,4 @@ def test_large_weights_of_equal_headers_are_not_called_equal_before_they_were_re
 def test_a_model_that_gains_weights_is_not_called_equal(diff, sides):
     _, new = sides()
     (new / "pytorch_model.bin").write_bytes(PICKLE)
-    assert diff("./old", "./new").out.startswith("weights added")
+    assert "; weights added (old -> new)\n" in diff("./old", "./new").out

@@ -70,13 +70,16 @@ class Read(HTMLParser):
 def full(report: Report) -> Report:
     """A report with every section."""
     revision = compared(report, "modeling_chatglm.py").revision
+    lines = ("@@ -1,2 +1,3 @@", " def forward(self):", "-    return x", "+    x = f(x)", "+    return <b>x</b>")
     held = {"old": {"F16": (199, 6_243_584_000, 12_487_168_000)}, "new": {"F32": (199, 6_243_584_000, 24_974_336_000)}}
     amounts = {side: {"dtype": by, "module": {}} for side, by in held.items()}
     assert revision is not None
     return report.changed(
         memory=MEMORY,
         probe=section_of_experiments("attention"),
-        revision=revision._replace(amounts=amounts),
+        revision=revision._replace(
+            amounts=amounts, changes=tuple(change._replace(hunk=lines) for change in revision.changes[:1])
+        ),
         unjudged=("torch is not installed there",),
         probe_commands={"padding-nan": "envdoctor probe --only padding-nan"},
     )
@@ -98,6 +101,13 @@ def test_the_page_says_what_the_report_says(full: Report) -> None:
         "envdoctor probe --only padding-nan",
     ):
         assert words in text, words
+
+
+def test_changed_lines_stand_side_by_side(full: Report) -> None:
+    words = [word.strip("\n") for word in Read(render(full)).words]
+    at = words.index("modeling_chatglm.py (+2 \u22121)")
+    lines = ["@@ -1,2 +1,3 @@", *["def forward(self):"] * 2, "    return x", "    x = f(x)", "    return <b>x</b>"]
+    assert words[at + 1 : at + 7] == lines
 
 
 def test_a_gate_that_was_switched_off_is_said(full: Report) -> None:

@@ -143,7 +143,10 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
         assert document == read(one)
         assert all("title" in rule and "help_uri" in rule for rule in document["rules"])
     assert document["sections"]["revision"]["weights"] == "none"
-    assert document["sections"]["revision"]["verdict"].startswith("no weight files; attention is chosen")
+    revision = document["sections"]["revision"]
+    assert revision["verdict"].startswith("warning: attention is chosen")
+    assert {change["state"] for change in revision["changes"]} <= {"judged", "no-effect", "not-judged"}
+    assert all(("effect" in change) == (change["state"] == "no-effect") for change in revision["changes"])
 
 
 def test_a_finding_that_another_one_stands_for_says_so_in_its_status(report: Report, validate: Validate) -> None:

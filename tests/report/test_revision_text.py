@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.hub import Unread
 from envdoctor.judge import Finding, Text
-from envdoctor.report import Cost, Introduced, Moved, Report, RevisionSection, Side, render
+from envdoctor.report import Cost, Introduced, Mended, Moved, Report, RevisionSection, Side, load, render
 from envdoctor.revision import Change
 from envdoctor.text import Message
 
@@ -42,17 +42,41 @@ def found(report: Report, message: str, **changed: object) -> Finding:
     return report.findings[0]._replace(message=Text(message, f"中文 {message}"), **changed)  # type: ignore[arg-type]
 
 
-def test_without_findings_the_verdict_says_so(compared: Report) -> None:
-    weights = "weights identical: 7 of 7 weight files by sha256 (12.5 GB)"
-    assert first_line(compared) == f"{weights}; nothing changed that is known to hurt a fine-tune"
-    nothing = compared.changed(revision=SECTION._replace(changes=()))
-    assert first_line(nothing) == f"{weights}; nothing else changed"
+WEIGHTS = "weights identical: 7 of 7 weight files by sha256 (12.5 GB)"
+(CODE,) = SECTION.changes
+NOISE = Change("config", "noise", "config.json", "transformers_version", "4.30", "4.57")
+EXCUSED = {"config noise": Text("no loader acts on this key", "没有加载器依据该键行事")}
 
 
-def test_the_verdict_is_chinese_in_a_chinese_report(compared: Report) -> None:
-    assert first_line(compared, "zh") == (
-        "权重完全相同：7 个权重文件中的 7 个（按 sha256，12.5 GB）；没有已知会影响微调的变化"
-    )
+def test_the_line_calms_only_where_every_change_has_a_stated_reason(compared: Report) -> None:
+    calm = SECTION._replace(changes=(NOISE,), effects=EXCUSED)
+    assert first_line(compared.changed(revision=calm)) == f"nothing that matters changed; {WEIGHTS} (b098244 -> main)"
+    equal = SECTION._replace(changes=())
+    assert first_line(compared.changed(revision=equal)) == f"nothing changed; {WEIGHTS} (b098244 -> main)"
+    ignored = SECTION._replace(changes=(CODE, NOISE), effects=EXCUSED)
+    assert first_line(compared.changed(revision=ignored)).startswith("what changed is ignored or in the baseline; ")
+
+
+def test_what_was_not_judged_leads_the_line_where_no_error_does(report: Report, compared: Report) -> None:
+    forward = CODE._replace(symbol="A.forward", hunk=("@@ -1 +1 @@", "-x = f(x)", "+f(x)"))
+    section = SECTION._replace(changes=(NOISE, CODE, forward), unjudged=(CODE, forward), effects=EXCUSED)
+    open_ = compared.changed(revision=section)
+    assert first_line(open_) == f"changed, not judged: code A.forward (+1 \u22121), A.f; {WEIGHTS} (b098244 -> main)"
+    assert first_line(open_, "zh").startswith("有变化但未判断：代码 A.forward（+1 \u22121），A.f；权重完全相同")
+    noted = open_.changed(findings=(found(report, "a note", severity="note"),))
+    assert "; note: a note; " in first_line(noted) and first_line(noted).startswith("changed, not judged: ")
+    warned = open_.changed(findings=(found(report, "a warning", severity="warning"),))
+    assert first_line(warned).startswith("warning: a warning; changed, not judged: code A.forward")
+    many = section._replace(unjudged=tuple(CODE._replace(symbol=f"A.f{number}") for number in range(9)))
+    assert "code A.f0, A.f1 and 7 more; " in first_line(compared.changed(revision=many))
+
+
+def test_the_line_stays_short_and_counts_what_it_has_no_room_for(report: Report, compared: Report) -> None:
+    long_ = tuple(CODE._replace(symbol=f"ALongNameOfAClass{number}.with_a_long_method") for number in range(3))
+    section = SECTION._replace(changes=long_, unjudged=long_)
+    message = "a sentence about what is wrong that takes up a hundred characters, as the lint allows it to be long"
+    line = first_line(compared.changed(findings=(found(report, message),), revision=section))
+    assert line == f"error: {message}; changed, not judged: code 3; weights identical (b098244 -> main)"
 
 
 def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compared: Report) -> None:
@@ -61,19 +85,99 @@ def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compar
         found(report, "two", id="two", confidence="reproduced"),
         found(report, "low", id="low", severity="note"),
     )
-    judged = compared.changed(findings=findings, revision=SECTION._replace(pin="b098244a71fb", weights="changed"))
-    assert first_line(judged) == "weights changed; two; one 0; 3 more findings; pin b098244"
-    assert first_line(judged, "zh") == "权重有变化；中文 two；中文 one 0；另有 3 个发现；请固定到 b098244"
+    judged = compared.changed(findings=findings, revision=SECTION._replace(pin="b098244a71fb"))
+    assert first_line(judged) == f"error: two; one 0; 3 more findings; {WEIGHTS}; pin b098244 (b098244 -> main)"
+    assert first_line(judged, "zh").startswith("错误：中文 two；中文 one 0；另有 3 个发现；权重完全相同")
 
 
-def test_what_could_not_be_read_is_in_the_verdict_and_below(compared: Report) -> None:
-    section = SECTION._replace(
-        weights="unknown", unread=(Unread("a.py", Message("it cannot be read: {}", "Permission denied")),)
-    )
+def test_weights_that_are_others_without_a_word_are_not_calmed(compared: Report) -> None:
+    section = SECTION._replace(changes=(NOISE,), effects=EXCUSED, weights="changed")
+    assert first_line(compared.changed(revision=section)).startswith("changed, not judged: weights; weights changed")
+
+
+def test_what_could_not_be_read_is_in_the_verdict_and_below_with_its_cause_once(compared: Report) -> None:
+    reason = Message("it cannot be read: {}", "Permission denied")
+    section = SECTION._replace(weights="unknown", unread=(Unread("a.py", reason), Unread("b.py", reason)))
     unread = compared.changed(exit_code=3, revision=section)
-    assert first_line(unread).endswith("; 1 part could not be read")
-    assert "Not read     a.py: it cannot be read: Permission denied\n" in render(unread)
-    assert "未读取       a.py: 无法读取：Permission denied\n" in render(unread, "zh")
+    assert first_line(unread).startswith(
+        "not read: a.py and 1 more (it cannot be read: Permission denied); weights could"
+    )
+    other = section._replace(unread=(*section.unread, Unread("c.py", Message("it has no name"))))
+    assert "not read: a.py and 1 more (it cannot be read: Permission denied) and 1 more; " in first_line(
+        compared.changed(revision=other)
+    )
+    assert "Not read     a.py, b.py: it cannot be read: Permission denied\n" in render(unread)
+    assert "未读取       a.py，b.py：无法读取：Permission denied\n" in render(unread, "zh")
+
+
+def test_two_folders_are_told_apart_by_their_last_names(compared: Report) -> None:
+    section = SECTION._replace(changes=(), old=Side("./models/january"), new=Side("../today"))
+    assert first_line(compared.changed(revision=section)).endswith(" (january -> today)")
+    twins = section._replace(new=Side("./other/january"))
+    assert first_line(compared.changed(revision=twins)).endswith(" (./models/january -> ./other/january)")
+
+
+def test_changed_lines_are_shown_twenty_a_function_and_all_when_asked_for(compared: Report) -> None:
+    lines = ("@@ -1,30 +1,30 @@", *(f"+    x = {number}" for number in range(30)))
+    changes = (CODE._replace(hunk=lines), CODE._replace(kind="default-changed", hunk=lines))
+    judged = compared.changed(revision=SECTION._replace(changes=changes, unjudged=changes))
+    text = render(judged)
+    assert text.count("modeling.py A.f (+30 \u22120)\n") == 1, "a function is shown once, whatever changed in it"
+    assert "    +    x = 18\n" in text and "x = 19" not in text and "    11 more lines: --patch\n" in text
+    assert "    +    x = 29\n" in render(judged, detail="patch") and "--patch" not in render(judged, detail="patch")
+    assert "\x1b[32m+    x = 0\x1b[0m" in render(judged, color=True)
+    markdown = load("markdown")(judged)
+    assert "```diff\n@@ -1,30 +1,30 @@\n+    x = 0\n" in markdown and "11 more lines: --patch" in markdown.replace(
+        "\\", ""
+    )
+
+
+def test_of_many_functions_those_of_findings_are_shown_first_and_the_rest_are_named(
+    report: Report, compared: Report
+) -> None:
+    changes = tuple(CODE._replace(symbol=f"A.f{number}", hunk=("+x",)) for number in range(20))
+    moved = CODE._replace(kind="definition-moved", symbol="A.same", hunk=("+y",))
+    effects = {"code definition-moved": Text("the same stands in another place")}
+    section = SECTION._replace(changes=(*changes, moved), unjudged=changes[:-1], effects=effects)
+    item = dict(zip(("area", "kind", "path", "symbol"), changes[-1][:4], strict=True))
+    judged = compared.changed(findings=(found(report, "bad", item=item),), revision=section)
+    text = render(judged)
+    lines = [line.strip() for line in text[text.index("Changed lines") :].splitlines()]
+    assert lines[1] == "modeling.py A.f19 (+1 \u22120)" and "A.same" not in lines[: lines.index("")]
+    assert "8 more with changed lines, see --patch: A.f11, A.f12, " in text
+    whole = render(judged, detail="patch")
+    assert "see --patch" not in whole and "modeling.py A.same (+1 \u22120)" in whole
+
+
+@pytest.mark.parametrize("name", ["concise", "github", "junit", "markdown", "html"])
+def test_no_format_counts_nothing_where_something_was_not_judged(compared: Report, name: str) -> None:
+    text = load(name)(compared.changed(revision=SECTION._replace(unjudged=(CODE,))))
+    assert name == "github" or "changed, not judged: code A.f" in text.replace("\\", "")
+    assert name == "junit" or "1 change not judged" in text
+    assert "Nothing stops this run" not in text
+
+
+def test_changes_say_what_judged_them(compared: Report) -> None:
+    changed = SECTION._replace(changes=(NOISE, CODE), unjudged=(CODE,), effects=EXCUSED)
+    text = render(compared.changed(revision=changed))
+    config = "  config: noise config.json transformers_version: 4.30 -> 4.57; no effect: no loader acts on this key\n"
+    assert text.index("(needed to load the file); not judged\n") < text.index(config)
+    assert "没有加载器依据该键行事\n" in render(compared.changed(revision=changed), "zh")
+
+
+def test_with_stat_a_finding_is_a_line(report: Report, compared: Report) -> None:
+    text = render(compared.changed(findings=(found(report, "one"), found(report, "two", id="b"))), detail="stat")
+    assert "\nerror[torch-2-5-0-glm4-batch-nan] one\nerror[b] two\n" in text
+    assert "why" not in text and "proof" not in text
+
+
+def test_what_new_mends_is_told_with_its_commit(compared: Report) -> None:
+    mended = (Mended("some-rule", Text("checkpointing stays off", "始终关闭"), "e9e0406 (2024-01-02) Fix"),)
+    both = compared.changed(revision=SECTION._replace(mended=mended))
+    said = "going back to OLD would be an error: checkpointing stays off (some-rule; Since: e9e0406 (2024-01-02) Fix)"
+    assert f"Mended       {said}\n" in render(both)
+    assert f"; {WEIGHTS}; going back would be 1 error (b098244 -> main)" in first_line(both)
+    assert "始终关闭" in render(both, "zh")
 
 
 def test_changes_are_named_in_the_language_of_the_report(compared: Report) -> None:

@@ -59,7 +59,8 @@ def test_the_header_and_a_finding_look_like_the_mock_up(report: Report) -> None:
         "  2 more rules: give --model ORG/NAME or --model DIR\n"
         "  then 1 more: give --recipe FILE, or describe the run: --set recipe.attn=sdpa\n"
         "    --set recipe.method=lora\n"
-        "  2 rules for other reasons: see -v\n"
+        "  2 rules for other reasons: commit of torch not known (torch/version.py names\n"
+        "    none); unknown key 'foo'\n"
         "Details: envdoctor explain ID    Accept: envdoctor ignore ID --reason ...\n"
         "Wrong? envdoctor facts --for-issue\n"
     )

@@ -20,7 +20,7 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
 @pytest.fixture
 def found(matrix: Matrix) -> Callable[..., dict[str, str]]:
-    """Rule id -> message of every finding between two repositories, with an environment or without."""
+    """Rule id -> message of every finding between two repositories that no other finding stands for."""
 
     def run(old: dict[str, Any], new: dict[str, Any], **packages: str) -> dict[str, str]:
         comparison = compare_snapshots(Repository(texts=old), Repository(texts=new), matrix, areas=AREAS)
@@ -30,7 +30,7 @@ def found(matrix: Matrix) -> Callable[..., dict[str, str]]:
         for name, version in packages.items():
             facts.add(Fact(f"pkg.{name}", version, "test", "given"))
         judgement = judge(facts, matrix.only(lambda rule: rule.scope == "revision"), Policy())
-        return {finding.id: finding.message.en for finding in judgement.findings}
+        return {one.id: one.message.en for one in judgement.findings if one.superseded_by is None}
 
     return run
 
@@ -59,6 +59,14 @@ def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) ->
         (TOKENIZER, {"pad_token": "<a>"}, {"pad_token": "<b>"}, "tokenizer-pad-token-changed"),
         (TOKENIZER, {"padding_side": "left"}, {"padding_side": "right"}, "tokenizer-padding-side-changed"),
         (TOKENIZER, {"tokenizer_class": "A"}, {"tokenizer_class": "B"}, "tokenizer-class-changed"),
+        (CONFIG, {"own": 1}, {"own": 2}, "settings-key-changed"),
+        (CONFIG, {"torch_dtype": "bfloat16"}, {}, "config-dtype-no-longer-given"),
+        (CONFIG, {"dtype": "float32"}, {"dtype": "bfloat16"}, "config-dtype-changed"),
+        (CONFIG, {"attention_dropout": 0.1}, {"attention_dropout": 0}, "config-dropout-changed"),
+        (CONFIG, {"quantization_config": {"quant_method": "gptq"}}, {}, "quantization-removed"),
+        (CONFIG, '{"a": 1}', '{"a": 1, "a": 1}', "settings-file-repeats-a-key"),
+        (TOKENIZER, {"truncation_side": "left"}, {"truncation_side": "right"}, "tokenizer-truncation-side-changed"),
+        (TOKENIZER, {"legacy": True}, {"legacy": False}, "tokenizer-option-changed"),
         ("merges.txt", "a b", "b a", "tokenizer-splits-text-differently"),
         ("tokenizer.model", "a", "b", "tokenizer-splits-text-differently"),
         (TOKENIZER, {"chat_template": "a"}, {"chat_template": "{% for %}"}, "chat-template-cannot-be-rendered"),
@@ -67,7 +75,6 @@ def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) ->
         (CONFIG, {"torch_dtype": "float16"}, {"dtype": "float16"}, None),
         (CONFIG, {"transformers_version": "4.30.2"}, {"transformers_version": "4.57.0"}, None),
         (CONFIG, {"model_type": "llama"}, {"model_type": "llama", "attention_bias": False}, None),
-        (CONFIG, {"own": 1}, {"own": 2}, None),
         (TOKENIZER, {"name_or_path": "a"}, {"name_or_path": "b"}, None),
         (TOKENIZER, {"chat_template": "a{{ 'b' }}"}, {"chat_template": "ab"}, None),
         ("README.md", "a", "b", None),

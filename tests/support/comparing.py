@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import zip_longest
 from types import ModuleType
 from typing import Any
@@ -11,16 +12,30 @@ from header_true import Repository
 from observing import shipped
 
 from envdoctor.hub import Clock
-from envdoctor.revision import Change, Compared, Revisions, files_of
+from envdoctor.revision import AREAS, Change, Compared, Revisions, effect_of, files_of
 
-__all__ = ["holds", "only", "outcome"]
+__all__ = ["holds", "judged_kinds", "only", "outcome"]
 
 
 def outcome(comparer: ModuleType | Any, old: Any, new: Any, clock: Clock | None = None) -> Compared:
-    """What the comparer says of two snapshots, or of two tables of files and their contents."""
+    """What the comparer says of two snapshots, or of two tables of files and their contents.
+
+    Each change outside of code is of a kind that a rule judges, or that a row says has no effect.
+    """
     old, new = (Repository(texts=side) if isinstance(side, Mapping) else side for side in (old, new))
     files = files_of(comparer, sorted(old.files.keys() | new.files.keys()))
-    return comparer.compare(Revisions(old, new, shipped(), clock or Clock(), files))
+    compared: Compared = comparer.compare(Revisions(old, new, shipped(), clock or Clock(), files))
+    kinds = {(change.area, change.kind) for change in (*compared.changes, *compared.listing) if change.area != "code"}
+    assert {kind for kind in kinds - judged_kinds() if effect_of(*kind, shipped()) is None} == set()
+    return compared
+
+
+@cache
+def judged_kinds() -> frozenset[tuple[str, str]]:
+    """The areas and kinds of changes that rules have conditions on."""
+    clauses = [{key: words for key, _, _, words in clause} for rule in shipped().rules for clause in rule.affects]
+    kinds = [(clause.get("change.area", AREAS), clause.get("change.kind", ())) for clause in clauses]
+    return frozenset((area, kind) for areas, words in kinds for area in areas for kind in words)
 
 
 def holds(compared: Compared, *expected: str) -> None:

@@ -7,7 +7,7 @@ from envdoctor.hub import Unread
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
 from envdoctor.probe import ProbeChild, ProbeGroup, ProbeSection
-from envdoctor.report import Cost, Introduced, Moved, Notice, Report, RevisionSection, Side
+from envdoctor.report import Cost, Introduced, Mended, Moved, Notice, Report, RevisionSection, Side
 from envdoctor.revision import Change
 from envdoctor.text.clean import clean
 
@@ -105,14 +105,15 @@ def section_of_experiments(bad: str) -> ProbeSection:
 
 def compared(report: Report, bad: str) -> Report:
     """The poisoned report as one of a comparison of two revisions."""
-    change = Change("code", bad, bad, bad, bad, bad, 2, bad)
+    change = Change("code", bad, bad, bad, bad, bad, 2, bad, (f"-{bad}", f"+{bad}", f" {bad}", bad))
+    settings = Change("config", bad, bad, bad, bad, bad)
     amounts = {side: {"dtype": {bad: (1, 2, 3)}, "module": {bad: (1, 2, 3)}} for side in ("old", "new")}
     section = RevisionSection(
         weights="identical",
         weights_equal=bad,
         old=Side(bad, bad, bad),
         new=Side(bad, bad, bad),
-        changes=(change,),
+        changes=(change, settings),
         unread=(Unread(bad, bad),),
         equal=(bad, bad),
         amounts=amounts,
@@ -121,5 +122,8 @@ def compared(report: Report, bad: str) -> Report:
         tensors=(change,),
         moved=Moved(bad, bad),
         pin=bad,
+        unjudged=(change,),
+        effects={f"config {bad}": Text(bad, bad)},
+        mended=(Mended(bad, Text(bad, bad), bad),),
     )
     return report.changed(revision=section)

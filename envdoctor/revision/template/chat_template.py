@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
+from envdoctor.revision.hunk import template_hunk
 from envdoctor.revision.short_text import around, short, visible
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message, as_message, unpacked
@@ -201,8 +202,16 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    found = [*_differences(first, second), *_sources(first, second)]
+    found = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
     return outcome(found, Message("chat templates"), harmless=("template-moved",))
+
+
+def _with_lines(found: Change | Unread, first: _Side, second: _Side) -> Change | Unread:
+    """Return the change with the changed lines of the template that it is about."""
+    if isinstance(found, Unread) or found.kind == "template-sources-differ":
+        return found
+    before, after = (side.templates.get(found.symbol) for side in (first, second))
+    return found._replace(hunk=template_hunk(before.text, after.text)) if before and after else found
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:

@@ -1,0 +1,162 @@
+"""The first line of a comparison of two revisions: how bad it is, about what, and what was not judged or not read.
+
+It calms only where each change has a stated reason to have no effect.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from envdoctor.hub.snapshot import Unread
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
+from envdoctor.report.blocks import Block, Field, Paragraph, Section
+from envdoctor.report.page import Page, shortened
+from envdoctor.report.revision_section import Mended, RevisionSection, about, amount
+from envdoctor.revision.comparer import AREAS, Change
+
+#: Characters of the line where possible, of a finding, of why a part was not read, of a name; changes that are named.
+_LINE, _LONGEST, _CAUSE, _NAME, _NAMED = 160, 200, 140, 60, 2
+_WEIGHTS = {
+    "none": "no weight files",
+    "identical": "weights identical",
+    "equal": "weights equal in other files",
+    "changed": "weights changed",
+    "added": "weights added",
+    "removed": "weights removed",
+    "unknown": "weights could not be compared",
+}
+
+
+class _Form(NamedTuple):
+    """What the line has room for: so many causes, how many weights were compared, what is mended, names of what was
+    not judged."""
+
+    causes: int
+    sizes: bool
+    mended: bool
+    names: bool
+
+
+#: The fullest first.
+_FORMS = (
+    _Form(2, sizes=True, mended=True, names=True),
+    _Form(2, sizes=False, mended=True, names=True),
+    _Form(1, sizes=False, mended=True, names=True),
+    _Form(1, sizes=False, mended=False, names=True),
+    _Form(1, sizes=False, mended=False, names=False),
+)
+
+
+def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
+    """Return one line of about 160 characters: the worst first, then the weights, the pin, and OLD -> NEW.
+
+    Findings, parts that could not be read and changes that were not judged are all in it, at least by their number.
+    """
+    # What is known best comes first: a reproduced cause before a reported one.
+    ranked = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
+    lines = [_line(section, ranked, page, form) for form in _FORMS]
+    return next((line for line in lines if len(line) <= _LINE), lines[-1])
+
+
+def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form: _Form) -> str:
+    worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
+    told = [shortened(page.message(one), _LONGEST) for one in worst[: form.causes]]
+    if told:
+        told[0] = page.say("{name}: {value}", name=page.say(worst[0].severity), value=told[0])
+        more = len(ranked) - len(told)
+        told += [page.say("{n} more finding(s)", more)] if more else []
+    doubts = [*_unread(section.unread, page), *_not_judged(section, page, with_names=form.names)]
+    # A note is worth knowing; what was not read or not judged may be worse.
+    parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
+    is_calm = not parts
+    parts = parts or [_calm(section, page)]
+    weights = page.say(_WEIGHTS[section.weights])
+    if section.weights == "identical" and section.weights_equal and form.sizes:
+        weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
+    parts += [weights] if section.weights != "none" or is_calm else []
+    parts += (
+        [page.say("going back would be {n} error(s)", len(section.mended))] if section.mended and form.mended else []
+    )
+    parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
+    old, new = _sides(section)
+    return page.bracket(page.say("; ").join(parts), page.say("{old} -> {new}", old=old, new=new))
+
+
+def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
+    """Return the verdict, the two revisions, and which commit brought what was found and what is mended."""
+    blocks: list[Block] = [Paragraph("", "")]
+    for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
+        revision = side.revision if side.revision and side.revision not in side.label else ""
+        blocks.append(Field(label, [page.bracket(side.label, revision)]))
+    if section.moved is not None:
+        blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
+    commits = dict(section.introduced)
+    since = [f"{one.id}: {commits[one.fingerprint]}" for one in findings if one.fingerprint in commits]
+    blocks += [Field(page.say("Since"), since)] if since else []
+    blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
+    return Section(verdict(section, findings, page), blocks)
+
+
+def _mend(mended: Mended, page: Page) -> str:
+    """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
+    text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
+    since = [page.say("{name}: {value}", name=page.say("Since"), value=mended.commit)] if mended.commit else []
+    return page.bracket(text, page.say("; ").join([mended.rule, *since]))
+
+
+def _calm(section: RevisionSection, page: Page) -> str:
+    """What is said without a finding, where all was read and nothing was left unjudged."""
+    if not section.changes:
+        return page.say("nothing changed")
+    if all(section.effect_of(change) is not None for change in section.changes):
+        return page.say("nothing that matters changed")
+    return page.say("what changed is ignored or in the baseline")
+
+
+def _unread(parts: Sequence[Unread], page: Page) -> Iterator[str]:
+    """Yield what was not read, with the first cause, once."""
+    if not parts:
+        return
+    alike = sum(part.reason == parts[0].reason for part in parts)
+    told = shortened(parts[0].path, _NAME)
+    told = page.say("{name} and {n} more", name=told, n=alike - 1) if alike > 1 else told
+    told = page.bracket(told, shortened(page.sentence(parts[0].reason), _CAUSE))
+    told = page.say("{name} and {n} more", name=told, n=len(parts) - alike) if alike < len(parts) else told
+    yield page.say("not read: {parts}", parts=told)
+
+
+def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
+    """Yield what changed and was not judged: the areas, and in each what it is about."""
+    changes = sorted(section.unjudged, key=_rank)
+    if not changes and _unexplained(section):
+        yield page.say("changed, not judged: {parts}", parts=page.value("change.area", "weights"))
+    if not changes:
+        return
+    areas: dict[str, list[str]] = {}
+    for change in changes[:_NAMED] if with_names else changes:
+        name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
+        areas.setdefault(page.value("change.area", change.area), []).append(name)
+    words = {area: page.separated(names) if with_names else str(len(names)) for area, names in areas.items()}
+    told = page.separated([f"{area} {text}" for area, text in words.items()])
+    if with_names and len(changes) > _NAMED:
+        told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
+    yield page.say("changed, not judged: {parts}", parts=told)
+
+
+def _unexplained(section: RevisionSection) -> bool:
+    """Whether the weights are others although no change says so."""
+    is_told = any(change.area == "weights" for change in section.changes)
+    return section.weights in ("changed", "added", "removed") and not is_told
+
+
+def _rank(change: Change) -> tuple[int, bool]:
+    """Code and weights before settings, and what shows its lines before what does not."""
+    order = ("code", *AREAS)
+    return order.index(change.area) if change.area in order else len(order), not change.hunk
+
+
+def _sides(section: RevisionSection) -> tuple[str, str]:
+    """What tells the two revisions apart, as short as it can be: what follows the ``@``, the folder's last name."""
+    names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
+    last = [name.rstrip("/").rpartition("/")[2] for name in names]
+    one, two = last if last[0] != last[1] and all(last) else names
+    return shortened(one, _NAME), shortened(two, _NAME)
