@@ -1,9 +1,11 @@
 """Files that belong to no other area: which came, went or changed. They are not read unless nothing else can tell.
 
-Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``, and for pictures,
-notebooks, text and .gitattributes ``documentation-changed`` (added and removed ones too).
+Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``; ``file-read-by-code``
+where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
+``documentation-changed`` (added and removed ones too).
 """
 
+import posixpath
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
@@ -33,5 +35,10 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
                 continue
             state = "same" if pair[0] == pair[1] else "changed"
         if state != "same":
-            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{state}"
+            code = None if path.lower().endswith(_DOCUMENTATION) else revisions.code()
+            if isinstance(code, Unread):
+                yield code
+            named = isinstance(code, str) and posixpath.basename(path) in code
+            kind = "file-read-by-code" if named else f"file-{state}"
+            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else kind
             yield Change("files", kind, path, path, *revisions.sizes(path))
