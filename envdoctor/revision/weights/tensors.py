@@ -5,13 +5,17 @@ Kinds of changes, all in the area ``weights``:
 * ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
 * ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
   that went and came), ``tensor-path-renamed`` (the modules keep their own names);
-* ``head-gone``, ``head-added`` (before and after: what config.json says: tied, not tied, not given, not readable);
+* ``head-gone``, ``head-added``, ``tied-head-left-out`` (before and after: what config.json says: tied, not tied, not
+  given, not readable);
 * ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
 * ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
   ``file-moved`` (the same bytes under another name);
 * ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
 * ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
-* ``set-added``, ``set-removed``, ``set-replaced`` (another format is loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+* ``format-lost`` (a header no longer says which framework wrote the file), ``metadata-changed`` (other texts of it);
+* ``unread-changed`` (other bytes by their object ids, of which the headers could not be read);
+* ``set-added``, ``set-removed``, ``weights-gone`` (nothing is loaded any more), ``set-replaced`` (another format is
+  loaded now), ``opaque-changed`` (GGUF, ONNX, …).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +43,11 @@ _INDEX = (".safetensors.index.json", ".bin.index.json")
 #: What the table safetensors-dtypes starts with: a need for it is no news.
 _OLDEST = "0.4.0"
 #: Kinds of changes of two sets that hold the same weights in other files.
-_ABOUT_FILES = ("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch")
+_ABOUT_FILES = (
+    *("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch", "metadata-changed", "format-lost"),
+)
+#: Who may have written a file (transformers 4.57.6, modeling_utils.py, load_state_dict).
+_FORMATS = ("pt", "tf", "flax", "mlx")
 _READERS = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
 _LEFT_ALONE = Unknown(Message("not every header was read: files that did not change are left alone"))
 _NOT_READ = Unknown(Message("the weight files did not change, so their headers were not read"))
@@ -62,7 +70,7 @@ def compare(revisions: Revisions) -> Compared:
     moved = file_sets.moved_files(shared)
     equal = _equal_files(old, shared)
     if len(shared.same) + len(shared.moved) == len(old) == len(new):
-        changes, unread = parted(_index_of_moved(revisions.new, shared))
+        changes, unread = parted(_index_of_known(revisions, shared))
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
         return Compared((*moved, *changes), unread, facts, equal, moved)
@@ -104,7 +112,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
     if unread or unhashed:
-        status = Unknown(Message("{} could not be read", listed([item.path for item in (*unread, *unhashed)], 2)))
+        status = Unknown(Message("{} could not be read", listed(dict.fromkeys(item.path for item in (*unread, *unhashed)), 2)))
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
         counted = amounts[side]["dtype"].values() if side in amounts else None
@@ -131,7 +139,8 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
     relaid = one.key == two.key and (one.files != two.files or elsewhere)
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
-    changes += _values_changed(old, new, before, after)
+    changes += [*_values_changed(old, new, before, after), *_metadata(before, after)]
+    changes += _unread_changed(old, new, unread)
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
@@ -163,11 +172,49 @@ def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout)
     return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
 
 
-def _index_of_moved(new: Snapshot, shared: Shared) -> Iterator[Change | Unread]:
-    """Renamed shards need an index that knows their new names."""
-    for key, files in weight_sets(new).items():
-        if key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
-            yield from check_index(new, key, files, Layout())
+def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | Unread]:
+    """Renamed shards need an index that knows their names; another index has to fit the shards that did not change."""
+    for key, files in weight_sets(revisions.new).items():
+        touched = bool(revisions.changed([file_sets.index_path(key)]))
+        if key.format == "safetensors" and touched:
+            layout = _READERS[key.format](revisions.new, files, revisions.clock)
+            yield from layout.unread
+            yield from check_index(revisions.new, key, files, layout)
+        elif key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
+            yield from check_index(revisions.new, key, files, Layout())
+
+
+def _metadata(before: Layout, after: Layout) -> Iterator[Change]:
+    """``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
+    if not before.metadata:
+        return
+    usual = before.metadata[min(before.metadata)]
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for path, now in after.metadata.items():
+        was = before.metadata.get(path, usual)
+        if was != now:
+            one, two = (_format(side) for side in (was, now))
+            kind = "format-lost" if one in _FORMATS and two not in _FORMATS else "metadata-changed"
+            found.setdefault((kind, one, two), []).append(path)
+    for (kind, one, two), paths in found.items():
+        yield Change("weights", kind, paths[0], "format", one, two, len(paths))
+
+
+def _format(metadata: Mapping[str, str] | None) -> str:
+    """Return the format that a header gives, else which of its parts is missing."""
+    if metadata is None:
+        return Message("no metadata")
+    given = metadata.get("format")
+    return Message("no format") if given is None else given if given in _FORMATS else Message("unknown format")
+
+
+def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> Iterator[Change]:
+    """``unread-changed``: what is other bytes for certain, though nothing of them can be said (pointers of LFS)."""
+    for path in sorted({part.path for part in unread}):
+        sides = [snapshot.files[path] for snapshot in (old, new) if path in snapshot.files]
+        kinds = {side.oid and side.oid.partition(":")[0] for side in sides}
+        if len(sides) == 2 and len(kinds) == 1 and None not in kinds and sides[0].oid != sides[1].oid:
+            yield Change("weights", "unread-changed", path, path, *(gigabytes(side.size) for side in sides))
 
 
 def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:

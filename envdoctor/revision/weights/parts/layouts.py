@@ -34,7 +34,8 @@ class Layout:
 
     ``tensors`` maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data
     with an earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``raw`` are the headers'
-    own bytes by file, to tell "the same header" from "the same tensors". ``remarks`` are odd things by file.
+    own bytes by file, to tell "the same header" from "the same tensors". ``remarks`` are odd things by file,
+    ``metadata`` the texts that each header has beside its tensors, None without any.
     """
 
     files: set[str] = field(default_factory=set)
@@ -44,6 +45,7 @@ class Layout:
     twice: list[str] = field(default_factory=list)
     raw: dict[str, int] = field(default_factory=dict)
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: dict[str, dict[str, str] | None] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
 
     def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> None:
@@ -76,6 +78,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
             clock.left -= process_time() - began
         layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()))
         layout.raw[path] = hash(raw[: header.header_bytes])
+        layout.metadata[path] = header.metadata
         if header.remarks:
             layout.remarks[path] = header.remarks
     return layout
