@@ -112,7 +112,9 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
     if unread or unhashed:
-        status = Unknown(Message("{} could not be read", listed(dict.fromkeys(item.path for item in (*unread, *unhashed)), 2)))
+        status = Unknown(
+            Message("{} could not be read", listed(dict.fromkeys(item.path for item in (*unread, *unhashed)), 2))
+        )
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
         counted = amounts[side]["dtype"].values() if side in amounts else None
@@ -141,6 +143,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
     changes += [*_values_changed(old, new, before, after), *_metadata(before, after)]
     changes += _unread_changed(old, new, unread)
+    changes += [Change("weights", "opaque-changed", path, path) for path in sorted({*before.opaque, *after.opaque})]
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
