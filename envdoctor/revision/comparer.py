@@ -62,15 +62,26 @@ class Compared(NamedTuple):
     amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}
 
 
+class Values(NamedTuple):
+    """That values of weights may be read: ``budget`` bytes of them from a Hub, any number from this machine.
+
+    ``progress`` is told what is read before it is, and how far it is.
+    """
+
+    budget: int
+    progress: Callable[[str], None]
+
+
 class Revisions(NamedTuple):
     """Two snapshots to compare, and the matrix's tables. ``clock`` is the time that all comparers have for looking at
-    headers and pickles; ``files`` are those that the comparer wants, sorted."""
+    headers and pickles; ``files`` are those that the comparer wants, sorted; without ``values`` no weight is read."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
     clock: Clock
     files: tuple[str, ...] = ()
+    values: Values | None = None
 
     def same(self, path: str) -> bool:
         """Whether both snapshots hold the file and their object ids say that its bytes are the same."""

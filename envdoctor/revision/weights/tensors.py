@@ -11,6 +11,7 @@ Kinds of changes, all in the area ``weights``:
 * ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
   ``file-moved`` (the same bytes under another name);
 * ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
+* ``tensor-values-changed``, ``values-not-finite`` (``values.py``: when they were asked for);
 * ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
 * ``format-lost`` (a header no longer says which framework wrote the file), ``metadata-changed`` (other texts of it);
 * ``unread-changed`` (other bytes by their object ids, of which the headers could not be read);
@@ -89,6 +90,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     differ = (was is not None and now is None) or any(change.kind == "opaque-changed" for change in changes)
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
     needs: list[str | None] = []
+    valued: list[str] = []
     read_all = not shared.same and not shared.moved
     for before, after in pairs:
         one, two = (
@@ -99,6 +101,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         changes += result.changes
         patterns += result.listing
         unread += result.unread
+        valued += result.equal
         differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
             changes += needs_changes(one, two, dtypes, after.read == after.files)
@@ -107,7 +110,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
                 amounts[side] = amounts_of(layout.tensors)
-    unhashed = () if differ else tuple(_unhashed(revisions, pairs))
+    unhashed = () if differ or len(valued) == len(pairs) else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
@@ -122,7 +125,8 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         facts[f"revision.parameters_{side}"] = parameters
     facts["revision.safetensors_needs"] = newest_need(needs, read_all)
     settled = not unread and not differ and bool(pairs)
-    equal = (Message("every tensor's name, dtype and shape; the values were not compared"),) if settled else ()
+    unsaid = Message("every tensor's name, dtype and shape; the values were not compared")
+    equal = tuple(valued) if len(valued) == len(pairs) else (unsaid,) if settled else ()
     return Compared(tuple(changes), (*unread, *unhashed), facts, equal, tuple(patterns), amounts)
 
 
@@ -150,6 +154,17 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     for path, remarks in after.remarks.items():
         news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
         changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
+    listing, settled = list(patterns), tuple[str, ...]()
+    if revisions.values is not None:
+        from envdoctor.revision.weights.values import compare_values
+
+        values = compare_values(revisions, before, after)
+        if values.changes and not values.unread:
+            changes = [change for change in changes if change.kind != "values-changed"]
+        changes += values.changes
+        unread += values.unread
+        listing += values.listing
+        settled = values.equal
     index = file_sets.index_path(two.key)
     # An unchanged index, of up to 9 MB, is not fetched for nothing.
     touched = not revisions.same(index) or one.files != two.files or before.where != after.where
@@ -157,7 +172,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
         found = parted(check_index(new, two.key, two.files, after))
         changes += found[0]
         unread += found[1]
-    return Compared(tuple(changes), tuple(unread), listing=tuple(patterns))
+    return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(listing))
 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
