@@ -114,14 +114,15 @@ class Revisions(NamedTuple):
         Return None without any, and Unread where not all of them can be read.
         """
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
-        texts = []
-        for path in paths[:_MOST_CODE_FILES]:
-            pair = self.read(path, _LARGEST_CODE) if not self.same(path) else (None, self.new.read(path, _LARGEST_CODE))
-            if isinstance(pair, Unread) or isinstance(pair[1], Unread):
-                return Unread(path, (pair if isinstance(pair, Unread) else pair[1]).reason)
-            texts += [content.decode("utf-8", "replace") for content in pair if content]
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
+        texts: list[str] = []
+        for path in paths:
+            for side in (self.new,) if self.same(path) else (self.old, self.new):
+                content = side.read(path, _LARGEST_CODE) if path in side.files else b""
+                if isinstance(content, Unread):
+                    return content
+                texts.append(content.decode("utf-8", "replace"))
         return "\n".join(texts) if paths else None
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:

@@ -291,8 +291,9 @@ def compare_settings(names: Names, one: Flat, two: Flat) -> Iterator[Change]:
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
         elif not same(*(_unordered(name, side.value) for side in (before, after))):
-            kind = _kind(names, name, one, two)
-            yield names.change(kind or "key-changed", name, short(before.value), short(after.value))
+            yield names.change(
+                _kind(names, name, one, two) or "key-changed", name, short(before.value), short(after.value)
+            )
         elif before.said != after.said:
             leaf = name.rpartition(".")[2]
             rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name

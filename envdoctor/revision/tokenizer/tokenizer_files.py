@@ -31,7 +31,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
@@ -159,6 +159,10 @@ class Token(NamedTuple):
     flags: Mapping[str, bool]
 
 
+#: Name (of an extra token that has one), content and flags.
+_Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
+
+
 class TokenizerFile(NamedTuple):
     """What is compared of one tokenizer.json.
 
@@ -191,9 +195,9 @@ class _Side(NamedTuple):
     file: TokenizerFile | None
     broken: list[Unread]
 
-    def roles(self) -> dict[str, list[tuple[str | None, str, Mapping[str, bool]]]]:
-        """Return name, token and flags of each role, from tokenizer_config.json, else special_tokens_map.json."""
-        roles = {}
+    def roles(self) -> dict[str, list[_Entry]]:
+        """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
+        roles: dict[str, list[_Entry]] = {}
         for table in (_data(self.special), _data(self.config)):
             roles |= {role: [entry] for role in ROLES for entry in _entries([table.get(role)])}
             for key in _EXTRA:
@@ -218,20 +222,15 @@ class _Side(NamedTuple):
         return tokens
 
 
-def _flags(entry: Mapping[str, Any]) -> dict[str, bool]:
+def _flags(entry: Mapping[Any, Any]) -> dict[str, bool]:
     return {name: flag for name in _FLAGS if type(flag := entry.get(name)) is bool}
 
 
-def _entries(value: object) -> list[tuple[str | None, str, Mapping[str, bool]]]:
-    """Return name (where they are a table), content and flags of tokens; lists in their order, tables by name."""
-    match value:
-        case dict():
-            items = sorted(value.items())
-        case list():
-            items = [(None, item) for item in value]
-        case _:
-            items = []
-    found = []
+def _entries(value: object) -> list[_Entry]:
+    """Return tokens; those of a list in their order, those of a table by name."""
+    named = sorted(value.items()) if isinstance(value, dict) else []
+    items = [(None, item) for item in value] if isinstance(value, list) else named
+    found: list[_Entry] = []
     for name, item in items:
         match item:
             case str(content):
@@ -349,11 +348,11 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
         kind = "special-role-changed" if not sided else "special-role-unlisted" if was else "special-role-listed"
         if role == _EXTRA[0]:
             kind = kind if kind == "special-role-listed" else "extra-tokens-changed"
-            sizes = (Message("{} tokens", len(side)) for side in (was, now))
-            yield _change(kind, path, role, *sizes, detail=_extra_news(was, now))
+            sizes = [Message("{} tokens", len(side)) for side in (was, now)]
+            yield _change(kind, path, role, sizes[0], sizes[1], detail=_extra_news(was, now))
         else:
-            shown = (_shown(side[0][1]) if side else None for side in (was, now))
-            yield _change(kind, path, role, *shown, detail=doubt if sided else None)
+            shown = [_shown(side[0][1]) if side else None for side in (was, now)]
+            yield _change(kind, path, role, shown[0], shown[1], detail=doubt if sided else None)
 
 
 def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, str]]) -> str:

@@ -232,7 +232,8 @@ def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> I
         sides = [snapshot.files[path] for snapshot in (old, new) if path in snapshot.files]
         kinds = {side.oid and side.oid.partition(":")[0] for side in sides}
         if len(sides) == 2 and len(kinds) == 1 and None not in kinds and sides[0].oid != sides[1].oid:
-            yield Change("weights", "unread-changed", path, path, *(gigabytes(side.size) for side in sides))
+            was, now = (gigabytes(side.size) for side in sides)
+            yield Change("weights", "unread-changed", path, path, was, now)
 
 
 def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:

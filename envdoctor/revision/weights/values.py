@@ -110,7 +110,7 @@ def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
 
 def _tensors(snapshot: Snapshot, layout: Layout) -> dict[str, tuple[str, int, Tensor]]:
     """Return file, length of its header and place of each tensor of the headers that were read."""
-    tensors = {}
+    tensors: dict[str, tuple[str, int, Tensor]] = {}
     for path, raw in snapshot.headers(sorted(layout.raw)).items():
         try:
             header = parse_header(raw, snapshot.files[path].size) if isinstance(raw, bytes) else None
@@ -265,5 +265,6 @@ def _told(pattern: str, items: list[_Difference], layout: Layout) -> Change:
         after = Message("largest difference {}, relative {}", f"{largest:.3g}", relative)
     rows, shape = worst.rows, layout.tensors[worst.name].shape
     if len(items) == 1 and 0 < len(rows) < shape[0]:
-        after += Message(", {} of {} rows ({} to {})", f"{len(rows):,}", f"{shape[0]:,}", rows[0], rows[-1])
+        counts = f"{len(rows):,}", f"{shape[0]:,}"
+        after = Message("{}, {} of {} rows ({} to {})", after, *counts, rows[0], rows[-1])
     return Change("weights", "tensor-values-changed", layout.where[worst.name], pattern, None, after, len(items))
