@@ -7,7 +7,7 @@ import re
 LONGEST = 90
 _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-_OTHER_VALUE = re.compile(r"(?:-?[0-9][0-9.eE+-]*|true|false|null)\Z")
+_OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
 _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

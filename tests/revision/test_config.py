@@ -95,6 +95,7 @@ def test_a_changed_key_has_the_kind_of_its_group(key: str, before: Any, after: A
         ({"torch_dtype": "bfloat16"}, {}, "dtype-changed dtype: bfloat16 -> None"),
         ({"eos_token_id": [1, 2]}, {"eos_token_id": [2, 1, 2]}, None),
         ({"a.b": 1}, {"a": {"b": 1}}, 'key-added a.b: None -> 1 | key-removed "a.b": 1 -> None'),
+        ({"own": "4.31.0"}, {"own": "true"}, 'key-changed own: 4.31.0 -> "true"'),
         ({"sliding_window": 4096}, {"sliding_window": "4096"}, 'sliding-window-changed sliding_window: 4096 -> "4096"'),
     ],
 )
