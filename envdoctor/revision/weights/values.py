@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.hub.online import HubSnapshot
 from envdoctor.hub.safetensors_header import HeaderError, Tensor, parse_header
@@ -161,40 +161,46 @@ def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str, _Difference]) -> Unread | None:
     """Read a window on both sides and add what differs to ``found``; return what could not be read."""
-    contents: list[memoryview] = []
+    contents: list[bytes] = []
     for side, snapshot in enumerate((revisions.old, revisions.new)):
         path, offset, _ = window[0].places[side]
         parts = snapshot.read_ranges(path, [(offset, sum(piece.places[side][2] for piece in window))])
         if isinstance(parts, Unread):
             return parts
-        contents.append(memoryview(parts[0]))
+        contents.append(parts[0])
+    ends = [0, 0]
     for piece in window:
-        sizes = [place[2] for place in piece.places]
-        raws = [content[:size] for content, size in zip(contents, sizes, strict=True)]
-        contents = [content[size:] for content, size in zip(contents, sizes, strict=True)]
+        starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]
+        raws = [content[start:end] for content, start, end in zip(contents, starts, ends, strict=True)]
         item = found.setdefault(piece.name, _Difference(piece.name))
         if piece.dtypes[0] != piece.dtypes[1] or raws[0] != raws[1]:
             _add(item, piece, raws)
     return None
 
 
-def _add(item: _Difference, piece: _Piece, raws: list[memoryview]) -> None:
+def _add(item: _Difference, piece: _Piece, raws: list[bytes]) -> None:
     """Add a piece whose bytes or dtypes differ."""
     if piece.dtypes[0] not in _FLOATS:
         item.packed = item.different = True
         return
-    one, two = (_numbers(dtype, raw) for dtype, raw in zip(piece.dtypes, raws, strict=True))
-    largest, squares, base, finite = _measure(one, two)
+    try:
+        import numpy
+
+        measured = _measure_arrays(numpy, piece.dtypes, raws)
+    except ImportError:
+        measured = _measure(*(_numbers(dtype, raw) for dtype, raw in zip(piece.dtypes, raws, strict=True)))
+    largest, squares, base, finite = measured
     item.largest, item.squares, item.base = max(item.largest, largest), item.squares + squares, item.base + base
     item.finite = item.finite and finite
     item.different = item.different or largest > 0 or not finite
-    if piece.length:
-        rows = range(len(one) // piece.length)
-        spans = [slice(row * piece.length, (row + 1) * piece.length) for row in rows]
-        item.rows += tuple(piece.row + row for row, span in zip(rows, spans, strict=True) if one[span] != two[span])
+    if piece.length and piece.dtypes[0] == piece.dtypes[1]:
+        size = piece.length * _FLOATS[piece.dtypes[0]]
+        starts = range(0, len(raws[0]), size)
+        rows = [row for row, at in enumerate(starts) if raws[0][at : at + size] != raws[1][at : at + size]]
+        item.rows += tuple(piece.row + row for row in rows)
 
 
-def _numbers(dtype: str, raw: memoryview) -> "array[float]":
+def _numbers(dtype: str, raw: bytes) -> "array[float]":
     """Return little-endian floats as an array; bfloat16 is the upper half of a float32."""
     if dtype == "F16":
         return array("f", struct.unpack(f"<{len(raw) // 2}e", raw))
@@ -202,9 +208,8 @@ def _numbers(dtype: str, raw: memoryview) -> "array[float]":
     if dtype == "BF16":
         wide = bytearray(2 * len(raw))
         wide[2::4], wide[3::4] = raw[0::2], raw[1::2]
-        numbers.frombytes(wide)
-    else:
-        numbers.frombytes(raw)
+        raw = bytes(wide)
+    numbers.frombytes(raw)
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
@@ -213,26 +218,33 @@ def _numbers(dtype: str, raw: memoryview) -> "array[float]":
 def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, float, bool]:
     """Return the largest difference, the squares of all differences and of the old numbers, and whether the new side is
     finite where the old one is. What is not finite on either side is left out of the numbers."""
-    try:
-        import numpy
-    except ImportError:
-        if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
-            pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]
-            kept = [(a, b) for a, b in pairs if math.isfinite(b)]
-            lost = len(kept) < len(pairs)
-            one, two = (array("d", side) for side in (zip(*kept, strict=True) if kept else ((), ())))
+    lost = False
+    if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
+        pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]
+        kept = [(a, b) for a, b in pairs if math.isfinite(b)]
+        lost = len(kept) < len(pairs)
+        one, two = (array("d", side) for side in (zip(*kept, strict=True) if kept else ((), ())))
+    differences = array("d", map(operator.sub, two, one))
+    squares, base = (sum(map(operator.mul, side, side)) for side in (differences, one))
+    return max(map(abs, differences), default=0.0), squares, base, not lost
+
+
+def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
+    """Like :func:`_measure`, of the bytes, with numpy."""
+    sides = []
+    for dtype, raw in zip(dtypes, raws, strict=True):
+        if dtype == "BF16":
+            numbers = (numpy.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
         else:
-            lost = False
-        differences = array("d", map(operator.sub, two, one))
-        squares, base = (sum(map(operator.mul, side, side)) for side in (differences, one))
-        return max(map(abs, differences), default=0.0), squares, base, not lost
-    old, new = (numpy.asarray(side, dtype="float64") for side in (one, two))
-    known = numpy.isfinite(old)
-    kept = known & numpy.isfinite(new)
-    change = (new - old)[kept]
-    base = old[kept]
+            numbers = numpy.frombuffer(raw, f"<f{_FLOATS[dtype]}")
+        sides.append(numbers.astype("f8" if "F64" in dtypes else "f4"))
+    known = numpy.isfinite(sides[0])
+    kept = known & numpy.isfinite(sides[1])
+    old, new = (side[kept] for side in sides) if not kept.all() else sides
+    change = new - old
     largest = float(numpy.abs(change).max()) if change.size else 0.0
-    return largest, float(change @ change), float(base @ base), bool(kept.sum() == known.sum())
+    squares, base = (float(numpy.square(side).sum(dtype="f8")) for side in (change, old))
+    return largest, squares, base, bool(kept.sum() == known.sum())
 
 
 def _changes(found: list[_Difference], layout: Layout) -> tuple[list[Change], list[Change]]:
@@ -261,7 +273,7 @@ def _told(pattern: str, items: list[_Difference], layout: Layout) -> Change:
         after = Message("bytes of packed or whole numbers, whose differences have no size")
     else:
         largest = max(item.largest for item in items)
-        relative = f"{worst.relative:.2%}" if worst.base else "∞"
+        relative = f"{worst.relative:.2%}" if math.isfinite(worst.relative) else "∞"
         after = Message("largest difference {}, relative {}", f"{largest:.3g}", relative)
     rows, shape = worst.rows, layout.tensors[worst.name].shape
     if len(items) == 1 and 0 < len(rows) < shape[0]:
