@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from comparing import outcome
+from header_true import Repository
 from observing import shipped
 from rooms import comparer
+from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.hub import Clock, open_folder
 from envdoctor.revision import Change, Compared, Revisions, Values, compare_snapshots
@@ -131,6 +133,18 @@ def test_numbers_that_became_none_are_an_error(compare: Any) -> None:
         kinds = [change.kind for change in compare(old, new)[0].changes]
         assert kinds == ["tensor-values-changed", "values-not-finite"]
         assert "values-not-finite" not in [change.kind for change in compare(new, old)[0].changes]
+
+
+def test_a_pickle_is_not_loaded_for_its_values(tmp_path: Path) -> None:
+    old, new = (Repository(texts={"pytorch_model.bin": state(length)}) for length in (1, 2))
+    asked = Revisions(old, new, shipped(), Clock(), ("pytorch_model.bin",), Values(0, lambda text: None))
+    (part,) = tensors.compare(asked).unread
+    assert part.reason == "its values were not compared: it is a pickle, which is never loaded"
+
+
+def state(length: int) -> bytes:
+    """A checkpoint of one tensor of that length."""
+    return zip_checkpoint(state_pickle({"w": ("F32", (length,))}))
 
 
 def test_equal_values_behind_another_header_are_equal(compare: Any) -> None:

@@ -135,7 +135,7 @@ def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]
     for before, after in pairs:
         sides = ((revisions.old, before.read), (revisions.new, after.read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
-        reason = "its values were not compared, only its header: --hash reads its {} bytes"
+        reason = "its values were not compared, only its header: --hash or --values reads its {} bytes"
         yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
 
 

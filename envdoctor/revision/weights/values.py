@@ -75,8 +75,12 @@ def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
     tables = [_tensors(snapshot, layout) for snapshot, layout in sides]
     both = [name for name in tables[0] if name in tables[1] and name in two.where]
     pieces = [piece for name in both for piece in _pieces(name, *(table[name] for table in tables))]
+    unread = [
+        Unread(path, Message("its values were not compared: {}", Message("it is a pickle, which is never loaded")))
+        for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())
+    ]
     if allowed is None or not both:
-        return Compared()
+        return Compared(unread=() if allowed is None else tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
     remote = [isinstance(snapshot, HubSnapshot) for snapshot, _ in sides]
     costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]
@@ -84,7 +88,6 @@ def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
     total = sum(place[2] for piece in fitting for place in piece.places)
     fetched = gigabytes(sum(costs[: len(fitting)]))
     allowed.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
-    unread = []
     left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
     if left:
         reason = Message(
