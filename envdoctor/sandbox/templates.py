@@ -36,7 +36,7 @@ def template_environment(marked: bool = False) -> Any:
             return nodes.CallBlock(self.call_method("marks"), [], [], body).set_lineno(line) if marked else body
 
         def marks(self, caller: Any) -> str:
-            return caller().join(MARKS)
+            return f"{MARKS[0]}{caller()}{MARKS[1]}"
 
     def raise_exception(message: Any) -> None:
         raise Refusal(str(message))

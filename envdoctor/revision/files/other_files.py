@@ -26,6 +26,7 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
+    code: str | Unread | None = ""  # read once, and only where it matters
     for path in revisions.files:
         state = revisions.state(path)
         if state == "unknown":
@@ -35,10 +36,11 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
                 continue
             state = "same" if pair[0] == pair[1] else "changed"
         if state != "same":
-            code = None if path.lower().endswith(_DOCUMENTATION) else revisions.code()
-            if isinstance(code, Unread):
-                yield code
+            about = path.lower().endswith(_DOCUMENTATION)
+            if code == "" and not about:
+                code = revisions.code() or None
+                if isinstance(code, Unread):
+                    yield code
             named = isinstance(code, str) and posixpath.basename(path) in code
             kind = "file-read-by-code" if named else f"file-{state}"
-            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else kind
-            yield Change("files", kind, path, path, *revisions.sizes(path))
+            yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))

@@ -30,7 +30,8 @@ import fnmatch
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Unread
@@ -172,7 +173,8 @@ class Names(NamedTuple):
 
     ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
     config-keys, ``defaults`` what a missing key means, by model type (``*``: in every class): what the class had in
-    every release looked at. ``code`` is the model's own code, where all of it is at hand.
+    every release looked at. ``code`` gives the model's own code where it lies in the repository: one text, None
+    or a problem.
     """
 
     area: str
@@ -180,7 +182,7 @@ class Names(NamedTuple):
     aliases: Mapping[str, str]
     kinds: Sequence[Mapping[str, Any]]
     defaults: Mapping[str, Any]
-    code: str | None = None
+    code: Callable[[], str | Unread | None] = lambda: None
 
     def kind(self, name: str) -> str | None:
         """The kind of a canonical key; patterns with a dot are held against the whole name, others against its end."""
@@ -256,8 +258,7 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
             else:
                 if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
-                    code = revisions.code()
-                    names = names._replace(code=None if isinstance(code, Unread) else code)
+                    names = names._replace(code=cache(revisions.code))
                 yield from compare_settings(names, one, two)
                 yield from repeated_keys(names, before, after)
 
@@ -311,9 +312,10 @@ def _unordered(name: str, value: Any) -> Any:
 def _kind(names: Names, name: str, one: Flat, two: Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     kind = _without_effect(names, name, one, two) or names.kind(name)
-    if kind in _READ_BY_MODEL and names.code is not None:
+    code = names.code() if kind in _READ_BY_MODEL else None
+    if isinstance(code, str):
         said = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-        if not any(re.search(rf"\b{re.escape(leaf)}\b", names.code) for leaf in said):
+        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
             return "unread-key"
     if kind == "position-limit-changed":
         before, after = (side[name].value if name in side else names.default(name, side) for side in (one, two))
