@@ -89,12 +89,12 @@ def test_extra_tokens_under_both_names() -> None:
     old, new = {"additional_special_tokens": ["<a>", "<b>"]}, {"extra_special_tokens": ["<a>", "<c>"]}
     compared = compare({CONFIG: old}, {CONFIG: new})
     holds(compared, "extra-tokens-list extra_special_tokens", "extra-tokens-changed additional_special_tokens")
-    assert compared.changes[1].detail == "added: <c>; removed: <b>"
+    assert compared.changes[1].after == "2 tokens (added: <c>; removed: <b>)"
 
 
 def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
     one, two = ({CONFIG: {"additional_special_tokens": tokens}} for tokens in (["A\nB"], ["A", "B"]))
-    assert only(compare(one, two)).detail == r"added: A, B; removed: A\nB"
+    assert only(compare(one, two)).after == r"2 tokens (added: A, B; removed: A\nB)"
     old, new = ({FILE: {"model": {"type": "BPE", "merges": [pair]}}} for pair in (["a\0b", "c"], ["a", "b\0c"]))
     changed(old, new, "merges-changed model.merges")
 
@@ -102,7 +102,7 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected", "detail"),
     [
-        (["<b>", "<a>"], ["<a>", "<b>"], "extra-tokens-changed {}: 2 tokens -> 2 tokens", "in another order"),
+        (["<b>", "<a>"], ["<a>", "<b>"], "extra-tokens-changed {}", "in another order"),
         ([{"content": "<a>", "lstrip": True}], [{"content": "<a>", "lstrip": False}], "special-flag-changed <a>", None),
         ({"image": "<a>"}, {"sound": "<a>"}, "extra-tokens-changed {}", "sound: absent -> <a>; image: <a> -> absent"),
         (
@@ -117,7 +117,7 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
 def test_extra_tokens_have_names_flags_and_an_order(before: Any, after: Any, expected: str, detail: str | None) -> None:
     compared = compare({CONFIG: {"extra_special_tokens": before}}, {CONFIG: {"extra_special_tokens": after}})
     holds(compared, expected.format("additional_special_tokens"))
-    assert compared.changes[0].detail == detail
+    assert detail is None or compared.changes[0].after == f"{len(after)} tokens ({detail})"
 
 
 def test_flags_of_a_role_are_told_once() -> None:
@@ -149,6 +149,9 @@ def test_the_first_files_of_a_tokenizer_change_nothing_that_was_there() -> None:
 @pytest.mark.parametrize(
     ("key", "before", "after", "kind"),
     [
+        ("image_token", "<i>", "<j>", "special-role-changed"),
+        ("use_image_token", True, False, "key-changed"),
+        ("eos_token", 7, 8, "key-changed"),
         ("padding_side", "left", "right", "padding-side-changed"),
         ("tokenizer_class", "LlamaTokenizer", "TokenizersBackend", "class-changed"),
         ("tokenizer_class", "LlamaTokenizer", "LlamaTokenizerFast", "class-suffix-changed"),

@@ -2,7 +2,7 @@
 
 Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
 
-``special-role-changed``       bos_token, eos_token, pad_token, … is another token
+``special-role-changed``       bos_token, eos_token, pad_token, image_token, … is another token
 ``special-token-moved``        an added token has other ids
 ``special-token-renamed``      an id that was one added token is another one
 ``special-token-added``, ``special-token-removed``
@@ -39,7 +39,6 @@ from envdoctor.models.json_object import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, read_json
 from envdoctor.revision.settings.settings_files import Setting, compare_settings, flatten, names_of, repeated_keys
 from envdoctor.revision.short_text import LONGEST, around, short, visible
-from envdoctor.revision.template.parts.settings import ROLES
 from envdoctor.text.message import Message
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
@@ -55,7 +54,7 @@ _LIMIT = 64 << 20
 _FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 #: Not settings, or compared elsewhere.
-_APART = ("chat_template", "added_tokens_decoder", *_EXTRA, *ROLES)
+_APART = ("chat_template", "added_tokens_decoder", *_EXTRA)
 #: transformers writes int(1e30) for "no limit".
 _NO_LIMIT = 10**15
 _STEPS = {
@@ -199,7 +198,8 @@ class _Side(NamedTuple):
         """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
         roles: dict[str, list[_Entry]] = {}
         for table in (_data(self.special), _data(self.config)):
-            roles |= {role: [entry] for role in ROLES for entry in _entries([table.get(role)])}
+            named = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
+            roles |= {role: entries for role, entries in named if entries}
             for key in _EXTRA:
                 entries = _entries(table.get(key))
                 roles |= {_EXTRA[0]: entries} if entries else {}
@@ -224,6 +224,11 @@ class _Side(NamedTuple):
 
 def _flags(entry: Mapping[Any, Any]) -> dict[str, bool]:
     return {name: flag for name in _FLAGS if type(flag := entry.get(name)) is bool}
+
+
+def _is_role(key: str, value: object) -> bool:
+    """Return whether the key names a token: eos_token, and image_token of processors, but not add_bos_token."""
+    return key.endswith("_token") and (value is None or bool(_entries([value])))
 
 
 def _entries(value: object) -> list[_Entry]:
@@ -323,7 +328,7 @@ def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> I
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in _APART}
+    kept = {key: value for key, value in config.items() if key not in _APART and not _is_role(key, value)}
     limit = kept.get("model_max_length")
     if limit is None or (type(limit) in (int, float) and limit > _NO_LIMIT):
         kept.pop("model_max_length", None)
@@ -348,8 +353,8 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
         kind = "special-role-changed" if not sided else "special-role-unlisted" if was else "special-role-listed"
         if role == _EXTRA[0]:
             kind = kind if kind == "special-role-listed" else "extra-tokens-changed"
-            sizes = [Message("{} tokens", len(side)) for side in (was, now)]
-            yield _change(kind, path, role, sizes[0], sizes[1], detail=_extra_news(was, now))
+            after = Message("{} tokens ({})", len(now), _extra_news(was, now))
+            yield _change(kind, path, role, Message("{} tokens", len(was)), after)
         else:
             shown = [_shown(side[0][1]) if side else None for side in (was, now)]
             yield _change(kind, path, role, shown[0], shown[1], detail=doubt if sided else None)
