@@ -41,6 +41,6 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
                     yield code
-            named = isinstance(code, str) and posixpath.basename(path) in code
+            named = type(code) is str and posixpath.basename(path) in code
             kind = "file-read-by-code" if named else f"file-{state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))

@@ -305,7 +305,7 @@ def compare_settings(names: Names, one: Flat, two: Flat) -> Iterator[Change]:
 
 def _unordered(name: str, value: Any) -> Any:
     """Return the value; token ids, each of which ends a text, in ascending order and once."""
-    ids = name.endswith(("token_id", "token_ids")) and isinstance(value, list)
+    ids = name.endswith(("token_id", "token_ids")) and type(value) is list
     return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
 
 
@@ -313,7 +313,7 @@ def _kind(names: Names, name: str, one: Flat, two: Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     kind = _without_effect(names, name, one, two) or names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
-    if isinstance(code, str):
+    if type(code) is str:
         said = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
         if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
             return "unread-key"

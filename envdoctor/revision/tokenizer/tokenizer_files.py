@@ -233,8 +233,12 @@ def _is_role(key: str, value: object) -> bool:
 
 def _entries(value: object) -> list[_Entry]:
     """Return tokens; those of a list in their order, those of a table by name."""
-    named = sorted(value.items()) if isinstance(value, dict) else []
-    items = [(None, item) for item in value] if isinstance(value, list) else named
+    items: list[tuple[str | None, object]] = []
+    match value:
+        case dict():
+            items += sorted(value.items())
+        case list():
+            items += [(None, item) for item in value]
     found: list[_Entry] = []
     for name, item in items:
         match item:

@@ -116,7 +116,7 @@ def _tensors(snapshot: Snapshot, layout: Layout) -> dict[str, tuple[str, int, Te
     tensors: dict[str, tuple[str, int, Tensor]] = {}
     for path, raw in snapshot.headers(sorted(layout.raw)).items():
         try:
-            header = parse_header(raw, snapshot.files[path].size) if isinstance(raw, bytes) else None
+            header = parse_header(raw, snapshot.files[path].size) if type(raw) is bytes else None
         except HeaderError:
             continue
         if header is not None:
