@@ -39,7 +39,8 @@ class Request:
     """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
     compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
     the largest safetensors header that is read, in bytes. ``pin`` takes OLD from envdoctor-pins.json,
-    ``tensors`` lists every changed tensor pattern."""
+    ``tensors`` lists every changed tensor pattern. ``values`` compares the values of weights too, with that many
+    bytes of them from the Hub at most; without it none is read."""
 
     repo: str
     old: str | None = None
@@ -50,6 +51,7 @@ class Request:
     history: bool = False
     pin: bool = False
     tensors: bool = False
+    values: int | None = None
     environment: bool = True
     sources: Sources = field(default_factory=Sources)
 
@@ -62,7 +64,8 @@ def diff_revision(
     exit_zero: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Compare two revisions and judge what changed. No weight is downloaded and no line of the model's code is run.
+    """Compare two revisions and judge what changed. No line of the model's code is run, and no weight is read unless
+    ``request.values`` asks for it.
 
     Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
     (exit code 3) and is never called unchanged.
@@ -76,7 +79,7 @@ def diff_revision(
     with told_as(None, SnapshotError):
         old = _pinned_revision(request, pin) if request.pin else request.old
         pair = open_pair(request.repo, old, request.new, access)
-    comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell)
+    comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell, values=request.values)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
     facts.drop("model.")

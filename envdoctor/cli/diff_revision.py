@@ -18,6 +18,15 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 @click.option("--stat", is_flag=True, help="A line for each finding, and counts of changes.")
 @click.option("--patch", is_flag=True, help="Every changed line of code and templates.")
 @click.option("--tensors", is_flag=True, help="Every change, every tensor pattern.")
+@click.option("--values", is_flag=True, help="Read weights: which tensors differ, and by how much.")
+@click.option(
+    "--max-values",
+    type=click.IntRange(1, 10_000),
+    metavar="GB",
+    default=4,
+    show_default=True,
+    help="How much of them --values may fetch from the Hub.",
+)
 @click.option("--history", is_flag=True, help="Name the commit that introduced each finding.")
 @click.option("--pin", is_flag=True, help="Compare the revision in envdoctor-pins.json with main.")
 @click.option("--list", "listed", is_flag=True, help="List the commits from NEW back to OLD, to choose from.")
@@ -33,9 +42,9 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 def command(**options: Any) -> int:
     """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
 
-    No weight is downloaded and no code of the model is run. OLD and NEW are a branch, tag, commit, refs/pr/N or a date
-    (@2024-01-31); without them the revision in the local cache (what you trained with) is compared with main. With
-    folders, REPO is the old one and OLD the new one.
+    No code of the model is run, and no weight is read unless --values asks for it. OLD and NEW are a branch, tag,
+    commit, refs/pr/N or a date (@2024-01-31); without them the revision in the local cache (what you trained with) is
+    compared with main. With folders, REPO is the old one and OLD the new one.
 
     \b
     envdoctor diff-revision THUDM/chatglm3-6b
@@ -50,6 +59,7 @@ def command(**options: Any) -> int:
     request = Request(
         **{name: options[name] for name in ("repo", "old", "new", "offline", "timeout", "history", "pin", "tensors")},
         largest_header=options["max_header"] * 1_000_000,
+        values=options["max_values"] * 10**9 if options["values"] else None,
         environment=not options["no_environment"],
         sources=run.sources(),
     )

@@ -336,6 +336,11 @@ class Checkpoint(NamedTuple):
     problem: str | None
     cut: bool = False
 
+    @property
+    def is_pickle(self) -> bool:
+        """Whether an unpickler would do anything with the bytes before it stops; True when that is not known."""
+        return bool(self.globals) or self.problem is None or self.cut or not self.all_globals
+
 
 class Clock:
     """The seconds that are left for looking at what weight files say of themselves, however many they are."""

@@ -163,6 +163,7 @@ class Header(NamedTuple):
     """A header that is right.
 
     ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes`` the length of what follows.
+    ``metadata`` are the texts of ``__metadata__``, None where the file has none.
     ``remarks`` are odd things that the library accepts, as dashed words:
     leading-blanks, null-metadata, duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list,
     dtype-is-a-map, unaligned-data.
@@ -172,6 +173,7 @@ class Header(NamedTuple):
     header_bytes: int
     data_bytes: int
     remarks: tuple[str, ...]
+    metadata: dict[str, str] | None = None
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
@@ -190,7 +192,8 @@ def parse_header(data: bytes, file_size: int) -> Header:
         raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
     if length % 8:
         remarks.add("unaligned-data")
-    return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)))
+    metadata = next((entry for name, entry in top if name == "__metadata__"), None)
+    return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)), None if metadata is None else dict(metadata))
 
 
 def _length(data: bytes, file_size: int) -> int:

@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
     {
         "code.parts.reading": "Source parse",
         "code.parts.records": "FileCode",
-        "comparer": "AREAS Change Compared Revisions",
+        "comparer": "AREAS Change Compared Revisions Values",
         "comparing": "COMPARERS Comparison change_facts compare_snapshots files_of",
         "effects": "effect_of",
         "history": "attribute",

@@ -4,8 +4,9 @@ A comparer is a module in a folder of ``revision/``, with its row in ``COMPARERS
 needs and nothing that is known to be equal, judges nothing, and lists the kinds of its changes in its first docstring.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Value
 from envdoctor.hub.pickle_reading import Clock
@@ -17,7 +18,11 @@ from envdoctor.text.message import Message
 #: Which part of a repository a change is in, in the order of reports.
 AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")
 
+_MOST_CODE_FILES = 20
+_LARGEST_CODE = 1 << 20
+
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 class Change(NamedTuple):
@@ -60,15 +65,26 @@ class Compared(NamedTuple):
     amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}
 
 
+class Values(NamedTuple):
+    """That values of weights may be read: ``budget`` bytes of them from a Hub, any number from this machine.
+
+    ``progress`` is told what is read before it is, and how far it is.
+    """
+
+    budget: int
+    progress: Callable[[str], None]
+
+
 class Revisions(NamedTuple):
     """Two snapshots to compare, and the matrix's tables. ``clock`` is the time that all comparers have for looking at
-    headers and pickles; ``files`` are those that the comparer wants, sorted."""
+    headers and pickles; ``files`` are those that the comparer wants, sorted; without ``values`` no weight is read."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
     clock: Clock
     files: tuple[str, ...] = ()
+    values: Values | None = None
 
     def same(self, path: str) -> bool:
         """Whether both snapshots hold the file and their object ids say that its bytes are the same."""
@@ -94,6 +110,23 @@ class Revisions(NamedTuple):
         """How large the file is in each snapshot, in words; None where there is none."""
         first, second = (side.files.get(path) for side in (self.old, self.new))
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
+
+    def code(self) -> str | Unread | None:
+        """Return the Python files of both snapshots as one text, each file once that is the same in both.
+
+        Return None without any, and Unread where not all of them can be read.
+        """
+        paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
+        if len(paths) > _MOST_CODE_FILES:
+            return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
+        texts: list[str] = []
+        for path in paths:
+            for side in (self.new,) if self.same(path) else (self.old, self.new):
+                content = side.read(path, _LARGEST_CODE) if path in side.files else b""
+                if isinstance(content, Unread):
+                    return content
+                texts.append(content.decode("utf-8", "replace"))
+        return "\n".join(texts) if paths else None
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """The file in both snapshots, None where there is none; unread when either cannot be read."""
@@ -127,6 +160,28 @@ def outcome(found: Iterable[Change | Unread], name: str | None, harmless: Collec
     changes, unread = parted(found)
     settled = name and not unread and all(change.kind in harmless for change in changes)
     return Compared(changes, unread, equal=(name,) if name and settled else ())
+
+
+def differences(one: Mapping[Key, Item], two: Mapping[Key, Item]) -> Iterator[tuple[Key, Item | None, Item | None]]:
+    """Yield key, old and new value of what differs, in the order of the new table, what is gone at the end."""
+    for key in dict.fromkeys([*two, *one]):
+        before, after = one.get(key), two.get(key)
+        if not same(before, after):
+            yield key, before, after
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return the equality of JSON values: 1 and 1.0 are equal, 1 and true are not, NaN equals itself."""
+    match one, two:
+        case (bool(), _) | (_, bool()):
+            return one is two
+        case int() | float(), int() | float():
+            return bool(one == two) or (math.isnan(one) and math.isnan(two))
+        case list(), list():
+            return len(one) == len(two) and all(map(same, one, two))
+        case dict(), dict():
+            return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
+    return bool(one == two)
 
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:

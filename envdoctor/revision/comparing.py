@@ -9,7 +9,7 @@ from envdoctor.hub.pickle_reading import Clock
 from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.code import remote_code, transformers_window
-from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
+from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
 from envdoctor.revision.files import licence, other_files
 from envdoctor.revision.settings import settings_files
 from envdoctor.revision.template import chat_template
@@ -76,8 +76,12 @@ def compare_snapshots(
     *,
     areas: Iterable[str] = AREAS,
     progress: Callable[[str], None] | None = None,
+    values: int | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next."""
+    """Compare area by area; ``progress`` is told which one comes next.
+
+    ``values`` says that values of weights are compared too, and how many bytes of them a Hub may be asked for.
+    """
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
@@ -88,7 +92,8 @@ def compare_snapshots(
         if comparer.area in wanted:
             if progress is not None:
                 progress(f"comparing {comparer.area}")
-            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths))
+            allowed = None if values is None else Values(values, progress or (lambda text: None))
+            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), allowed)
             parts.append((comparer.area, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 

@@ -7,6 +7,7 @@ import re
 LONGEST = 90
 _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
 _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -14,7 +15,9 @@ def short(value: object) -> str:
     """A JSON value in at most :data:`LONGEST` characters; long lists keep their ends and say how many items."""
     match value:
         case str():
-            text = value if value and value == value.strip() else json.dumps(value, ensure_ascii=False)
+            # Blanks at an end, and a text that looks like a number, are seen in quotes alone.
+            plain = value and value == value.strip() and not _OTHER_VALUE.match(value)
+            text = value if plain else json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 6:
             first, last = json.dumps(value[:3], ensure_ascii=False)[:-1], json.dumps(value[-1], ensure_ascii=False)
             text = f"{first}, ..., {last}] ({len(value)} items)"

@@ -9,11 +9,19 @@ class Refusal(Exception):
     """The template called raise_exception."""
 
 
-def template_environment() -> Any:
-    """The environment in which transformers renders chat templates, with everything that varies held still."""
+#: What stands around the parts that a template marks as the assistant's, where they are asked for.
+MARKS = "\ue000", "\ue001"
+
+
+def template_environment(marked: bool = False) -> Any:
+    """Return the environment in which transformers renders chat templates, with everything that varies held still.
+
+    ``marked`` puts :data:`MARKS` around what ``{% generation %}`` encloses.
+    """
     import gc
     from datetime import datetime
 
+    from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -23,8 +31,12 @@ def template_environment() -> Any:
         tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Any) -> Any:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("marks"), [], [], body).set_lineno(line) if marked else body
+
+        def marks(self, caller: Any) -> str:
+            return f"{MARKS[0]}{caller()}{MARKS[1]}"
 
     def raise_exception(message: Any) -> None:
         raise Refusal(str(message))

@@ -54,7 +54,7 @@ def test_one_area_is_compared_alone(matrix: Matrix) -> None:
     old, new = of(a__py="x = 1", a__dat="1"), of(a__py="x = 2", a__dat="2")
     comparison = compare_snapshots(old, new, matrix, areas=["files"])
     assert [change.path for change in comparison.changes] == ["a.dat"]
-    assert new.read_paths == []
+    assert new.read_paths == ["a.py"]  # which may name it
 
 
 def test_a_file_that_one_side_refuses_was_neither_added_nor_removed(matrix: Matrix) -> None:

@@ -80,6 +80,54 @@ def test_a_changed_key_has_the_kind_of_its_group(key: str, before: Any, after: A
     changed({key: before}, {key: after}, f"{kind} {key}")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (
+            {"max_position_embeddings": 8192},
+            {"max_position_embeddings": 4096},
+            "position-limit-lowered {}: 8192 -> 4096",
+        ),
+        ({"seq_length": 8192}, {"seq_length": 32768}, "position-limit-changed {}: 8192 -> 32768"),
+        ({}, {"model_type": "chatglm"}, "key-added model_type: None -> chatglm"),
+        ({}, {"architectures": ["A"]}, "key-added architectures"),
+        ({"attention_dropout": 0.1}, {"attention_dropout": 0}, "dropout-changed attention_dropout"),
+        ({"torch_dtype": "bfloat16"}, {}, "dtype-changed dtype: bfloat16 -> None"),
+        ({"eos_token_id": [1, 2]}, {"eos_token_id": [2, 1, 2]}, None),
+        ({"a.b": 1}, {"a": {"b": 1}}, 'key-added a.b: None -> 1 | key-removed "a.b": 1 -> None'),
+        ({"own": "4.31.0"}, {"own": "true"}, 'key-changed own: 4.31.0 -> "true"'),
+        ({"sliding_window": 4096}, {"sliding_window": "4096"}, 'sliding-window-changed sliding_window: 4096 -> "4096"'),
+    ],
+)
+def test_what_a_value_means(before: Any, after: Any, expected: str | None) -> None:
+    rows = expected.format("max_position_embeddings").split(" | ") if expected else []
+    changed({"x": 1, **before}, {"x": 1, **after}, *rows)
+
+
+OWN = {"auto_map": {"AutoConfig": "c.C", "AutoModel": "m.M"}, "model_type": "own"}
+CODE = {"c.py": "class C: ...", "m.py": "def f(config): return config.rope_ratio"}
+
+
+@pytest.mark.parametrize(
+    ("config_files", "key", "kind"),
+    [
+        (CODE, "rotary_percent", "unread-key"),
+        (CODE, "rope_ratio", "rope-changed"),
+        (CODE, "tie_word_embeddings", "tie-changed"),  # transformers itself reads it
+        ({}, "rotary_percent", "rope-changed"),
+        ({f"m{number}.py": "" for number in range(30)}, "rotary_percent", "rope-changed"),  # too many to look at
+    ],
+    ids=["read by none", "read", "read by transformers", "no code", "too much code"],
+)
+def test_a_key_that_no_code_of_the_model_reads_has_no_effect(config_files: Any, key: str, kind: str) -> None:
+    old, new = ({"config.json": {**OWN, key: value}, **config_files} for value in (1, 2))
+    holds(outcome(config, old, new), f"{kind} {key}")
+    elsewhere = (
+        {**side, "config.json": {**side["config.json"], "auto_map": {"AutoConfig": "a/b--c.C"}}} for side in (old, new)
+    )
+    assert only(outcome(config, *elsewhere)).kind != "unread-key"
+
+
 def test_a_retyped_model_says_before_and_after() -> None:
     change = only(compare({"torch_dtype": "bfloat16"}, {"dtype": "float32"}))
     assert change == Change("config", "dtype-changed", "config.json", "dtype", "bfloat16", "float32")

@@ -145,5 +145,9 @@ def test_other_files_are_told_apart_by_their_object_ids() -> None:
     unhashed = Repository(texts={"a.dat": "1"}, unhashed=["a.dat"])
     holds(outcome(other_files, unhashed, {"a.dat": "1"}))
     holds(outcome(other_files, unhashed, {"a.dat": "2"}), "file-changed a.dat")
+    code = {"modeling.py": "build('kernels.cu')"}
+    holds(
+        outcome(other_files, {**code, "kernels.cu": "1"}, {**code, "kernels.cu": "2"}), "file-read-by-code kernels.cu"
+    )
     hostile = {"../../etc/passwd": "x", "a\x1b[31m": "y"}
     holds(outcome(other_files, {}, hostile), "file-added", "file-added")

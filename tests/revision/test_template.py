@@ -24,6 +24,7 @@ PLAIN = (
 WITH_BLANK, WITHOUT_BLANK = PLAIN.replace("~", " "), PLAIN.replace("~", "")
 SYSTEM = "{% if messages[0]['role'] != 'system' %}<|system|>\n Be kind.{% endif %}"
 USER_FIRST = "{% if messages[0]['role'] == 'assistant' %}{{ raise_exception('user first') }}{% endif %}"
+MARKED = "{% for m in messages %}{{ m['role'] }}: {% generation %}{{ m['content'] }}{% endgeneration %};{% endfor %}"
 EACH = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
 
 
@@ -56,9 +57,15 @@ def test_a_blank_that_went_is_shown() -> None:
         ("{{ 'x' * 30000 }}one", "{{ 'x' * 30000 }}two", "rendering-changed"),  # behind what is kept
         ("{{ strftime_now('%d %b %Y') }}", "{{- strftime_now('%d %b %Y') -}}", "text-changed-rendering-equal"),
         (WITH_BLANK, WITH_BLANK.replace("message['role']", "message.role"), "text-changed-rendering-equal"),
-        (EACH, EACH.replace("{{ m['c", "{% generation %}{{ m['c").replace(";", "{% endgeneration %};"), "text-changed"),
+        (EACH, MARKED, "generation-marks-changed"),
+        (MARKED, EACH, "generation-marks-changed"),
+        (MARKED, MARKED.replace("{% endgeneration %};", ";{% endgeneration %}"), "generation-marks-changed"),
+        (MARKED, MARKED.replace("m['role']", "m.role"), "text-changed-rendering-equal"),
     ],
-    ids=["tools", "system prompt", "far behind", "time of day", "other text", "generation mark"],
+    ids=[
+        *("tools", "system prompt", "far behind", "time of day", "other text"),
+        *("marks came", "marks went", "other parts marked", "marks stayed"),
+    ],
 )
 def test_what_changed_is_told_by_what_is_rendered(old: str, new: str, expected: str) -> None:
     assert only(compare(old, new)).kind.startswith(expected)

@@ -89,14 +89,58 @@ def test_extra_tokens_under_both_names() -> None:
     old, new = {"additional_special_tokens": ["<a>", "<b>"]}, {"extra_special_tokens": ["<a>", "<c>"]}
     compared = compare({CONFIG: old}, {CONFIG: new})
     holds(compared, "extra-tokens-list extra_special_tokens", "extra-tokens-changed additional_special_tokens")
-    assert compared.changes[1].detail == "added: <c>; removed: <b>"
+    assert compared.changes[1].after == "2 tokens (added: <c>; removed: <b>)"
 
 
 def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
     one, two = ({CONFIG: {"additional_special_tokens": tokens}} for tokens in (["A\nB"], ["A", "B"]))
-    assert only(compare(one, two)).detail == r"added: A, B; removed: A\nB"
+    assert only(compare(one, two)).after == r"2 tokens (added: A, B; removed: A\nB)"
     old, new = ({FILE: {"model": {"type": "BPE", "merges": [pair]}}} for pair in (["a\0b", "c"], ["a", "b\0c"]))
     changed(old, new, "merges-changed model.merges")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected", "detail"),
+    [
+        (["<b>", "<a>"], ["<a>", "<b>"], "extra-tokens-changed {}", "in another order"),
+        ([{"content": "<a>", "lstrip": True}], [{"content": "<a>", "lstrip": False}], "special-flag-changed <a>", None),
+        ({"image": "<a>"}, {"sound": "<a>"}, "extra-tokens-changed {}", "sound: absent -> <a>; image: <a> -> absent"),
+        (
+            {"image": "<a>", "video": "<b>"},
+            {"image": "<b>", "video": "<a>"},
+            "extra-tokens-changed {}",
+            "image: <a> -> <b>; video: <b> -> <a>",
+        ),
+    ],
+    ids=["order", "flags", "names", "swapped"],
+)
+def test_extra_tokens_have_names_flags_and_an_order(before: Any, after: Any, expected: str, detail: str | None) -> None:
+    compared = compare({CONFIG: {"extra_special_tokens": before}}, {CONFIG: {"extra_special_tokens": after}})
+    holds(compared, expected.format("additional_special_tokens"))
+    assert detail is None or compared.changes[0].after == f"{len(after)} tokens ({detail})"
+
+
+def test_flags_of_a_role_are_told_once() -> None:
+    old, new = ({"eos_token": token("</s>", lstrip=flag)} for flag in (False, True))
+    flags = "special-flag-changed </s>: lstrip=false -> lstrip=true"
+    changed({CONFIG: old}, {CONFIG: new}, flags)
+    listed = ({**side, "added_tokens_decoder": {"2": side["eos_token"]}} for side in (old, new))
+    changed(*({CONFIG: side} for side in listed), flags)
+
+
+def test_one_token_at_two_ids() -> None:
+    twice = decoder(_502=token("<x>"), _503=token("<x>"))
+    changed(decoder(_502=token("<x>")), twice, "special-token-moved <x>: id 502 -> id 502, 503")
+    assert compare(twice, {**twice, MAP: {}}).changes[0].kind == "tokenizer-file-added"
+
+
+def test_the_first_files_of_a_tokenizer_change_nothing_that_was_there() -> None:
+    files = {CONFIG: {"eos_token": "</s>"}, FILE: {"model": {"vocab": {"a": 0}}}}
+    changed({}, files, f"tokenizer-file-added {FILE}", f"tokenizer-file-added {CONFIG}")
+    changed(files, {}, f"tokenizer-file-removed {FILE}", f"tokenizer-file-removed {CONFIG}")
+    code = {"vocab.txt": "a"}  # the roles were in the tokenizer's code
+    added = f"tokenizer-file-added {CONFIG}"
+    changed(code, {**code, CONFIG: {"eos_token": "</s>"}}, added, "special-role-listed eos_token: None -> </s>")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -105,6 +149,9 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("key", "before", "after", "kind"),
     [
+        ("image_token", "<i>", "<j>", "special-role-changed"),
+        ("use_image_token", True, False, "key-changed"),
+        ("eos_token", 7, 8, "key-changed"),
         ("padding_side", "left", "right", "padding-side-changed"),
         ("tokenizer_class", "LlamaTokenizer", "TokenizersBackend", "class-changed"),
         ("tokenizer_class", "LlamaTokenizer", "LlamaTokenizerFast", "class-suffix-changed"),
@@ -156,8 +203,16 @@ def test_tokenizer_json_is_compared_by_meaning() -> None:
     change = only(compare(bpe(), bpe(model={"vocab": {"a": 0, "c": 1, "ab": 3}})))
     assert (change.before, change.after, change.count) == ("3 entries", "3 entries", 3)
     assert change.detail == "1 added (c); 1 removed (b); 1 with other ids (ab)"
-    one, two = ({"model": {"type": "Unigram", "vocab": [["a", score]], "merges": []}} for score in (-1.0, -2.0))
-    changed(bpe(**one), bpe(**two), "vocabulary-changed")
+
+    def unigram(*vocabulary: tuple[str, float]) -> dict[str, Any]:
+        return bpe(model={"type": "Unigram", "vocab": [[*entry] for entry in vocabulary], "merges": []})
+
+    changed(unigram(("a", -1.0)), unigram(("a", -2.0)), "vocabulary-changed")
+    changed(unigram(("a", 1)), unigram(("a", 1), ("a", 1)), "vocabulary-changed")  # at two ids
+    assert compare(unigram(("a", 0)), unigram(("a", 0.0))) == EQUAL
+    pairs = ({"model": {"type": "BPE", "merges": merges}} for merges in ([["a", "b"], ["c", "d"]], [["a", "b\nc\0d"]]))
+    changed(*({FILE: side} for side in pairs), "merges-changed model.merges")
+    changed(bpe(truncation={"max_length": 1}), bpe(truncation={"max_length": True}), "truncation-changed truncation")
     old, new = (bpe(added_tokens=[{"id": number, **token("<x>")}]) for number in (3, 4))
     changed(old, new, "special-token-moved <x>")
 

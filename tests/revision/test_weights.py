@@ -12,7 +12,7 @@ from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts import Unknown
-from envdoctor.hub import TOO_LONG, Clock
+from envdoctor.hub import TOO_LONG, Clock, open_folder
 from envdoctor.revision import Change, Compared
 
 tensors = comparer("tensors")
@@ -144,7 +144,7 @@ def test_an_unreadable_header_makes_the_weights_unknown_and_removes_nothing(side
     found = compare(*sides)
     assert isinstance(found.facts["revision.weights"], Unknown)
     assert [item.path for item in found.unread] == ["model-00002-of-00002.safetensors"]
-    assert kinds(found) == ["values-changed"]
+    assert kinds(found) == ["values-changed", "unread-changed"]
 
 
 def test_a_header_that_is_wrong_is_unread_with_its_reason():
@@ -247,6 +247,8 @@ def test_a_head_that_went_or_came_is_told_with_the_tying_of_the_configuration():
     ):
         new = Repository(headless, config(**entries))
         says(old, new, "head-gone", symbol="lm_head.weight", before="not tied", after=after)
+    left_out = compare(Repository(SMALL, config(**tied)), Repository(headless, config(**tied)))
+    assert only(left_out, "tied-head-left-out").symbol == "lm_head.weight"
     says(Repository(SMALL), Repository(headless, {"config.json": "<html>"}), "head-gone", after="not readable")
     says(Repository(headless, config(**tied)), Repository(SMALL, config(**tied)), "head-added", after="tied")
     says(whole({"layers.0.output.weight": ("BF16", (8, 8))}), whole({}), "head-gone", symbol="layers.{i}.output.weight")
@@ -279,6 +281,54 @@ def test_an_index_that_does_not_fit_its_shards_is_told():
     new = Repository(shards, with_index=False, salt="x")
     says(Repository(SMALL), new, "shard-missing", symbol="model-00003-of-00003.safetensors")
     says(Repository(SMALL), new, "index-missing", count=2)
+
+
+def test_an_index_that_names_a_missing_shard_is_told_beside_shards_that_did_not_change():
+    named = {**SMALL, "model-00003-of-00003.safetensors": {"mtp.fc.weight": ("BF16", (8, 8))}}
+    new = Repository(SMALL, {"model.safetensors.index.json": index(named)})
+    assert compare(Repository(SMALL), new).facts["revision.weights"] == "identical"
+    columns = {"symbol": "mtp.fc.weight", "after": "in a file that is not there", "count": 1}
+    says(Repository(SMALL), new, "index-mismatch", **columns)
+
+
+def test_weights_that_are_gone_are_more_than_a_set_that_went():
+    assert kinds(compare(whole(ALL), Repository(texts=config()))) == ["weights-gone"]
+    other = Repository({**one_file(ALL), "model.fp16.safetensors": HALF}, with_index=False)
+    assert kinds(compare(other, whole(ALL))) == ["set-removed"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"format": "pt"}, None, ("format-lost", "pt", "no metadata")),
+        ({"format": "pt"}, {}, ("format-lost", "pt", "no format")),
+        ({"format": "pt"}, {"format": "\x1b[31m"}, ("format-lost", "pt", "unknown format")),
+        ({"format": "pt"}, {"format": "mlx"}, ("metadata-changed", "pt", "mlx")),
+        (None, {"format": "pt"}, ("metadata-changed", "no metadata", "pt")),
+        ({"format": "pt"}, {"format": "pt", "step": "1"}, ("metadata-changed", "pt", "pt")),
+    ],
+)
+def test_who_wrote_a_file_is_in_its_header(tmp_path, before, after, told):
+    sides = []
+    for name, metadata in (("old", before), ("new", after)):
+        folder = tmp_path / name
+        folder.mkdir()
+        about = {} if metadata is None else {"__metadata__": metadata}
+        header = json.dumps({**about, "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        content = len(header).to_bytes(8, "little") + header + bytes(8)
+        (folder / "model.safetensors").write_bytes(content)
+        sides.append(open_folder(str(folder)))
+    (change,) = compare(*sides).changes
+    assert (change.kind, change.before, change.after) == told
+
+
+def test_pointers_of_lfs_tell_that_the_content_changed():
+    old, new = (Repository(SMALL, salt=salt) for salt in ("a", "b"))
+    for side in (old, new):
+        side.broken |= dict.fromkeys(SMALL, "the folder holds its LFS pointer only")
+    found = compare(old, new)
+    assert kinds(found) == ["unread-changed", "unread-changed"]
+    assert isinstance(found.facts["revision.weights"], Unknown) and len(found.unread) == 4
 
 
 def test_a_pickle_whose_names_cannot_be_read_is_unknown():

@@ -76,7 +76,6 @@ def test_a_name_that_a_pickle_computes_runs_code():
         ({"pytorch_model.bin": SAFE}, "pytorch_model", "beside safetensors", 1),
         (SHARDS, "pytorch_model", "beside safetensors", 2),
         ({"optimizer.bin": SAFE}, "optimizer.bin", "other file", 1),
-        ({"openvino_model.bin": b"\xfe\xed" * 5000}, "openvino_model.bin", "other file", 1),  # no pickle, no danger
     ],
 )
 def test_a_pickle_that_comes_is_one_change(files, name, how, count):
@@ -84,6 +83,17 @@ def test_a_pickle_that_comes_is_one_change(files, name, how, count):
     assert compared.unread == ()
     (change,) = compared.changes
     assert (change.kind, change.symbol, change.after, change.count) == ("pickle-added", name, how, count)
+
+
+def test_what_has_only_the_name_of_a_pickle_is_another_file():
+    coreml, metal = {"coreml/weight.bin": b"\xfe\xed" * 5000}, {"metal/model.bin": b"\xc3(" * 5000}
+    assert found(beside(), beside(coreml)) == [("file-added", "coreml/weight.bin", "10,000 bytes")]
+    assert found(beside(coreml), beside()) == [("file-removed", "coreml/weight.bin", None)]
+    assert found(beside(), beside(metal)) == []
+    other = {"metal/model.bin": b"\xc3)" * 5000}
+    compared = outcome(comparer("tensors"), beside(metal), beside(other))
+    assert [(change.kind, change.path) for change in compared.changes] == [("opaque-changed", "metal/model.bin")]
+    assert compared.unread == ()
 
 
 def test_a_pickle_that_takes_the_place_of_safetensors_is_told_twice_over():

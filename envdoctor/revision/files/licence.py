@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, outcome
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome
 from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
 
@@ -41,10 +41,8 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
         if isinstance(pair, Unread):
             yield pair
         elif path == _README:
-            one, two = map(_front_matter, pair)
-            for name in dict.fromkeys([*one, *two]):
-                if one.get(name) != two.get(name):
-                    yield _change("field", path, name, one.get(name), two.get(name))
+            for name, before, after in differences(*map(_front_matter, pair)):
+                yield _change("field", path, name, before, after)
         elif None in pair or (pair[0] or b"").split() != (pair[1] or b"").split():
             yield _change("text", path, path, *revisions.sizes(path))
 

@@ -1,9 +1,11 @@
 """Files that belong to no other area: which came, went or changed. They are not read unless nothing else can tell.
 
-Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``, and for pictures,
-notebooks, text and .gitattributes ``documentation-changed`` (added and removed ones too).
+Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``; ``file-read-by-code``
+where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
+``documentation-changed`` (added and removed ones too).
 """
 
+import posixpath
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
@@ -24,6 +26,7 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
+    code: str | Unread | None = ""  # read once, and only where it matters
     for path in revisions.files:
         state = revisions.state(path)
         if state == "unknown":
@@ -33,5 +36,11 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
                 continue
             state = "same" if pair[0] == pair[1] else "changed"
         if state != "same":
-            kind = "documentation-changed" if path.lower().endswith(_DOCUMENTATION) else f"file-{state}"
-            yield Change("files", kind, path, path, *revisions.sizes(path))
+            about = path.lower().endswith(_DOCUMENTATION)
+            if code == "" and not about:
+                code = revisions.code() or None
+                if isinstance(code, Unread):
+                    yield code
+            named = type(code) is str and posixpath.basename(path) in code
+            kind = "file-read-by-code" if named else f"file-{state}"
+            yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))

@@ -5,7 +5,9 @@ Kinds of changes (``symbol`` is the canonical dotted key, ``text_config.rope_the
 config.json and adapter_config.json
     ``model-type-changed``, ``architecture-changed``, ``auto-map-changed``, ``dtype-changed``, ``vocab-changed``,
     ``tie-changed``, ``token-id-changed``, ``rope-changed``, ``sliding-window-changed``, ``activation-changed``,
-    ``attention-implementation-changed``, ``norm-changed``, ``position-limit-changed``, ``size-changed``
+    ``attention-implementation-changed``, ``norm-changed``, ``dropout-changed``, ``size-changed``,
+    ``position-limit-lowered``, ``position-limit-changed``
+    ``unread-key``     a key of these groups that no file of the model's own code names, in either revision
 generation_config.json: what stops a generation, and what it samples with when the caller says nothing
     ``eos-changed``, ``token-id-changed`` (the others), ``sampling-default-changed``
 preprocessors of images, videos and audio, and processors
@@ -25,15 +27,17 @@ all
 """
 
 import fnmatch
-import math
+import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json, same
 from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
 
@@ -54,7 +58,12 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 #: The canonical key, and an older spelling of it.
 _QUANTIZATION, _FORMER_QUANTIZATION = "quantization_config", "compression_config"
 #: Kinds that leave a file equal in meaning.
-_HARMLESS = ("noise", "implicit", "without-effect", "key-renamed")
+_HARMLESS = ("noise", "implicit", "without-effect", "unread-key", "key-renamed")
+#: Kinds that take effect through the code of the model alone: other keys are read by transformers or by trainers.
+_READ_BY_MODEL = (
+    *("rope-changed", "sliding-window-changed", "activation-changed", "attention-implementation-changed"),
+    *("norm-changed", "dropout-changed", "size-changed", "position-limit-changed"),
+)
 #: No default is known.
 _MISSING = object()
 
@@ -98,7 +107,8 @@ def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[st
     """``(name, name in the file, value)`` of every leaf. Depth is bounded by whoever read the file."""
     rope = any(key in table for key in ("rope_theta", "rope_scaling", "rope_parameters"))
     for key, value in table.items():
-        name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else key)
+        # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
+        name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else json.dumps(key) if "." in key else key)
         if rope and key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
         if isinstance(value, Mapping) and value and key not in _WHOLE:
@@ -163,7 +173,8 @@ class Names(NamedTuple):
 
     ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
     config-keys, ``defaults`` what a missing key means, by model type (``*``: in every class): what the class had in
-    every release looked at.
+    every release looked at. ``code`` gives the model's own code where it lies in the repository: one text, None
+    or a problem.
     """
 
     area: str
@@ -171,6 +182,7 @@ class Names(NamedTuple):
     aliases: Mapping[str, str]
     kinds: Sequence[Mapping[str, Any]]
     defaults: Mapping[str, Any]
+    code: Callable[[], str | Unread | None] = lambda: None
 
     def kind(self, name: str) -> str | None:
         """The kind of a canonical key; patterns with a dot are held against the whole name, others against its end."""
@@ -245,8 +257,18 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             if most > _MOST_KEYS:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
             else:
+                if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
+                    names = names._replace(code=cache(revisions.code))
                 yield from compare_settings(names, one, two)
                 yield from repeated_keys(names, before, after)
+
+
+def _brings_its_code(config: Mapping[str, Any]) -> bool:
+    """Return whether the classes of the configuration and of the model lie in the repository itself."""
+    match config.get("auto_map"):
+        case {"AutoConfig": str(), **classes}:
+            return len(classes) > 0 and not any("--" in str(name) for name in config["auto_map"].values())
+    return False
 
 
 def repeated_keys(names: Names, before: JsonObject, after: JsonObject) -> Iterator[Change]:
@@ -269,15 +291,37 @@ def compare_settings(names: Names, one: Flat, two: Flat) -> Iterator[Change]:
             continue
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
-        elif not same(before.value, after.value):
-            kind = _without_effect(names, name, one, two) or names.kind(name) or "key-changed"
-            yield names.change(kind, name, short(before.value), short(after.value))
+        elif not same(*(_unordered(name, side.value) for side in (before, after))):
+            yield names.change(
+                _kind(names, name, one, two) or "key-changed", name, short(before.value), short(after.value)
+            )
         elif before.said != after.said:
             leaf = name.rpartition(".")[2]
             rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
             moved = rope and ("rope_parameters" in before.said) != ("rope_parameters" in after.said)
             detail = Message("the value stays {}", short(after.value))
             yield names.change("rope-moved" if moved else "key-renamed", name, before.said, after.said, detail)
+
+
+def _unordered(name: str, value: Any) -> Any:
+    """Return the value; token ids, each of which ends a text, in ascending order and once."""
+    ids = name.endswith(("token_id", "token_ids")) and type(value) is list
+    return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
+
+
+def _kind(names: Names, name: str, one: Flat, two: Flat) -> str | None:
+    """Return the kind of a key whose value changed; None for a key of no group."""
+    kind = _without_effect(names, name, one, two) or names.kind(name)
+    code = names.code() if kind in _READ_BY_MODEL else None
+    if type(code) is str:
+        said = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
+        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
+            return "unread-key"
+    if kind == "position-limit-changed":
+        before, after = (side[name].value if name in side else names.default(name, side) for side in (one, two))
+        numbers = all(type(value) in (int, float) for value in (before, after))
+        return "position-limit-lowered" if numbers and after < before else kind
+    return kind
 
 
 def _one_sided(names: Names, name: str, one: Flat, two: Flat) -> Change:
@@ -291,13 +335,15 @@ def _one_sided(names: Names, name: str, one: Flat, two: Flat) -> Change:
     full = isinstance(value, list) and bool(value) and all(item == "full_attention" for item in value)
     if full and name.rpartition(".")[2] == "layer_types":
         return names.change("implicit", name, was, now, Message("every layer attends to everything"))
+    kind = _kind(names, name, one, two)
     if default is not _MISSING:
         # The class's default held before (or holds now): that is a value like any other.
         shown = Message("{} (the class's default)", short(default))
-        kind = _without_effect(names, name, one, two) or kind or "key-changed"
-        return names.change(kind, name, was or shown, now or shown)
+        return names.change(kind or "key-changed", name, was or shown, now or shown)
     # null is what most classes mean by a missing key, but nobody said so of this one: no kind of its own.
-    return names.change(plain if value is None else kind or plain, name, was, now)
+    # A type or class that is given where there was none is that of the same model.
+    named = was is None and kind in ("model-type-changed", "architecture-changed")
+    return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
 def _without_effect(names: Names, name: str, one: Flat, two: Flat) -> str | None:
@@ -337,17 +383,3 @@ def _number(flat: Flat, name: str) -> int | None:
     """A positive whole number."""
     value = flat[name].value if name in flat else None
     return value if type(value) is int and value > 0 else None
-
-
-def same(one: Any, two: Any) -> bool:
-    """Equality of JSON values: 1 and 1.0 are equal, 1 and true are not, NaN equals itself."""
-    match one, two:
-        case (bool(), _) | (_, bool()):
-            return one is two
-        case int() | float(), int() | float():
-            return bool(one == two) or (math.isnan(one) and math.isnan(two))
-        case list(), list():
-            return len(one) == len(two) and all(map(same, one, two))
-        case dict(), dict():
-            return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
-    return bool(one == two)

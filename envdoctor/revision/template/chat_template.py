@@ -6,6 +6,7 @@ Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, 
 ``generation-prompt-changed``    only what is added for the answer to come differs
 ``tools-rendering-changed``      only conversations with tools differ
 ``rare-rendering-changed``       only unusual shapes differ (empty content, content in parts, reasoning, system only)
+``generation-marks-changed``     the same renderings, but other parts are marked as the assistant's, for a loss on them
 ``text-changed-rendering-equal`` another text, the same renderings
 ``template-added``, ``template-removed``
 ``template-moved``               the same text in another file (which older transformers may not read)
@@ -15,7 +16,7 @@ Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, 
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,14 +37,16 @@ _CHILD = "envdoctor.revision.template.parts.render_suite:answer"
 class Rendered(NamedTuple):
     """The outcome for one conversation.
 
-    ``text`` is the rendering (its first 20,000 characters), ``digest`` stands for the whole; ``refused`` is what the
-    template gave to raise_exception, ``problem`` a clause about any other trouble. Two of the three are None.
+    ``text`` is the rendering (its first 20,000 characters), ``digest`` stands for the whole, ``marks`` for the parts of
+    it that ``{% generation %}`` encloses, None without any; ``refused`` is what the template gave to raise_exception,
+    ``problem`` a clause about any other trouble. Two of text, refused and problem are None.
     """
 
     text: str | None = None
     digest: str | None = None
     refused: str | None = None
     problem: Message | None = None
+    marks: str | None = None
 
     def same(self, other: "Rendered") -> bool:
         """Whether both are the same text, or both refuse, or both fail in the same way."""
@@ -259,7 +262,7 @@ def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
             # Processors read chat_template.jinja where chat_template.json is gone.
             yield Change("template", "template-removed", before.path, name, f"{len(before.text)} characters")
         elif before is not None and after is not None and before.text != after.text:
-            yield _rendered(name, before, after, variables)
+            yield from _rendered(name, before, after, variables)
         elif before is not None and after is not None and before.path != after.path:
             yield Change("template", "template-moved", after.path, name, before.path, after.path)
 
@@ -274,32 +277,54 @@ def _sources(first: _Side, second: _Side) -> Iterator[Change]:
         yield Change("template", "template-sources-differ", _JINJA, "default", *shown, detail=where)
 
 
-def _rendered(name: str, before: _Template, after: _Template, variables: Mapping[str, str]) -> Change | Unread:
+def _rendered(
+    name: str, before: _Template, after: _Template, variables: Mapping[str, str]
+) -> Iterator[Change | Unread]:
     change = partial(Change, "template", path=after.path, symbol=name)
     one, two = (render(side.text, variables) for side in (before, after))
     if isinstance(one, Message) and isinstance(two, Message):
-        return Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
-    if isinstance(two, Message):
-        return change("rendering-fails", before="renders", after=short(two))
-    if isinstance(one, Message):
+        yield Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
+    elif isinstance(two, Message):
+        yield change("rendering-fails", before="renders", after=short(two))
+    elif isinstance(one, Message):
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
-        return Unread(before.path, reason)
-    pairs = list(zip(SUITE, one, two, strict=True))
+        yield Unread(before.path, reason)
+    else:
+        yield from _outcomes(change, name, (before, after), list(zip(SUITE, one, two, strict=True)))
+
+
+def _outcomes(
+    change: Callable[..., Change],
+    name: str,
+    sides: tuple[_Template, _Template],
+    pairs: list[tuple[Conversation, Rendered, Rendered]],
+) -> Iterator[Change | Unread]:
+    """The changes between the outcomes of two templates that can be rendered."""
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
-        return change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
+        yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
+        return
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
-        return Unread(after.path, Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem))
+        reason = Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem)
+        yield Unread(sides[1].path, reason)
+        return
+    marks = [(was.marks, now.marks) for _, was, now in pairs if was.same(now)]
+    if any(was != now for was, now in marks):
+        counts = [sum(mark is not None for mark in side) for side in zip(*marks, strict=True)]
+        told = [Message("answers marked in {} of {} conversations", count, len(marks)) for count in counts]
+        yield change("generation-marks-changed", before=told[0], after=told[1])
     differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing:
-        shown = around(before.text, after.text)
-        return change("text-changed-rendering-equal", before=shown[0], after=shown[1])
+        if all(was == now for was, now in marks):
+            shown = around(*(side.text for side in sides))
+            yield change("text-changed-rendering-equal", before=shown[0], after=shown[1])
+        return
     use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))
     conversation, was, now = next(item for item in differing if item[0].use == use)
-    counts = len(differing), len(SUITE)
+    counts = [len(differing), len(SUITE)]
     detail = Message('conversation "{}"; {} of {} conversations render differently', conversation.name, *counts)
     shown = _shown(was, now)
-    return change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
+    yield change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
 def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:

@@ -2,15 +2,15 @@
 
 Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
 
-``special-role-changed``       bos_token, eos_token, pad_token, … is another token
-``special-token-moved``        an added token has another id
+``special-role-changed``       bos_token, eos_token, pad_token, image_token, … is another token
+``special-token-moved``        an added token has other ids
 ``special-token-renamed``      an id that was one added token is another one
 ``special-token-added``, ``special-token-removed``
-``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of an added token
+``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of a token
 ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
                                came or went in a changed file, while something that was not read may hold it (an
                                unchanged file, or the vocabulary itself)
-``extra-tokens-changed``       additional_special_tokens (extra_special_tokens)
+``extra-tokens-changed``       additional_special_tokens (extra_special_tokens): their names, tokens and order
 ``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
 ``class-changed``, ``class-suffix-changed``
                                tokenizer_class; the second: only "Fast" came or went
@@ -20,171 +20,26 @@ Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key)
 ``pre-tokenizer-changed``, ``post-processor-changed``, ``decoder-changed``, ``truncation-changed``, ``padding-changed``
                                parts of tokenizer.json
 ``tokenizer-file-added``, ``tokenizer-file-removed``
+                               of the first and the last file of a tokenizer nothing else is told
 ``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``
                                as in config
 """
 
+import hashlib
+import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, read_json
 from envdoctor.revision.settings.settings_files import Setting, compare_settings, flatten, names_of, repeated_keys
-from envdoctor.revision.short_text import short, visible
-from envdoctor.revision.template.parts.settings import ROLES
-from envdoctor.revision.tokenizer.parts import vocabularies
+from envdoctor.revision.short_text import LONGEST, around, short, visible
 from envdoctor.text.message import Message
-
-# Added tokens of a tokenizer: which there are, at which ids, with which flags, and which play a part (eos, pad, …).
-
-AREA = "tokenizer"
-_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
-_EXTRA = ("additional_special_tokens", "extra_special_tokens")
-_MANY = 4
-_NUMBER = re.compile(r"\d+")
-
-
-class Token(NamedTuple):
-    """An added token: its id (None when the file does not say) and those of its flags that are given."""
-
-    number: int | None
-    flags: Mapping[str, bool]
-
-
-def collect(decoder: object, added: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]) -> dict[str, Token]:
-    """Tokens by content, from added_tokens_decoder, added_tokens.json and added_tokens of tokenizer.json."""
-    listed = decoder.items() if isinstance(decoder, Mapping) else ()
-    rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
-    rows += [(entry.get("id"), entry) for entry in entries]
-    rows += [(number, {"content": content}) for content, number in added.items()]
-    tokens: dict[str, Token] = {}
-    for row in rows:
-        match row:
-            case (int(number), {"content": str(content), **given}):
-                flags = {name: flag for name in _FLAGS if isinstance(flag := given.get(name), bool)}
-                known = tokens.get(content, Token(number, {}))
-                tokens[content] = Token(known.number, {**flags, **known.flags})
-    return tokens
-
-
-def compare_tokens(
-    path: str, one: Mapping[str, Token], two: Mapping[str, Token], doubt: str | None, certain: Collection[str]
-) -> list[Change]:
-    """The changes of the added tokens.
-
-    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
-    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
-    """
-    changes: list[Change] = []
-    gone = {token.number: content for content, token in one.items() if content not in two}
-    for content, token in two.items():
-        if content in one:
-            changes += _both(path, content, one[content], token)
-        elif token.number in gone:
-            was, now = _shown(gone[token.number]), _shown(content)
-            detail = Message("id {}", token.number)
-            changes.append(Change(AREA, "special-token-renamed", path, now, was, now, detail=detail))
-        else:
-            why = None if content in certain else doubt
-            kind = "special-token-listed" if why else "special-token-added"
-            changes.append(Change(AREA, kind, path, _shown(content), None, _said(token), detail=why))
-    renamed = {gone[token.number] for content, token in two.items() if content not in one and token.number in gone}
-    for content, token in one.items():
-        if content not in two and content not in renamed:
-            why = None if content in certain else doubt
-            kind = "special-token-unlisted" if why else "special-token-removed"
-            changes.append(Change(AREA, kind, path, _shown(content), _said(token), None, detail=why))
-    return list(_grouped(changes))
-
-
-def _both(path: str, content: str, before: Token, after: Token) -> Iterator[Change]:
-    symbol = _shown(content)
-    if before.number != after.number:
-        ids = [Message("id {}", side.number) for side in (before, after)]
-        yield Change(AREA, "special-token-moved", path, symbol, ids[0], ids[1])
-    flags = [name for name in _FLAGS if {before.flags.get(name), after.flags.get(name)} == {True, False}]
-    if flags:
-        was, now = (", ".join(f"{name}={str(side.flags[name]).lower()}" for name in flags) for side in (before, after))
-        yield Change(AREA, "special-flag-changed", path, symbol, was, now, detail=Message("id {}", after.number))
-
-
-def _said(token: Token) -> str:
-    return Message("id {}", token.number) + (", special" if token.flags.get("special") else "")
-
-
-def _shown(content: str) -> str:
-    return short(visible(content)) if content else '""'
-
-
-def _grouped(changes: list[Change]) -> Iterator[Change]:
-    """Tokens that differ only in a running number, changed in the same way, are one change."""
-    groups: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        groups.setdefault((change.kind, _NUMBER.sub("{i}", change.symbol)), []).append(change)
-    for (_, pattern), members in groups.items():
-        if len(members) < _MANY:
-            yield from members
-            continue
-        first, last = members[0], members[-1]
-        before = f"{first.before} … {last.before}" if first.before and last.before else None
-        after = f"{first.after} … {last.after}" if first.after and last.after else None
-        yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
-
-
-def roles_of(config: Mapping[str, Any], special: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Role -> its token, or tokens, from tokenizer_config.json and, where that is silent, special_tokens_map.json."""
-    roles: dict[str, tuple[str, ...]] = {}
-    for table in (special, config):
-        for role in ROLES:
-            match table.get(role):
-                case str(token) | {"content": str(token)}:
-                    roles[role] = (token,)
-    for tokens in (_texts(table.get(key)) for table in (special, config) for key in _EXTRA):
-        if tokens:
-            roles[_EXTRA[0]] = tokens
-    return roles
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    items = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
-    texts = [item.get("content") if isinstance(item, Mapping) else item for item in items]
-    return tuple(sorted(text for text in texts if isinstance(text, str)))
-
-
-def compare_roles(
-    path: str, one: Mapping[str, tuple[str, ...]], two: Mapping[str, tuple[str, ...]], doubt: str | None
-) -> Iterator[Change]:
-    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
-    for role in dict.fromkeys([*two, *one]):
-        before, after = one.get(role), two.get(role)
-        if before == after:
-            continue
-        if role == _EXTRA[0]:
-            yield from _extra(path, before or (), after or (), doubt)
-            continue
-        was, now = (None if side is None else _shown(side[0]) for side in (before, after))
-        if doubt and (before is None or after is None):
-            kind = "special-role-listed" if before is None else "special-role-unlisted"
-            yield Change(AREA, kind, path, role, was, now, detail=doubt)
-        else:
-            yield Change(AREA, "special-role-changed", path, role, was, now)
-
-
-def _extra(path: str, one: tuple[str, ...], two: tuple[str, ...], doubt: str | None) -> Iterator[Change]:
-    added, removed = [t for t in two if t not in one], [t for t in one if t not in two]
-    clauses = [
-        f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
-        for what, tokens in (("added", added), ("removed", removed))
-        if tokens
-    ]
-    kind = "special-role-listed" if doubt and not one else "extra-tokens-changed"
-    sizes = f"{len(one)} tokens", f"{len(two)} tokens"
-    yield Change(AREA, kind, path, _EXTRA[0], *sizes, detail="; ".join(clauses))
-
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
 _CONFIG, _SPECIAL, _ADDED, _FILE = _JSON
@@ -194,10 +49,22 @@ _VOCABULARIES = (
     *("vocab.json", "vocab.txt", "merges.txt", "ice_text.model", "tekken.json"),
 )
 _MOST_FOLDERS = 10
+#: The largest tokenizer.json of the Hub's well-known models has about 34 MB (gemma-3).
+_LIMIT = 64 << 20
+_FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+_EXTRA = ("additional_special_tokens", "extra_special_tokens")
 #: Not settings, or compared elsewhere.
-_APART = ("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens", *ROLES)
+_APART = ("chat_template", "added_tokens_decoder", *_EXTRA)
 #: transformers writes int(1e30) for "no limit".
 _NO_LIMIT = 10**15
+_STEPS = {
+    **dict.fromkeys(("normalizer", "pre_tokenizer"), "pre-tokenizer-changed"),
+    **{"post_processor": "post-processor-changed", "decoder": "decoder-changed"},
+    **{"truncation": "truncation-changed", "padding": "padding-changed"},
+}
+_MANY = 4
+_NUMBER = re.compile(r"\d+")
+_change = partial(Change, "tokenizer")
 
 
 def wants(path: str) -> bool:
@@ -238,32 +105,84 @@ class _Folder(NamedTuple):
         quiet = [name for name in names if self.revisions.same(self.at(name))]
         return Message("{}, the same in both revisions, may hold it", " and ".join(quiet)) if quiet else None
 
+    def everywhere(self, *names: str) -> bool:
+        """Whether each snapshot has one of the files here; without names, any file of a tokenizer."""
+        here = {self.at(name) for name in names} if names else None
+        wanted = [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
+        known = wanted if here is None else here
+        return all(not side.files.keys().isdisjoint(known) for side in (self.revisions.old, self.revisions.new))
+
 
 def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
-    one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
     for name in folder.changed:
         sizes = folder.revisions.sizes(folder.at(name))
-        if name not in _JSON:
-            yield from vocabularies.compare_vocabulary_file(folder.revisions, folder.at(name))
-        elif None in sizes:
+        if None in sizes:
             kind = "tokenizer-file-added" if sizes[0] is None else "tokenizer-file-removed"
-            yield Change(AREA, kind, folder.at(name), name, *sizes)
+            yield _change(kind, folder.at(name), name, *sizes)
+        elif name not in _JSON:
+            yield from _compare_vocabulary_file(folder.revisions, folder.at(name), name)
+    if not folder.everywhere():
+        return  # a tokenizer that came or went as a whole
+    one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
     if one.config is not None and two.config is not None:
         yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
     if one.file is not None and two.file is not None:
-        yield from vocabularies.compare_files(folder.at(_FILE), one.file, two.file)
+        yield from _compare_files(folder.at(_FILE), one.file, two.file)
     yield from (*one.broken, *two.broken)
     if one.broken or two.broken:
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
-    yield from compare_roles(shown, one.roles(), two.roles(), folder.doubt(_CONFIG, _SPECIAL))
+    doubt = folder.doubt(_CONFIG, _SPECIAL)
+    if not doubt and not folder.everywhere(_CONFIG, _SPECIAL):
+        doubt = Message("one of the revisions has no file that names it; its vocabulary or code may hold it")
+    roles = [*_compare_roles(shown, one.roles(), two.roles(), doubt)]
+    yield from roles
     doubt = folder.doubt(_CONFIG, _ADDED, _FILE)
     if not doubt and None in (one.file, two.file) and not (one.tokens() and two.tokens()):
         # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
         doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
     certain = {**_data(one.added), **_data(two.added)}
-    yield from compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain)
+    said = {change[:6] for change in roles}
+    tokens = _grouped(_compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain))
+    yield from (change for change in tokens if change[:6] not in said)
+
+
+# What one side holds.
+
+
+class Token(NamedTuple):
+    """A token: its ids, as far as the files give any, and those of its flags that are given."""
+
+    numbers: tuple[int, ...]
+    flags: Mapping[str, bool]
+
+
+#: Name (of an extra token that has one), content and flags.
+_Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
+
+
+class TokenizerFile(NamedTuple):
+    """What is compared of one tokenizer.json.
+
+    ``added`` are the entries of added_tokens; ``parts`` the steps around the model and its options, by kind and name;
+    ``vocabulary`` maps tokens to ids; ``scores`` is a digest of those of a unigram model (whose ids are positions).
+    """
+
+    added: list[Mapping[str, Any]]
+    parts: Mapping[tuple[str, str], Any]
+    vocabulary: Mapping[str, Any]
+    scores: str | None
+    merges: "Merges"
+
+
+class Merges(NamedTuple):
+    """How many there are, and a digest that stands for them. ``pairs`` says whether each is a list of two tokens
+    (tokenizers >= 0.20) or one text (before)."""
+
+    number: int
+    digest: str
+    pairs: bool | None = None
 
 
 class _Side(NamedTuple):
@@ -272,15 +191,62 @@ class _Side(NamedTuple):
     config: JsonObject | None
     special: JsonObject | None
     added: JsonObject | None
-    file: vocabularies.TokenizerFile | None
+    file: TokenizerFile | None
     broken: list[Unread]
 
-    def roles(self) -> dict[str, tuple[str, ...]]:
-        return roles_of(_data(self.config), _data(self.special))
+    def roles(self) -> dict[str, list[_Entry]]:
+        """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
+        roles: dict[str, list[_Entry]] = {}
+        for table in (_data(self.special), _data(self.config)):
+            named = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
+            roles |= {role: entries for role, entries in named if entries}
+            for key in _EXTRA:
+                entries = _entries(table.get(key))
+                roles |= {_EXTRA[0]: entries} if entries else {}
+        return roles
 
     def tokens(self) -> dict[str, Token]:
-        entries = self.file.added if self.file is not None else []
-        return collect(_data(self.config).get("added_tokens_decoder"), _data(self.added), entries)
+        """Return tokens by content, from added_tokens_decoder, added_tokens of tokenizer.json, added_tokens.json."""
+        decoder = _data(self.config).get("added_tokens_decoder")
+        listed = decoder.items() if isinstance(decoder, Mapping) else ()
+        rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
+        rows += [(entry.get("id"), entry) for entry in (self.file.added if self.file else ())]
+        rows += [(number, {"content": content}) for content, number in _data(self.added).items()]
+        tokens: dict[str, Token] = {}
+        for row in rows:
+            match row:
+                case (int(number), {"content": str(content), **given}):
+                    known = tokens.get(content, Token((), {}))
+                    numbers = tuple(sorted({*known.numbers, number}))
+                    tokens[content] = Token(numbers, {**_flags(given), **known.flags})
+        return tokens
+
+
+def _flags(entry: Mapping[Any, Any]) -> dict[str, bool]:
+    return {name: flag for name in _FLAGS if type(flag := entry.get(name)) is bool}
+
+
+def _is_role(key: str, value: object) -> bool:
+    """Return whether the key names a token: eos_token, and image_token of processors, but not add_bos_token."""
+    return key.endswith("_token") and (value is None or bool(_entries([value])))
+
+
+def _entries(value: object) -> list[_Entry]:
+    """Return tokens; those of a list in their order, those of a table by name."""
+    items: list[tuple[str | None, object]] = []
+    match value:
+        case dict():
+            items += sorted(value.items())
+        case list():
+            items += [(None, item) for item in value]
+    found: list[_Entry] = []
+    for name, item in items:
+        match item:
+            case str(content):
+                found.append((name, content, {}))
+            case {"content": str(content), **given}:
+                found.append((name, content, _flags(given)))
+    return found
 
 
 def _data(file: JsonObject | None) -> Mapping[str, Any]:
@@ -289,29 +255,86 @@ def _data(file: JsonObject | None) -> Mapping[str, Any]:
 
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
     parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
-    file = vocabularies.read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
+    file = _read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
     broken = [part for part in (*parts, file) if isinstance(part, Unread)]
     config, special, added = (None if isinstance(part, Unread) else part for part in parts)
     return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)
 
 
+def _read_tokenizer_file(snapshot: Snapshot, path: str) -> TokenizerFile | Unread | None:
+    """The file in a snapshot; None without one, unread when it is too large, hostile, or not of the expected shape."""
+    found = read_json(snapshot, path, _LIMIT)
+    if found is None or isinstance(found, Unread):
+        return found
+    model, added, reason = found.data.get("model"), found.data.get("added_tokens"), None
+    if not isinstance(model, dict):
+        return Unread(path, Message("its model is not a table"))
+    match added or []:
+        case [*entries] if all(isinstance(entry, dict) for entry in entries):
+            pass
+        case _:
+            return Unread(path, Message("its added_tokens are not a list of tables"))
+    vocabulary, scores = _vocabulary(model.get("vocab"))
+    merges = _merges([] if model.get("merges") is None else model["merges"])
+    if vocabulary is None or merges is None:
+        reason = Message("its vocabulary or its merges are not in a form that is known")
+        return Unread(path, reason)
+    options = {("model-option-changed", f"model.{key}"): value for key, value in model.items() if value}
+    steps = {(kind, key): found.data.get(key) for key, kind in _STEPS.items()}
+    for key in ("vocab", "merges"):
+        options.pop(("model-option-changed", f"model.{key}"), None)
+    return TokenizerFile(entries, {**options, **steps}, vocabulary, scores, merges)
+
+
+def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
+    """Token -> id, and the digest of the scores."""
+    if vocab is None or isinstance(vocab, dict):
+        return vocab or {}, None
+    tokens: dict[str, Any] = {}
+    scores = hashlib.sha256()
+    for number, entry in enumerate(vocab if isinstance(vocab, list) else [None]):
+        match entry:
+            case [str(token), int(score) | float(score)]:
+                tokens.setdefault(token, number)
+                scores.update(json.dumps([token, float(score)]).encode())
+            case _:
+                return None, None
+    return tokens, scores.hexdigest()
+
+
+def _merges(merges: object) -> Merges | None:
+    if not isinstance(merges, list):
+        return None
+    digest, pairs = hashlib.sha256(), None
+    for merge in merges:
+        pairs = not isinstance(merge, str)
+        match merge if pairs else merge.split(" ", 1):
+            case [str(), str()] as parts:
+                digest.update(json.dumps(parts).encode())
+            case _:
+                return None
+    return Merges(len(merges), digest.hexdigest(), pairs)
+
+
+# The differences.
+
+
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
-    names = names_of(AREA, path, matrix)
+    names = names_of("tokenizer", path, matrix)
     one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
     for change in compare_settings(names, one, two):
         only_suffix = change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two)
         yield change._replace(kind="class-suffix-changed") if only_suffix else change
-    lists = [isinstance(side.data.get("extra_special_tokens"), list) for side in (before, after)]
+    lists = [isinstance(side.data.get(_EXTRA[1]), list) for side in (before, after)]
     if lists == [False, True]:
-        tokens = after.data["extra_special_tokens"]
-        yield Change(AREA, "extra-tokens-list", path, "extra_special_tokens", None, short(tokens))
+        yield _change("extra-tokens-list", path, _EXTRA[1], None, short(after.data[_EXTRA[1]]))
     yield from repeated_keys(names, before, after)
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in _APART}
+    kept = {key: value for key, value in config.items() if key not in _APART and not _is_role(key, value)}
     limit = kept.get("model_max_length")
-    if limit is None or (isinstance(limit, (int, float)) and limit > _NO_LIMIT):
+    if limit is None or (type(limit) in (int, float) and limit > _NO_LIMIT):
         kept.pop("model_max_length", None)
     return kept
 
@@ -319,3 +342,198 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 def _without_suffix(flat: Mapping[str, Setting]) -> str:
     setting = flat.get("tokenizer_class")
     return str(setting.value).removesuffix("Fast") if setting is not None else ""
+
+
+def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
+    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
+    for role, before, after in differences(one, two):
+        was, now = ([(name, content) for name, content, _ in side or ()] for side in (before, after))
+        flags = {content: given for _, content, given in before or ()}
+        for _, content, given in after or ():
+            yield from _flag_change(path, content, flags.get(content, {}), given)
+        if was == now:
+            continue
+        sided = doubt is not None and not (was and now)
+        kind = "special-role-changed" if not sided else "special-role-unlisted" if was else "special-role-listed"
+        if role == _EXTRA[0]:
+            kind = kind if kind == "special-role-listed" else "extra-tokens-changed"
+            after = Message("{} tokens ({})", len(now), _extra_news(was, now))
+            yield _change(kind, path, role, Message("{} tokens", len(was)), after)
+        else:
+            shown = [_shown(side[0][1]) if side else None for side in (was, now)]
+            yield _change(kind, path, role, shown[0], shown[1], detail=doubt if sided else None)
+
+
+def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, str]]) -> str:
+    """Return which tokens came and went, else which names have other tokens, else that the order is another one."""
+    sides = [{content for _, content in side} for side in (was, now)]
+    clauses = [
+        f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
+        for what, tokens in (
+            ("added", [content for _, content in now if content not in sides[0]]),
+            ("removed", [content for _, content in was if content not in sides[1]]),
+        )
+        if tokens
+    ]
+    names = [
+        f"{short(str(name))}: {' -> '.join('absent' if side is None else _shown(side) for side in pair)}"
+        for name, *pair in differences(dict(was), dict(now))
+        if name is not None
+    ]
+    return "; ".join(clauses or names[:4]) or Message("in another order")
+
+
+def _compare_tokens(
+    path: str, one: Mapping[str, Token], two: Mapping[str, Token], doubt: str | None, certain: Collection[str]
+) -> Iterator[Change]:
+    """The changes of the added tokens.
+
+    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
+    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
+    """
+    gone = {number: content for content, token in one.items() if content not in two for number in token.numbers}
+    renamed: set[str] = set()
+    for content, before, after in differences(one, two):
+        why = None if content in certain else doubt
+        if before and after:
+            if before.numbers != after.numbers:
+                yield _change("special-token-moved", path, _shown(content), _ids(before), _ids(after))
+            yield from _flag_change(path, content, before.flags, after.flags, _ids(after))
+        elif after:
+            former = next((gone[number] for number in after.numbers if number in gone), None)
+            if former is None:
+                kind = "special-token-listed" if why else "special-token-added"
+                yield _change(kind, path, _shown(content), None, _said(after), detail=why)
+            else:
+                renamed.add(former)
+                was, now = _shown(former), _shown(content)
+                yield _change("special-token-renamed", path, now, was, now, detail=_ids(after))
+        elif before and content not in renamed:
+            kind = "special-token-unlisted" if why else "special-token-removed"
+            yield _change(kind, path, _shown(content), _said(before), None, detail=why)
+
+
+def _flag_change(
+    path: str, content: str, one: Mapping[str, bool], two: Mapping[str, bool], where: str | None = None
+) -> Iterator[Change]:
+    """``special-flag-changed`` for the flags that both sides give, and give differently."""
+    flags = [name for name in _FLAGS if {one.get(name), two.get(name)} == {True, False}]
+    if flags:
+        was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (one, two))
+        yield _change("special-flag-changed", path, _shown(content), was, now, detail=where)
+
+
+def _ids(token: Token) -> str:
+    """``id 5``, or ``id 5, 7`` of a token that has several."""
+    return Message("id {}", ", ".join(map(str, token.numbers)))
+
+
+def _said(token: Token) -> str:
+    return _ids(token) + (", special" if token.flags.get("special") else "")
+
+
+def _shown(content: str) -> str:
+    return short(visible(content)) if content else '""'
+
+
+def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
+    """Tokens that differ only in a running number, changed in the same way, are one change."""
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((change.kind, _NUMBER.sub("{i}", change.symbol)), []).append(change)
+    for (_, pattern), members in groups.items():
+        if len(members) < _MANY:
+            yield from members
+            continue
+        first, last = members[0], members[-1]
+        before = f"{first.before} … {last.before}" if first.before and last.before else None
+        after = f"{first.after} … {last.after}" if first.after and last.after else None
+        yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
+
+
+def _compare_files(path: str, one: TokenizerFile, two: TokenizerFile) -> Iterator[Change]:
+    """The changes between two tokenizer.json files, without those of the added tokens."""
+    yield from _compare_vocabularies(path, "model.vocab", one.vocabulary, two.vocabulary)
+    if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
+        yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
+    yield from _compare_merges(path, "model.merges", one.merges, two.merges)
+    formats = one.merges.pairs, two.merges.pairs
+    if one.merges.digest == two.merges.digest and None not in formats and formats[0] != formats[1]:
+        forms = ["pairs of tokens" if pairs else "texts" for pairs in formats]
+        yield _change("merges-format-changed", path, "model.merges", forms[0], forms[1])
+    for (kind, symbol), before, after in differences(one.parts, two.parts):
+        yield _change(kind, path, symbol, *_step(before, after))
+
+
+def _step(before: object, after: object) -> tuple[str | None, str | None]:
+    if before is None or after is None:
+        return None if before is None else _name(before), None if after is None else _name(after)
+    first, second = (json.dumps(side, sort_keys=True, ensure_ascii=False) for side in (before, after))
+    return (first, second) if max(len(first), len(second)) <= LONGEST else around(first, second)
+
+
+def _name(step: object) -> str:
+    kind = step.get("type") if isinstance(step, Mapping) else None
+    return short(kind if isinstance(kind, str) else step)
+
+
+def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Change]:
+    """``vocabulary-grown`` when tokens only came, ``vocabulary-changed`` when some went or have other ids."""
+    added = [token for token in two if token not in one]
+    removed = [token for token in one if token not in two]
+    moved = [token for token, number in one.items() if token in two and two[token] != number]
+    clauses = [
+        f"{len(tokens):,} {what} ({', '.join(short(token) for token in tokens[:3])}{', …' if len(tokens) > 3 else ''})"
+        for what, tokens in (("added", added), ("removed", removed), (Message("with other ids"), moved))
+        if tokens
+    ]
+    if clauses:
+        kind = "vocabulary-changed" if removed or moved else "vocabulary-grown"
+        was, now = (f"{len(side):,} entries" for side in (one, two))
+        count = len(added) + len(removed) + len(moved)
+        yield _change(kind, path, symbol, was, now, count, "; ".join(clauses))
+
+
+def _compare_merges(path: str, symbol: str, one: Merges, two: Merges) -> Iterator[Change]:
+    """``merges-changed`` when number, order or content of the merges differ."""
+    if one.digest != two.digest:
+        yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
+
+
+def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
+    """The change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
+
+    Text formats are read; the others are told apart by object id and size alone.
+    """
+    readable = name in ("vocab.json", "vocab.txt", "merges.txt")
+    told = revisions.state(path) == "changed" and not readable
+    pair = (b"", b"") if told else revisions.read(path, _LIMIT)
+    if isinstance(pair, Unread):
+        yield pair
+        return
+    before, after = (content or b"" for content in pair)
+    if before == after and not told:
+        return
+    if name == "merges.txt":
+        yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))
+    elif name == "vocab.txt":
+        yield from _compare_vocabularies(path, name, _lines_in(before), _lines_in(after))
+    elif name == "vocab.json":
+        sides = [parse_json(content, path) for content in (before, after)]
+        one, two = ({} if isinstance(side, Unread) else side.data for side in sides)
+        broken = [side for side in sides if isinstance(side, Unread)]
+        yield from broken[:1] or _compare_vocabularies(path, name, one, two)
+    else:
+        was, now = revisions.sizes(path)
+        yield _change("vocabulary-changed", path, name, was, f"{now} with other content" if was == now else now)
+
+
+def _merges_in(content: bytes) -> Merges:
+    lines = [line.rstrip(b"\r") for line in content.split(b"\n")]
+    lines = [line for number, line in enumerate(lines) if line and not (number == 0 and line.startswith(b"#"))]
+    return Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
+
+
+def _lines_in(content: bytes) -> dict[str, int]:
+    lines = content.decode("utf-8", "replace").split("\n")
+    return {token.rstrip("\r"): number for number, token in enumerate(lines) if token}

@@ -3,6 +3,7 @@
 Kinds of changes, in the area ``files``:
 
 * ``pickle-added`` (symbol: the set or file, after: ``loaded by default``, ``beside safetensors`` or ``other file``);
+* ``file-added``, ``file-changed``, ``file-removed`` of what has a pickle's name and is none by its first bytes;
 * ``safetensors-removed`` (before: the files, after: what is loaded instead, or nothing);
 * ``unsafe-global-added`` (symbol: the global, after: ``runs code`` or ``not on torch's list``, count: files).
 """
@@ -10,11 +11,11 @@ Kinds of changes, in the area ``files``:
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
-from envdoctor.hub.pickle_reading import COMPUTED_NAME
+from envdoctor.hub.pickle_reading import COMPUTED_NAME, Checkpoint
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
-from envdoctor.revision.weights.parts.file_sets import SetKey, main_set, weight_sets
+from envdoctor.revision.weights.parts.file_sets import SetKey, main_set, weight_paths, weight_sets
 from envdoctor.text.message import Message, listed
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")
@@ -32,24 +33,36 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes."""
+    """The changes. Each file that came or changed is read as far as its pickle goes."""
     old, new = revisions.old, revisions.new
     before, after = weight_sets(old), weight_sets(new)
-    changes, unread = parted(_globals(revisions))
-    return Compared((*_added(old, new, before, after), *_safetensors_removed(before, after), *changes), unread)
+    here = [path for path in revisions.changed() if path in new.files]
+    read = {path: read_checkpoint(new, path, revisions.clock) for path in here}
+    others = {path for path, found in read.items() if not isinstance(found, Unread) and not found.is_pickle}
+    changes, unread = parted(_globals(revisions, read))
+    added = _added(old, new, before, after, others)
+    return Compared((*added, *_safetensors_removed(before, after), *_no_pickles(revisions, others), *changes), unread)
 
 
-def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets) -> Iterator[Change]:
+def _no_pickles(revisions: Revisions, others: Collection[str]) -> Iterator[Change]:
+    """Files that only have a pickle's name, except weights, which the comparer of weights tells."""
+    in_sets = weight_paths(revisions.new)
+    gone = [path for path in revisions.changed() if path not in revisions.new.files]
+    for path in sorted({*others, *gone} - in_sets.keys() - weight_paths(revisions.old).keys()):
+        yield Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path))
+
+
+def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:
     """One change for each set of weights, and one for each other file."""
     main = main_set(after)
-    pickled = {key: files for key, files in after.items() if key.format == "pickled"}
+    pickled = {key: files for key, files in after.items() if key.format == "pickled" and not {*files} <= {*others}}
     for key, files in pickled.items():
         if key not in before:
             beside = any(other.format == "safetensors" for other in after)
             how = "loaded by default" if key == main else "beside safetensors" if beside else "other file"
             yield Change("files", "pickle-added", files[0], key.stem, None, how, len(files))
     in_sets = {path for files in pickled.values() for path in files}
-    for path in sorted(new.files.keys() - old.files.keys() - in_sets):
+    for path in sorted(new.files.keys() - old.files.keys() - in_sets - {*others}):
         if wants(path):
             yield Change("files", "pickle-added", path, posixpath.basename(path), None, "other file")
 
@@ -78,16 +91,13 @@ def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
     return NOT_LISTED
 
 
-def _globals(revisions: Revisions) -> Iterator[Change | Unread]:
+def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> Iterator[Change | Unread]:
     """Globals that are not safe and that no pickle of the old revision under the same name has."""
-    old, new = revisions.old, revisions.new
+    old = revisions.old
     parts = (revisions.matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
     safe, unsafe = (part.get("names", {}) for part in parts)
     files: dict[tuple[bool, str], list[str]] = {}  # what runs code comes first
-    for path in revisions.changed():
-        if path not in new.files:
-            continue
-        checkpoint = read_checkpoint(new, path, revisions.clock)
+    for path, checkpoint in read.items():
         if isinstance(checkpoint, Unread):
             yield checkpoint
             continue

@@ -5,13 +5,18 @@ Kinds of changes, all in the area ``weights``:
 * ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
 * ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
   that went and came), ``tensor-path-renamed`` (the modules keep their own names);
-* ``head-gone``, ``head-added`` (before and after: what config.json says: tied, not tied, not given, not readable);
+* ``head-gone``, ``head-added``, ``tied-head-left-out`` (before and after: what config.json says: tied, not tied, not
+  given, not readable);
 * ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
 * ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
   ``file-moved`` (the same bytes under another name);
 * ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
+* ``tensor-values-changed``, ``values-not-finite`` (``values.py``: when they were asked for);
 * ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
-* ``set-added``, ``set-removed``, ``set-replaced`` (another format is loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+* ``format-lost`` (a header no longer says which framework wrote the file), ``metadata-changed`` (other texts of it);
+* ``unread-changed`` (other bytes by their object ids, of which the headers could not be read);
+* ``set-added``, ``set-removed``, ``weights-gone`` (nothing is loaded any more), ``set-replaced`` (another format is
+  loaded now), ``opaque-changed`` (GGUF, ONNX, …).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +44,11 @@ _INDEX = (".safetensors.index.json", ".bin.index.json")
 #: What the table safetensors-dtypes starts with: a need for it is no news.
 _OLDEST = "0.4.0"
 #: Kinds of changes of two sets that hold the same weights in other files.
-_ABOUT_FILES = ("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch")
+_ABOUT_FILES = (
+    *("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch", "metadata-changed", "format-lost"),
+)
+#: Who may have written a file (transformers 4.57.6, modeling_utils.py, load_state_dict).
+_FORMATS = ("pt", "tf", "flax", "mlx")
 _READERS = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
 _LEFT_ALONE = Unknown(Message("not every header was read: files that did not change are left alone"))
 _NOT_READ = Unknown(Message("the weight files did not change, so their headers were not read"))
@@ -63,7 +72,7 @@ def compare(revisions: Revisions) -> Compared:
     moved = file_sets.moved_files(shared)
     equal = _equal_files(old, shared)
     if len(shared.same) + len(shared.moved) == len(old) == len(new):
-        changes, unread = parted(_index_of_moved(revisions.new, shared))
+        changes, unread = parted(_index_of_known(revisions, shared))
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
         return Compared((*moved, *changes), unread, facts, equal, moved)
@@ -82,6 +91,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     differ = (was is not None and now is None) or any(change.kind == "opaque-changed" for change in changes)
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
     needs: list[str | None] = []
+    valued: list[str] = []
     read_all = not shared.same and not shared.moved
     for before, after in pairs:
         one, two = (
@@ -92,6 +102,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         changes += result.changes
         patterns += result.listing
         unread += result.unread
+        valued += result.equal
         differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
             changes += needs_changes(one, two, dtypes, after.read == after.files)
@@ -100,12 +111,14 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
                 amounts[side] = amounts_of(layout.tensors)
-    unhashed = () if differ else tuple(_unhashed(revisions, pairs))
+    unhashed = () if differ or len(valued) == len(pairs) else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
     if not weight_paths(old) or not weight_paths(new):
         status = "added" if weight_paths(new) else "removed"
     if unread or unhashed:
-        status = Unknown(Message("{} could not be read", listed([item.path for item in (*unread, *unhashed)], 2)))
+        status = Unknown(
+            Message("{} could not be read", listed(dict.fromkeys(item.path for item in (*unread, *unhashed)), 2))
+        )
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
         counted = amounts[side]["dtype"].values() if side in amounts else None
@@ -113,7 +126,8 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         facts[f"revision.parameters_{side}"] = parameters
     facts["revision.safetensors_needs"] = newest_need(needs, read_all)
     settled = not unread and not differ and bool(pairs)
-    equal = (Message("every tensor's name, dtype and shape; the values were not compared"),) if settled else ()
+    unsaid = Message("every tensor's name, dtype and shape; the values were not compared")
+    equal = tuple(valued) if len(valued) == len(pairs) else (unsaid,) if settled else ()
     return Compared(tuple(changes), (*unread, *unhashed), facts, equal, tuple(patterns), amounts)
 
 
@@ -122,7 +136,7 @@ def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]
     for before, after in pairs:
         sides = ((revisions.old, before.read), (revisions.new, after.read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
-        reason = "its values were not compared, only its header: --hash reads its {} bytes"
+        reason = "its values were not compared, only its header: --hash or --values reads its {} bytes"
         yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
 
 
@@ -132,13 +146,26 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
     relaid = one.key == two.key and (one.files != two.files or elsewhere)
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
-    changes += _values_changed(old, new, before, after)
+    changes += [*_values_changed(old, new, before, after), *_metadata(before, after)]
+    changes += _unread_changed(old, new, unread)
+    changes += [Change("weights", "opaque-changed", path, path) for path in sorted({*before.opaque, *after.opaque})]
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
     for path, remarks in after.remarks.items():
         news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
         changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
+    listing, settled = list(patterns), tuple[str, ...]()
+    if revisions.values is not None:
+        from envdoctor.revision.weights.values import compare_values
+
+        values = compare_values(revisions, before, after)
+        if values.changes and not values.unread:
+            changes = [change for change in changes if change.kind != "values-changed"]
+        changes += values.changes
+        unread += values.unread
+        listing += values.listing
+        settled = values.equal
     index = file_sets.index_path(two.key)
     # An unchanged index, of up to 9 MB, is not fetched for nothing.
     touched = not revisions.same(index) or one.files != two.files or before.where != after.where
@@ -146,7 +173,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
         found = parted(check_index(new, two.key, two.files, after))
         changes += found[0]
         unread += found[1]
-    return Compared(tuple(changes), tuple(unread), listing=tuple(patterns))
+    return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(listing))
 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
@@ -164,11 +191,50 @@ def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout)
     return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
 
 
-def _index_of_moved(new: Snapshot, shared: Shared) -> Iterator[Change | Unread]:
-    """Renamed shards need an index that knows their new names."""
-    for key, files in weight_sets(new).items():
-        if key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
-            yield from check_index(new, key, files, Layout())
+def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | Unread]:
+    """Renamed shards need an index that knows their names; another index has to fit the shards that did not change."""
+    for key, files in weight_sets(revisions.new).items():
+        touched = bool(revisions.changed([file_sets.index_path(key)]))
+        if key.format == "safetensors" and touched:
+            layout = _READERS[key.format](revisions.new, files, revisions.clock)
+            yield from layout.unread
+            yield from check_index(revisions.new, key, files, layout)
+        elif key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
+            yield from check_index(revisions.new, key, files, Layout())
+
+
+def _metadata(before: Layout, after: Layout) -> Iterator[Change]:
+    """``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
+    if not before.metadata:
+        return
+    usual = before.metadata[min(before.metadata)]
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for path, now in after.metadata.items():
+        was = before.metadata.get(path, usual)
+        if was != now:
+            one, two = (_format(side) for side in (was, now))
+            kind = "format-lost" if one in _FORMATS and two not in _FORMATS else "metadata-changed"
+            found.setdefault((kind, one, two), []).append(path)
+    for (kind, one, two), paths in found.items():
+        yield Change("weights", kind, paths[0], "format", one, two, len(paths))
+
+
+def _format(metadata: Mapping[str, str] | None) -> str:
+    """Return the format that a header gives, else which of its parts is missing."""
+    if metadata is None:
+        return Message("no metadata")
+    given = metadata.get("format")
+    return Message("no format") if given is None else given if given in _FORMATS else Message("unknown format")
+
+
+def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> Iterator[Change]:
+    """``unread-changed``: what is other bytes for certain, though nothing of them can be said (pointers of LFS)."""
+    for path in sorted({part.path for part in unread}):
+        sides = [snapshot.files[path] for snapshot in (old, new) if path in snapshot.files]
+        kinds = {side.oid and side.oid.partition(":")[0] for side in sides}
+        if len(sides) == 2 and len(kinds) == 1 and None not in kinds and sides[0].oid != sides[1].oid:
+            was, now = (gigabytes(side.size) for side in sides)
+            yield Change("weights", "unread-changed", path, path, was, now)
 
 
 def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Renders one chat template for several conversations in jinja2's sandbox. Runs in a bounded child.
 
 It is asked with ``template`` (text), ``variables`` (bos_token and the like) and what else is ``given`` to the template.
-It answers with ``text`` (its first characters) and ``digest`` of the whole, ``refused`` (the template called
+It answers with ``text`` (its first characters), ``digest`` of the whole and of the text with ``marks`` around what the
+template marks as the assistant's (None where it marks nothing), ``refused`` (the template called
 raise_exception), a ``problem``, or why the template is ``invalid``.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from envdoctor.sandbox.templates import Refusal, template_environment
+from envdoctor.sandbox.templates import MARKS, Refusal, template_environment
 from envdoctor.text.message import Message, packed
 
 #: Characters of a rendering that are handed back.
@@ -20,24 +21,28 @@ _MESSAGE = 300
 
 def answer(*, template: str, variables: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Render one conversation."""
-    compiled = _compiled(template)
+    compiled, marking = _compiled(template), _compiled(template, marked=True)
     if isinstance(compiled, str):
         return {"invalid": packed(compiled)}
     try:
         text = compiled.render(documents=None, **given, **variables)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return {"text": text[:_KEPT], "digest": digest}
+        marked = text if "generation" not in template else marking.render(documents=None, **given, **variables)
+        return {"text": text[:_KEPT], "digest": _digest(text), "marks": _digest(marked) if MARKS[0] in marked else None}
     except Refusal as error:
         return {"refused": str(error)[:_MESSAGE]}
     except Exception as error:
         return {"problem": packed(_problem(error))}
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 @cache
-def _compiled(template: str) -> Any:
+def _compiled(template: str, marked: bool = False) -> Any:
     """The template, or why it is invalid."""
     try:
-        return template_environment().from_string(template)
+        return template_environment(marked).from_string(template)
     except Exception as error:
         return _problem(error)
 

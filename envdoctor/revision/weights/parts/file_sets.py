@@ -155,7 +155,8 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[Weigh
             named = [path for path in sets[key] if path not in elsewhere]
             if named and not (replaced and key == main):
                 text = _spell(key, named)
-                gone, come = (text, None) if kind == "set-removed" else (None, text)
+                kind = "weights-gone" if kind == "set-removed" and key == main and new_main is None else kind
+                gone, come = (None, text) if kind == "set-added" else (text, None)
                 changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
     pairs = []
     for one, other in keys:

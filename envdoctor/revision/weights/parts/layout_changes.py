@@ -244,13 +244,15 @@ def _config(snapshot: Snapshot) -> dict[str, Any] | None:
 def _heads(
     gone: list[Group], come: list[Group], snapshots: tuple[Snapshot, Snapshot], layouts: tuple[Layout, Layout]
 ) -> list[Change]:
-    """``head-gone`` and ``head-added``, with the tying of each configuration as before and after."""
+    """``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that both
+    configurations tie to the embedding is ``tied-head-left-out``."""
     if not gone and not come:
         return []
     before, after = map(_tying, snapshots)
+    went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
     return [
         _change(kind, layout.where[head.names[0]], head.pattern, before, after, len(head.names))
-        for kind, heads, layout in (("head-gone", gone, layouts[0]), ("head-added", come, layouts[1]))
+        for kind, heads, layout in ((went, gone, layouts[0]), ("head-added", come, layouts[1]))
         for head in heads
     ]
 

@@ -34,7 +34,9 @@ class Layout:
 
     ``tensors`` maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data
     with an earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``raw`` are the headers'
-    own bytes by file, to tell "the same header" from "the same tensors". ``remarks`` are odd things by file.
+    own bytes by file, to tell "the same header" from "the same tensors". ``remarks`` are odd things by file,
+    ``metadata`` the texts that each header has beside its tensors, None without any. ``opaque`` are
+    files of a pickle's name that are none.
     """
 
     files: set[str] = field(default_factory=set)
@@ -44,6 +46,8 @@ class Layout:
     twice: list[str] = field(default_factory=list)
     raw: dict[str, int] = field(default_factory=dict)
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: dict[str, dict[str, str] | None] = field(default_factory=dict)
+    opaque: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
     def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> None:
@@ -76,6 +80,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
             clock.left -= process_time() - began
         layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()))
         layout.raw[path] = hash(raw[: header.header_bytes])
+        layout.metadata[path] = header.metadata
         if header.remarks:
             layout.remarks[path] = header.remarks
     return layout
@@ -88,6 +93,9 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layo
         checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
             layout.unread.append(checkpoint)
+            continue
+        if not checkpoint.is_pickle:
+            layout.opaque.append(path)
             continue
         if checkpoint.tensors is None:
             layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", checkpoint.problem)))

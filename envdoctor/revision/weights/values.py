@@ -1,0 +1,285 @@
+"""How much the values of two revisions' tensors differ: read in bounded pieces, and only when somebody asked for it.
+
+Kinds of changes, in the area ``weights``:
+
+* ``tensor-values-changed`` (symbol: the pattern that differs most, after: the largest difference, the relative one, and
+  the rows of an embedding or head that differ, count: tensors, detail: other patterns);
+* ``values-not-finite`` (NaN or infinity where the old revision had numbers).
+
+Floats are compared as numbers, in another dtype too. Packed and whole numbers (quantised weights) have no size that a
+difference could have: their bytes are compared. Nothing but the standard library is needed; numpy is quicker.
+"""
+
+import math
+import operator
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.safetensors_header import HeaderError, Tensor, parse_header
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.weights.parts.layouts import Layout, gigabytes, group
+from envdoctor.text.message import Message, listed
+
+#: Elements of a tensor that are compared at a time, and bytes that are read at a time.
+_PIECE, _WINDOW = 1 << 20, 8 << 20
+_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+
+@dataclass
+class _Difference:
+    """What was found of one tensor. ``rows`` are those that differ, as far as rows fit into a piece."""
+
+    name: str
+    largest: float = 0.0
+    squares: float = 0.0
+    base: float = 0.0
+    different: bool = False
+    finite: bool = True
+    packed: bool = False
+    rows: tuple[int, ...] = ()
+
+    @property
+    def relative(self) -> float:
+        """The norm of the difference by that of the old numbers, both of the pieces that differ."""
+        return math.sqrt(self.squares / self.base) if self.base else math.inf if self.squares else 0.0
+
+
+class _Piece(NamedTuple):
+    """Some elements of a tensor: ``places`` are path, offset and bytes on either side.
+
+    ``row`` is the number of the first row and ``length`` the elements of a row, 0 where rows are not told apart.
+    """
+
+    name: str
+    dtypes: tuple[str, str]
+    places: tuple[tuple[str, int, int], tuple[str, int, int]]
+    row: int
+    length: int
+
+
+def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
+    """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it.
+
+    Nothing is read unless ``revisions.values`` allows it. What is beyond its budget or cannot be read is unread.
+    Tensors of two shapes, or packed on one side alone, are left out of the number that ``equal`` gives.
+    """
+    allowed = revisions.values
+    sides = ((revisions.old, one), (revisions.new, two))
+    tables = [_tensors(snapshot, layout) for snapshot, layout in sides]
+    both = [name for name in tables[0] if name in tables[1] and name in two.where]
+    pieces = [piece for name in both for piece in _pieces(name, *(table[name] for table in tables))]
+    unread = [
+        Unread(path, Message("its values were not compared: {}", Message("it is a pickle, which is never loaded")))
+        for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())
+    ]
+    if allowed is None or not both:
+        return Compared(unread=() if allowed is None else tuple(unread))
+    pieces.sort(key=lambda piece: piece.places[0][:2])
+    remote = [isinstance(snapshot, HubSnapshot) for snapshot, _ in sides]
+    costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]
+    fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= allowed.budget]
+    total = sum(place[2] for piece in fitting for place in piece.places)
+    fetched = gigabytes(sum(costs[: len(fitting)]))
+    allowed.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
+    left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
+    if left:
+        reason = Message(
+            "values of {} tensors lie beyond the {} that may be fetched", len(left), gigabytes(allowed.budget)
+        )
+        unread.append(Unread(next(iter(left.values())), reason))
+    found: dict[str, _Difference] = {}
+    done = 0
+    for window in _windows(fitting):
+        problem = _compare_window(revisions, window, found)
+        if problem is not None:
+            unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
+            break
+        done += sum(place[2] for piece in window for place in piece.places)
+        allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
+    changes, patterns = _changes([item for item in found.values() if item.different], two)
+    compared = len({piece.name for piece in fitting})
+    settled = (
+        (Message("every value of {} of {} tensors", compared, len(two.where)),) if not changes and not unread else ()
+    )
+    return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(patterns))
+
+
+def _tensors(snapshot: Snapshot, layout: Layout) -> dict[str, tuple[str, int, Tensor]]:
+    """Return file, length of its header and place of each tensor of the headers that were read."""
+    tensors: dict[str, tuple[str, int, Tensor]] = {}
+    for path, raw in snapshot.headers(sorted(layout.raw)).items():
+        try:
+            header = parse_header(raw, snapshot.files[path].size) if type(raw) is bytes else None
+        except HeaderError:
+            continue
+        if header is not None:
+            tensors |= {name: (path, header.header_bytes, tensor) for name, tensor in header.tensors.items()}
+    return tensors
+
+
+def _pieces(name: str, one: tuple[str, int, Tensor], two: tuple[str, int, Tensor]) -> Iterator[_Piece]:
+    """Cut a tensor of one shape on both sides; at whole rows where a row fits into a piece."""
+    tensors = one[2], two[2]
+    dtypes = tensors[0].dtype, tensors[1].dtype
+    floats = all(dtype in _FLOATS for dtype in dtypes)
+    if tensors[0].shape != tensors[1].shape or not (floats or dtypes[0] == dtypes[1]):
+        return
+    widths = [_FLOATS[dtype] if floats else 1 for dtype in dtypes]
+    count = math.prod(tensors[0].shape) if floats else tensors[0].end - tensors[0].begin
+    row = math.prod(tensors[0].shape[1:]) if floats and len(tensors[0].shape) == 2 else 0
+    length = row if 0 < row <= _PIECE else 0
+    step = _PIECE // length * length if length else _PIECE
+    for first in range(0, count, step):
+        places = [
+            (path, begin + tensor.begin + first * width, min(step, count - first) * width)
+            for (path, begin, tensor), width in zip((one, two), widths, strict=True)
+        ]
+        yield _Piece(name, dtypes, (places[0], places[1]), first // length if length else 0, length)
+
+
+def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Yield pieces that follow one another in the files of both sides, to be read at once."""
+    window: list[_Piece] = []
+    size = 0
+    for piece in pieces:
+        follows = window and all(
+            (path, offset) == (before, start + length)
+            for (path, offset, _), (before, start, length) in zip(piece.places, window[-1].places, strict=True)
+        )
+        size += piece.places[0][2]
+        if window and (not follows or size > _WINDOW):
+            yield window
+            window, size = [], piece.places[0][2]
+        window.append(piece)
+    if window:
+        yield window
+
+
+def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str, _Difference]) -> Unread | None:
+    """Read a window on both sides and add what differs to ``found``; return what could not be read."""
+    contents: list[bytes] = []
+    for side, snapshot in enumerate((revisions.old, revisions.new)):
+        path, offset, _ = window[0].places[side]
+        parts = snapshot.read_ranges(path, [(offset, sum(piece.places[side][2] for piece in window))])
+        if isinstance(parts, Unread):
+            return parts
+        contents.append(parts[0])
+    ends = [0, 0]
+    for piece in window:
+        starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]
+        raws = [content[start:end] for content, start, end in zip(contents, starts, ends, strict=True)]
+        item = found.setdefault(piece.name, _Difference(piece.name))
+        if piece.dtypes[0] != piece.dtypes[1] or raws[0] != raws[1]:
+            _add(item, piece, raws)
+    return None
+
+
+def _add(item: _Difference, piece: _Piece, raws: list[bytes]) -> None:
+    """Add a piece whose bytes or dtypes differ."""
+    if piece.dtypes[0] not in _FLOATS:
+        item.packed = item.different = True
+        return
+    try:
+        import numpy
+
+        measured = _measure_arrays(numpy, piece.dtypes, raws)
+    except ImportError:
+        measured = _measure(*(_numbers(dtype, raw) for dtype, raw in zip(piece.dtypes, raws, strict=True)))
+    largest, squares, base, finite = measured
+    item.largest, item.squares, item.base = max(item.largest, largest), item.squares + squares, item.base + base
+    item.finite = item.finite and finite
+    item.different = item.different or largest > 0 or not finite
+    if piece.length and piece.dtypes[0] == piece.dtypes[1]:
+        size = piece.length * _FLOATS[piece.dtypes[0]]
+        starts = range(0, len(raws[0]), size)
+        rows = [row for row, at in enumerate(starts) if raws[0][at : at + size] != raws[1][at : at + size]]
+        item.rows += tuple(piece.row + row for row in rows)
+
+
+def _numbers(dtype: str, raw: bytes) -> "array[float]":
+    """Return little-endian floats as an array; bfloat16 is the upper half of a float32."""
+    if dtype == "F16":
+        return array("f", struct.unpack(f"<{len(raw) // 2}e", raw))
+    numbers: array[float] = array("d" if dtype == "F64" else "f")
+    if dtype == "BF16":
+        wide = bytearray(2 * len(raw))
+        wide[2::4], wide[3::4] = raw[0::2], raw[1::2]
+        raw = bytes(wide)
+    numbers.frombytes(raw)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, float, bool]:
+    """Return the largest difference, the squares of all differences and of the old numbers, and whether the new side is
+    finite where the old one is. What is not finite on either side is left out of the numbers."""
+    lost = False
+    if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
+        pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]
+        kept = [(a, b) for a, b in pairs if math.isfinite(b)]
+        lost = len(kept) < len(pairs)
+        one, two = (array("d", side) for side in (zip(*kept, strict=True) if kept else ((), ())))
+    differences = array("d", map(operator.sub, two, one))
+    squares, base = (sum(map(operator.mul, side, side)) for side in (differences, one))
+    return max(map(abs, differences), default=0.0), squares, base, not lost
+
+
+def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
+    """Like :func:`_measure`, of the bytes, with numpy."""
+    sides = []
+    for dtype, raw in zip(dtypes, raws, strict=True):
+        if dtype == "BF16":
+            numbers = (numpy.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+        else:
+            numbers = numpy.frombuffer(raw, f"<f{_FLOATS[dtype]}")
+        sides.append(numbers.astype("f8" if "F64" in dtypes else "f4"))
+    known = numpy.isfinite(sides[0])
+    kept = known & numpy.isfinite(sides[1])
+    old, new = (side[kept] for side in sides) if not kept.all() else sides
+    change = new - old
+    largest = float(numpy.abs(change).max()) if change.size else 0.0
+    squares, base = (float(numpy.square(side).sum(dtype="f8")) for side in (change, old))
+    return largest, squares, base, bool(kept.sum() == known.sum())
+
+
+def _changes(found: list[_Difference], layout: Layout) -> tuple[list[Change], list[Change]]:
+    """Return one change for all tensors that differ, and one for each pattern."""
+    by_name = {item.name: item for item in found}
+    groups = group(by_name, layout.tensors)
+    members = {pattern: [by_name[name] for name in item.names] for pattern, item in groups.items()}
+    ranked = sorted(members.items(), key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
+    patterns = [_told(pattern, items, layout) for pattern, items in ranked]
+    changes = []
+    if patterns:
+        others = [pattern for pattern, _ in ranked[1:]]
+        detail = Message("also {}", listed(others)) if others else None
+        changes.append(patterns[0]._replace(count=len(found), detail=detail))
+    broken = [item.name for item in found if not item.finite]
+    if broken:
+        path = layout.where[broken[0]]
+        changes.append(Change("weights", "values-not-finite", path, listed(broken, 2), count=len(broken)))
+    return changes, patterns
+
+
+def _told(pattern: str, items: list[_Difference], layout: Layout) -> Change:
+    """Return the change of one pattern: its largest difference, and the rows that differ where it is one matrix."""
+    worst = max(items, key=lambda item: item.relative)
+    if worst.packed:
+        after = Message("bytes of packed or whole numbers, whose differences have no size")
+    else:
+        largest = max(item.largest for item in items)
+        relative = f"{worst.relative:.2%}" if math.isfinite(worst.relative) else "∞"
+        after = Message("largest difference {}, relative {}", f"{largest:.3g}", relative)
+    rows, shape = worst.rows, layout.tensors[worst.name].shape
+    if len(items) == 1 and 0 < len(rows) < shape[0]:
+        counts = f"{len(rows):,}", f"{shape[0]:,}"
+        after = Message("{}, {} of {} rows ({} to {})", after, *counts, rows[0], rows[-1])
+    return Change("weights", "tensor-values-changed", layout.where[worst.name], pattern, None, after, len(items))
