@@ -28,13 +28,16 @@ Kinds of changes (``symbol`` is the class and method, ``module level``, an impor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
-from envdoctor.revision.code.parts.reading import parse, read_sources
+from envdoctor.revision.code.parts.loaded import Entry, entry_of, faults, has_conflict_marks, loaded_files
+from envdoctor.revision.code.parts.reading import NotPython, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
+from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.text.message import Message
 
@@ -51,31 +54,100 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes of all ``*.py`` files and of the auto_map entries that name them, in the order of the files."""
-    old, new = revisions.old, revisions.new
+    """The changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order of the
+    files; those of other files by the file alone."""
+    sides = (revisions.old, revisions.new)
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
-    before, unread_before = read_sources(old, [path for path in changed if path in old.files])
-    after, unread_after = read_sources(new, [path for path in changed if path in new.files])
-    unread = {one.path: one for one in (*unread_before, *unread_after)}
-    equal = {source.path for source in before} & {source.path for source in after if source in before}
-    skipped = equal | unread.keys()
-    sources = [(side, one) for side, read in enumerate((before, after)) for one in read if one.path not in skipped]
-
-    changes: list[Change] = []
+    entries = _entries(revisions, changed) if changed or revisions.changed(AUTO_MAP_FILES) else ([], [])
+    renamed = {entry.path for entry in set(entries[1] or ()) - set(entries[0] or ())} & revisions.new.files.keys()
+    wanted = sorted({*changed, *(renamed if changed else ())})
+    read = [read_sources(side, [path for path in wanted if path in side.files]) for side in sides]
+    unread = {one.path: one for _, refused in read for one in refused}
+    equal = {*read[0][0]} & {*read[1][0]}
+    skipped = {source.path for source in equal} - renamed | unread.keys()
+    sources = [(side, one) for side, (found, _) in enumerate(read) for one in found if one.path not in skipped]
     codes: list[dict[str, FileCode]] = [{}, {}]
+    broken: list[list[tuple[str, Message]]] = [[], []]
+    changes: list[Change] = []
     for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
-        if isinstance(result, FileCode):
-            codes[side][source.path] = result
-        elif source.path not in unread:
-            unread[source.path] = result
-            changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
-    changes += _changes(pair_files(*({path: part[path] for path in part if path not in unread} for part in codes)))
-    maps, unread_maps = parted(_auto_maps(revisions))
-    changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
-    settled = [path for path in paths if revisions.same(path) or path in equal]
+        match result:
+            case FileCode():
+                codes[side][source.path] = result
+                continue
+            case NotPython():
+                marks = has_conflict_marks(source)
+                reason = Message("it holds the marks of a conflict") if marks else result.reason
+                broken[side].append((source.path, reason))
+            case _:
+                changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
+        unread.setdefault(source.path, result)
+    differ = [path for path in changed if path not in {source.path for source in equal}]
+    known = [(side, entry, code) for side, entry, code in zip(sides, entries, codes, strict=True)]
+    loaded = loaded_files(known, differ, partial(_more, revisions.new))
+    judged = {*differ} if loaded is None else loaded
+    changes = [change for change in changes if change.path in judged]
+    changes += [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
+    for found, side, entry, code in zip(broken, sides, entries, codes, strict=True):
+        found += faults(side, entry, {path: one for path, one in code.items() if path in judged})
+    changes += _broken(*(dict(reversed(found)) for found in broken), revisions.new.files)
+    both = ({path: part[path] for path in part if path in judged and path not in unread} for part in codes)
+    pairs = pair_files(*both)
+    texts = [{one.path: one.lines for one in found} for found, _ in read]
+    names = {entry.name for side in entries for entry in side or ()}
+    basis = Judged(pairs, (texts[0], texts[1]), causes(revisions.matrix), names, _settings(revisions))
+    changes += _within_bounds(told(_changes(pairs), basis))
+    moved, unread_maps = parted(_auto_maps(revisions))
+    changes = sorted([*changes, *moved], key=lambda change: change.path)
+    settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
-    return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
+    parts = [one for one in unread.values() if one.path in judged or one.path not in differ]
+    return Compared(tuple(changes), (*parts, *unread_maps), equal=tuple(words))
+
+
+def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
+    """What is in files that are the same on both sides."""
+    sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
+    found = zip(sources, parse(sources), strict=True)
+    return {source.path: code for source, code in found if isinstance(code, FileCode)}
+
+
+def _entries(revisions: Revisions, changed: Sequence[str]) -> tuple[list[Entry] | None, list[Entry] | None]:
+    """What the configurations of each side ask for from its own repository; None where one cannot be read.
+
+    Configurations that are the same are read once, and only until they name every changed file.
+    """
+    found: list[list[Entry] | None] = [[], []]
+    for path in AUTO_MAP_FILES:
+        same = revisions.same(path)
+        if same and {*changed} <= {entry.path for entry in found[1] or ()}:
+            continue
+        new = _references(revisions.new, path)
+        for side, named in enumerate((new if same else _references(revisions.old, path), new)):
+            entries = found[side]
+            if isinstance(named, Unread):
+                found[side] = None
+            elif entries is not None:
+                entries += [entry_of(path, key, text) for key, (text, away) in named.items() if away is None]
+    return found[0], found[1]
+
+
+def _settings(revisions: Revisions) -> set[str]:
+    """The keys of config.json that both sides set."""
+    read = [read_json(side, "config.json") for side in (revisions.old, revisions.new)]
+    found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
+    return found[0] & found[1]
+
+
+def _broken(before: Mapping[str, Message], after: Mapping[str, Message], files: Collection[str]) -> Iterator[Change]:
+    """What keeps transformers from loading a file on one side alone, with the first reason. What is not among the new
+    ``files`` was not mended."""
+    for path, reason in after.items():
+        if path not in before:
+            yield Change(AREA, "code-broken", path, path, detail=reason)
+    for path, reason in before.items():
+        if path in files and path not in after:
+            yield Change(AREA, "code-mended", path, path, detail=reason)
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
@@ -87,7 +159,7 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
             continue
         if pair.old_path != pair.new_path:
             changes.append(Change(AREA, "file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
-        found = list(compare_file(pair, moved))
+        found = [*compare_file(pair, moved), *checkpointing(pair)]
         changes += found
         if not found and all(change.path != pair.path for change in changes):
             detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
