@@ -30,6 +30,7 @@ Kinds of changes (``symbol`` is the class and method, ``module level``, an impor
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
@@ -53,56 +54,77 @@ def wants(path: str) -> bool:
     return path.endswith(".py") or path in AUTO_MAP_FILES
 
 
+class _Parsed(NamedTuple):
+    """One side's files: what each holds, its lines, and what keeps transformers from loading some."""
+
+    codes: dict[str, FileCode]
+    texts: dict[str, list[str]]
+    faults: list[tuple[str, Message]]
+
+
 def compare(revisions: Revisions) -> Compared:
     """The changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order of the
     files; those of other files by the file alone."""
-    sides = (revisions.old, revisions.new)
+    snapshots = (revisions.old, revisions.new)
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
     entries = _entries(revisions, changed) if changed or revisions.changed(AUTO_MAP_FILES) else ([], [])
-    renamed = {entry.path for entry in set(entries[1] or ()) - set(entries[0] or ())} & revisions.new.files.keys()
-    wanted = sorted({*changed, *(renamed if changed else ())})
-    read = [read_sources(side, [path for path in wanted if path in side.files]) for side in sides]
-    unread = {one.path: one for _, refused in read for one in refused}
-    equal = {*read[0][0]} & {*read[1][0]}
-    skipped = {source.path for source in equal} - renamed | unread.keys()
-    sources = [(side, one) for side, (found, _) in enumerate(read) for one in found if one.path not in skipped]
-    codes: list[dict[str, FileCode]] = [{}, {}]
-    broken: list[list[tuple[str, Message]]] = [[], []]
-    changes: list[Change] = []
-    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
-        match result:
-            case FileCode():
-                codes[side][source.path] = result
-                continue
-            case NotPython():
-                marks = has_conflict_marks(source)
-                reason = Message("it holds the marks of a conflict") if marks else result.reason
-                broken[side].append((source.path, reason))
-            case _:
-                changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
-        unread.setdefault(source.path, result)
-    differ = [path for path in changed if path not in {source.path for source in equal}]
-    known = [(side, entry, code) for side, entry, code in zip(sides, entries, codes, strict=True)]
+    renamed = {entry.path for entry in {*(entries[1] or ())} - {*(entries[0] or ())}} & revisions.new.files.keys()
+    sides, unread, equal = _parsed(revisions, {*changed, *renamed}, renamed)
+    differ = [path for path in changed if path not in equal]
+    known = [(snapshots[side], entries[side], sides[side].codes) for side in (0, 1)]
     loaded = loaded_files(known, differ, partial(_more, revisions.new))
     judged = {*differ} if loaded is None else loaded
-    changes = [change for change in changes if change.path in judged]
-    changes += [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
-    for found, side, entry, code in zip(broken, sides, entries, codes, strict=True):
-        found += faults(side, entry, {path: one for path, one in code.items() if path in judged})
-    changes += _broken(*(dict(reversed(found)) for found in broken), revisions.new.files)
-    both = ({path: part[path] for path in part if path in judged and path not in unread} for part in codes)
-    pairs = pair_files(*both)
-    texts = [{one.path: one.lines for one in found} for found, _ in read]
+    changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
+    for path, one in unread.items():
+        if path in judged and path in sides[0].texts.keys() | sides[1].texts.keys() and not isinstance(one, NotPython):
+            changes.append(Change(AREA, "unparsable", path, path, detail=one.reason))
+    for snapshot, entry, code in known:
+        checked = {path: one for path, one in code.items() if path in judged | renamed}
+        sides[snapshot is revisions.new].faults.extend(faults(snapshot, entry, checked))
+    before, after = (dict(reversed(side.faults)) for side in sides)
+    changes += _broken(before, after, revisions.new.files)
+    old, new = ({path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides)
+    pairs = pair_files(old, new)
     names = {entry.name for side in entries for entry in side or ()}
-    basis = Judged(pairs, (texts[0], texts[1]), causes(revisions.matrix), names, _settings(revisions))
+    texts = (sides[0].texts, sides[1].texts)
+    basis = Judged(pairs, texts, causes(revisions.matrix), names, _settings(revisions) if pairs else ())
     changes += _within_bounds(told(_changes(pairs), basis))
-    moved, unread_maps = parted(_auto_maps(revisions))
-    changes = sorted([*changes, *moved], key=lambda change: change.path)
+    maps, unread_maps = parted(_auto_maps(revisions))
+    changes = sorted([*changes, *maps], key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
     parts = [one for one in unread.values() if one.path in judged or one.path not in differ]
     return Compared(tuple(changes), (*parts, *unread_maps), equal=tuple(words))
+
+
+def _parsed(
+    revisions: Revisions, wanted: Collection[str], needed: Collection[str]
+) -> tuple[tuple[_Parsed, _Parsed], dict[str, Unread], set[str]]:
+    """Read and parse both sides of the files; also return those that are unread, and those that are equal by their
+    bytes, which are parsed only where they are ``needed``."""
+    read = [
+        read_sources(side, sorted(path for path in wanted if path in side.files))
+        for side in (revisions.old, revisions.new)
+    ]
+    unread = {one.path: one for _, refused in read for one in refused}
+    equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
+    skipped = equal - {*needed} | unread.keys()
+    sides = (_Parsed({}, {}, []), _Parsed({}, {}, []))
+    sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
+    sources = [(side, one) for side, one in sources if one.path not in skipped]
+    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
+        side.texts[source.path] = source.lines
+        match result:
+            case FileCode():
+                side.codes[source.path] = result
+                continue
+            case NotPython():
+                marks = has_conflict_marks(source)
+                reason = Message("it holds the marks of a conflict") if marks else result.reason
+                side.faults.append((source.path, reason))
+        unread.setdefault(source.path, result)
+    return sides, unread, equal
 
 
 def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:

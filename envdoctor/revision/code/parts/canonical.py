@@ -3,7 +3,6 @@ devices that follow another tensor; and local names by the order in which they a
 
 import ast
 from collections.abc import Mapping
-from typing import Any
 
 from envdoctor.revision.code.parts.syntax import exact
 from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, children, dotted, names_in, parameters_of
@@ -140,7 +139,7 @@ def lines_of(function: FunctionNode) -> list[str]:
         indent, head, block = waiting.pop()
         found += [indent + head] if head else []
         for number, statement in enumerate(block):
-            text, *blocks_below = _parts(statement)
+            text, blocks_below = _parts(statement)
             found += [indent + text] if text else []
             if blocks_below:
                 waiting.append((indent, "", block[number + 1 :]))
@@ -153,27 +152,27 @@ def lines_of(function: FunctionNode) -> list[str]:
     return found[:MAX_LINES]
 
 
-def _parts(statement: ast.stmt) -> tuple[Any, ...]:
+def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
     """The statement, or its head and its blocks; nothing for a text or ``pass``."""
+    word = type(statement).__name__.lower()
     match statement:
         case ast.Pass() | ast.Expr(value=ast.Constant()):
-            return ("",)
+            return "", []
         case ast.If(test=test) | ast.While(test=test):
-            head = [type(statement).__name__.lower(), test]
+            nodes: list[ast.AST] = [test]
         case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
-            head = ["for", target, values]
+            nodes = [target, values]
         case ast.With(items=items) | ast.AsyncWith(items=items):
-            head = ["with", *items]
+            nodes = [*items]
         case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
-            head = [f"def {name}", args]
+            nodes, word = [args], f"def {name}"
         case ast.ClassDef(name=name, bases=bases):
-            head = [f"class {name}", *bases]
+            nodes, word = [*bases], f"class {name}"
         case _ if not any(blocks(statement)):
-            return (exact(statement, MAX_LINE),)
+            return exact(statement, MAX_LINE), []
         case _:
-            head = [type(statement).__name__.lower()]
-    word, *nodes = head
-    return f"{word} {', '.join(exact(node, MAX_LINE) for node in nodes)}", *blocks(statement)
+            nodes = []
+    return f"{word} {', '.join(exact(node, MAX_LINE) for node in nodes)}", list(blocks(statement))
 
 
 def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:

@@ -284,13 +284,13 @@ def _hunk(
     paths: tuple[str | None, str | None],
 ) -> tuple[str, ...]:
     """The lines of a unified diff of a definition, numbered as in the files."""
-    sides = [
-        texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4] if one else ()
+    before, after = (
+        list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
         for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
-    ]
+    )
     starts = [one.first - 1 if one else 0 for one in (old, new)]
     found: list[str] = []
-    for line in unified_diff(*map(list, sides), n=_CONTEXT, lineterm=""):
+    for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
         if line.startswith(("---", "+++")) and not found:
             continue
         if line.startswith("@@"):
@@ -303,7 +303,7 @@ def _hunk(
 
 def _amount(hunk: Sequence[str]) -> Message | None:
     come, gone = (sum(line.startswith(sign) for line in hunk) for sign in "+-")
-    return Message("+{} −{}", come, gone) if hunk else None
+    return Message("+{} -{}", come, gone) if hunk else None
 
 
 # --- gradient checkpointing -------------------------------------------------------------------------------------------
