@@ -244,3 +244,38 @@ def test_a_hook_that_names_a_class_of_another_file_is_not_judged() -> None:
     )
     found = outcome(remote_code, {"m.py": text}, {"m.py": text.replace("module, M)", "module, Encoder)")})
     holds(found, "training-code-changed M._set_gradient_checkpointing")
+
+
+SWITCHED = """
+class Encoder:
+    def forward(self, x):
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(self.layer, x)
+        return self.layer(x)
+class Base(PreTrainedModel):
+    supports_gradient_checkpointing = True
+    def _set_gradient_checkpointing(self, module, value=False):
+        if isinstance(module, Encoder):
+            module.gradient_checkpointing = value
+"""
+BRANCH = "if self.gradient_checkpointing and self.training:\n            return checkpoint(self.layer, x)"
+UNUSED = SWITCHED.replace(BRANCH, "x = x + 0")
+OWN = SWITCHED.partition("    def _set")[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (SWITCHED, UNUSED, "noop"),
+        (UNUSED, SWITCHED, "mended"),
+        (SWITCHED, SWITCHED.replace("return checkpoint(self.layer, x)", "return self.layer(x)"), "noop"),
+        (SWITCHED, OWN, ""),  # transformers sets the flag of whoever has one
+        (SWITCHED, SWITCHED.replace("(module, Encoder)", "(module, (Encoder, Base))"), ""),
+        (SWITCHED, OWN.replace("class Encoder:", "class Encoder(GradientCheckpointingLayer):"), ""),
+        (UNUSED, UNUSED + "x = 1\n", ""),
+    ],
+)
+def test_checkpointing_reaches_whoever_asks_for_it(old: str, new: str, kind: str) -> None:
+    found = {change.kind for change in outcome(remote_code, {"m.py": old}, {"m.py": new}).changes}
+    kinds = {one for one in found if one in (f"gradient-checkpointing-{end}" for end in ("noop", "mended", "fails"))}
+    assert kinds == ({f"gradient-checkpointing-{kind}"} if kind else set())

@@ -16,7 +16,7 @@ from envdoctor.text.message import Message
 #: Shown lines of one change, characters of a line, lines that are compared in all, and context.
 MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2
 #: More changed statements than these are a rewrite, of which no cause is told.
-_REWRITE = 60
+_REWRITE = 30
 _TABLE = "training-code"
 #: What produces text, whoever calls it; a training step does it only where it says so itself.
 _GENERATES = re.compile(
@@ -329,21 +329,20 @@ def checkpointing(pair: FilePair) -> Iterator[Change]:
 def _switches(code: FileCode) -> tuple[bool | None, str]:
     """Whether switching gradient checkpointing on reaches a module that asks for it, None where that is not to be told,
     and which method decides."""
+    classes = {one.name: one for one in code.definitions if one.kind == "class"}
     functions = [one for one in code.definitions if one.kind == "function" and one.owner]
+    if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
+        return True, ""
     readers = {one.owner for one in functions if _asks(one)}
     asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
     hook = next((one for one in functions if one.leaf == _HOOK), None)
-    if asked is None and hook is None:
-        return None, ""
-    if not readers:
-        return False if asked else None, (asked or hook or functions[0]).name
-    if hook is None or hook.is_idle or not any("gradient_checkpointing" in line for line in hook.lines):
-        return (True if hook is None else None), (asked or functions[0]).name
-    classes = {one.name: one for one in code.definitions if one.kind == "class"}
-    targets = [
-        name for line in hook.lines for found in _ISINSTANCE.findall(line) for name in re.findall(r"[\w.]+", found)
-    ]
-    if not targets or not all(name in classes for name in targets):
+    if asked and not readers:
+        return False, asked.name
+    if hook is None or hook.is_idle:
+        return (True if readers and hook is None else None), asked.name if asked else ""
+    lines = " ".join(hook.lines)
+    targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
+    if "gradient_checkpointing" not in lines or not targets or not all(name in classes for name in targets):
         return None, hook.name
     return any(_is_a(reader, target, classes) for reader in readers for target in targets), hook.name
 
