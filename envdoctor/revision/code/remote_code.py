@@ -1,29 +1,40 @@
 """The repository's own Python code, compared by syntax tree. Nothing of it is imported or executed.
 
-Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key):
+Only files that transformers loads are judged: from the auto_map along relative imports. Where nothing says what is
+loaded, all are.
 
-``gradient-checkpointing-noop``          gradient_checkpointing_enable (or its hook) that sets nothing and calls nothing
+Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key; those that
+a rule does not name say what happened and have no effect on training):
+
+``training-code-changed``                a training step can reach it, and what it means is not known
+the kinds of the table ``training-code`` what it means is known; before is what only the old revision has, after what
+                                         only the new one has
+``code-broken``, ``code-mended``         transformers cannot load the new (the old) file; ``detail`` says why
+``gradient-checkpointing-noop``          switching it on reaches no module that asks for it, or sets and calls nothing
+``gradient-checkpointing-fails``         checkpoint() gets keywords that it refuses
+``gradient-checkpointing-mended``        one of the two in the old revision alone
 ``gradient-checkpointing-hook-removed``  _set_gradient_checkpointing is gone from a class that stays
 ``gradient-checkpointing-flag-changed``  supports_gradient_checkpointing
 ``attention-class-added``, ``attention-class-removed``
-``attention-default-changed``            _supports_sdpa and the like, a default of an attention parameter, or how a
-                                         function picks its attention (attn_implementation, attention classes, kernels)
+``attention-default-changed``            _supports_sdpa and the like, or a default of an attention parameter
 ``signature-changed``                    a call that the old signature accepts may fail or mean something else
-``signature-extended``                   only optional parameters more
-``default-changed``                      of a parameter
+``signature-extended``                   only optional parameters more, or names that a configuration takes anyway
+``default-changed``, ``default-unused``  of a parameter; unused: config.json sets it, or no training step calls it
 ``minor-only-gate``                      a comparison with the second number of a version alone
 ``version-gate-added``                   any other comparison with a version
 ``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
                                          a call of, or a reference to, what reaches beyond computing; ``detail`` says
                                          when it runs. That none was found is no proof that there is none
-``initialisation-changed``               an initialiser makes values with other functions (torch.empty -> torch.ones)
-``call-keyword-changed``                 the same calls with other keywords
 ``definition-added``, ``definition-removed``, ``definition-changed``, ``definition-moved``
+                                         of what no training step reaches, but for whole classes and functions: what
+                                         speaks of these changed as well
+``annotations-changed``
 ``import-added``, ``import-removed``
 ``package-required``                     transformers does not load the file without a package, which is new
 ``auto-map-changed``, ``auto-map-other-repository``
 ``file-added``, ``file-removed``, ``file-moved``
-``formatting-only``                      only comments, layout, docstrings or the order of definitions
+``file-not-loaded``                      no auto_map leads to the file, which changed
+``formatting-only``                      only comments, layout, log lines, local names or the order of definitions
 ``unparsable``                           no syntax tree here; the file is unread as well
 """
 

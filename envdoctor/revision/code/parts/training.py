@@ -15,8 +15,10 @@ from envdoctor.text.message import Message
 
 #: Shown lines of one change, characters of a line, lines that are compared in all, and context.
 MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2
-#: More changed statements than these are a rewrite, of which no cause is told.
-_REWRITE = 30
+#: More changed statements of a function are a rewrite, and more of all functions another model: no cause is told.
+_REWRITE, _ANOTHER_MODEL = 30, 20_000
+#: Kinds of changes of what is written between the lines of a definition; the last two only of methods.
+_BODIES = ("definition-changed", "definition-added", "definition-removed")
 _TABLE = "training-code"
 #: What produces text, whoever calls it; a training step does it only where it says so itself.
 _GENERATES = re.compile(
@@ -120,13 +122,14 @@ def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]
 
 class _Both(NamedTuple):
     """A function of both revisions: the statements that only one of them has, and whether they are the same ones in
-    another order."""
+    another order; ``is_told``: what became of checkpointing in it is told already."""
 
     path: str
     name: str
     gone: Counter[str]
     come: Counter[str]
     reordered: bool
+    is_told: bool
 
 
 class Judged(NamedTuple):
@@ -150,56 +153,57 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
         pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
     }
     paths = {pair.path: (pair.old_path, pair.new_path) for pair in judged.pairs}
-    both: dict[tuple[str, str], _Both] = {}
-    switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
-    for change in changes:
-        old, new = (side.get(change.symbol) for side in named.get(change.path, ({}, {})))
-        if change.kind == "definition-changed" and old and new and old.kind == new.kind == "function":
-            before, after = (Counter(_statements(one)) for one in (old, new))
-            gone, come = before - after, after - before
-            reordered = not (gone or come) and old.lines != new.lines
-            if (change.path, change.symbol) in switching:
-                gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            both[change.path, change.symbol] = _Both(change.path, new.name, gone, come, reordered)
+    sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
+    both = _functions(changes, sides)
     everywhere = _everywhere(both.values(), changes, named, judged.causes)
     budget = _MAX_DIFFED
-    for change in changes:
-        old, new = (side.get(change.symbol) for side in named.get(change.path, ({}, {})))
-        function = both.get((change.path, change.symbol))
+    for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
-        inside = one is not None and bool(one.owner) and one.kind == "function"
-        body = change.kind == "definition-changed" or (
-            change.kind in ("definition-added", "definition-removed") and inside
-        )
-        if change.kind == "default-changed" and old and new and "Config" in new.owner:
-            pairs = zip(old.parameters, new.parameters, strict=True)
-            names = {now.name for was, now in pairs if was != now}
-            yield change._replace(kind="default-unused") if names <= {*judged.settings} else change
-            continue
-        if change.kind == "default-changed" and change.symbol not in path:
-            yield change._replace(kind="default-unused")
-            continue
+        is_method = one is not None and one.kind == "function" and bool(one.owner)
+        body = change.kind in _BODIES[: 3 if is_method else 1]
+        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged.settings):
+            change = change._replace(kind="default-unused")
         if not body and change.kind not in _SWITCHING_KINDS:
             yield change
             continue
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
-        hunk = _hunk(old, new, judged.texts, paths[change.path]) if budget > 0 else ()
-        if not body:
-            yield change._replace(hunk=hunk)
-            continue
+        change = change._replace(hunk=_hunk(old, new, judged.texts, paths[change.path]) if budget > 0 else ())
         # At module level conditions and attempts stand around imports and definitions, which are told by themselves.
         heads = all(text.startswith(("if ", "try, ")) for text in (change.before, change.after) if text)
-        if change.symbol not in path and (change.symbol != MODULE_LEVEL or heads):
-            yield change._replace(hunk=hunk)
+        if not body or (change.symbol not in path and (change.symbol != MODULE_LEVEL or heads)):
+            yield change
             continue
+        function = both.get((change.path, change.symbol))
         meanings, rest = _meanings(function, judged.causes, everywhere) if function else ([], True)
-        if not (meanings or rest) and (change.path, change.symbol) in switching:
-            continue
         for cause, gone, come in meanings:
-            yield Change("code", cause.kind, change.path, change.symbol, _words(gone), _words(come), hunk=hunk)
-        if rest or not meanings:
-            amount = _amount(hunk)
-            yield change._replace(kind="training-code-changed", detail=amount or change.detail, hunk=hunk)
+            yield change._replace(kind=cause.kind, before=_words(gone), after=_words(come))
+        if rest or not (meanings or (function and function.is_told)):
+            yield change._replace(kind="training-code-changed", detail=_amount(change.hunk) or change.detail)
+
+
+def _functions(
+    changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
+) -> dict[tuple[str, str], _Both]:
+    """The functions of both revisions whose bodies changed, by file and name; without what became of checkpointing in
+    them, where that is told already."""
+    switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
+    found: dict[tuple[str, str], _Both] = {}
+    for change, (old, new) in zip(changes, sides, strict=True):
+        if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
+            before, after = (Counter(_statements(one)) for one in (old, new))
+            gone, come = before - after, after - before
+            reordered = not (gone or come) and old.lines != new.lines
+            key = change.path, change.symbol
+            if key in switching:
+                gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
+            found[key] = _Both(change.path, new.name, gone, come, reordered, key in switching)
+    return found
+
+
+def _is_unused(old: Definition, new: Definition, path: Collection[str], settings: Collection[str]) -> bool:
+    """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
+    changed = {now.name for was, now in zip(old.parameters, new.parameters, strict=True) if was != now}
+    return changed <= {*settings} if "Config" in new.owner else new.name not in path
 
 
 def _statements(function: Definition) -> Iterator[str]:
@@ -239,6 +243,7 @@ def _everywhere(
         for one in named.get(change.path, ({}, {}))[side].values() if side is not None else ():
             if one.name == change.symbol or one.name.startswith(f"{change.symbol}."):
                 sides[side or 0] += _statements(one)
+    rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
     return {row.kind: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
@@ -249,7 +254,7 @@ def _meanings(
     found: list[_Meaning] = []
     gone, come = function.gone, function.come
     for row in rows if gone.total() + come.total() <= _REWRITE else ():
-        if not (row.where.search(function.name) and row.files.search(function.path)):
+        if row.kind not in everywhere or not (row.where.search(function.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
         lost, gained = everywhere[row.kind]
@@ -264,7 +269,7 @@ def _meanings(
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
     """Yield the statements of each side without those that are told, and without their counterparts on the other."""
     for side, other in zip(sides, reversed(sides), strict=True):
-        there = [line for line in other if line in told and line not in side]
+        there = [line for line in other if line in told and line not in side and len(side) <= _REWRITE]
         mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - told], 1)}
         yield Counter({line: number for line, number in side.items() if line not in told and line not in mates})
 
