@@ -55,6 +55,7 @@ def test_only_what_an_auto_map_leads_to_is_judged() -> None:
     "more",
     [
         {"config.json": "{"},  # nobody can tell
+        {"config.json": {"model_type": "x"}},  # whoever loads the code does it by other means
         {"config.json": CONFIG, "modules.json": "[]"},  # sentence-transformers loads by other rules
     ],
 )

@@ -46,7 +46,7 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
-from envdoctor.revision.code.parts.loaded import Entry, entry_of, faults, has_conflict_marks, loaded_files
+from envdoctor.revision.code.parts.loaded import LOADED, Entry, entry_of, faults, has_conflict_marks, loaded_files
 from envdoctor.revision.code.parts.reading import NotPython, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
@@ -79,12 +79,15 @@ def compare(revisions: Revisions) -> Compared:
     snapshots = (revisions.old, revisions.new)
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
-    entries = _entries(revisions, changed) if changed or revisions.changed(AUTO_MAP_FILES) else ([], [])
+    entries = _entries(revisions, revisions.changed(AUTO_MAP_FILES))
     renamed = {entry.path for entry in {*(entries[1] or ())} - {*(entries[0] or ())}} & revisions.new.files.keys()
     sides, unread, equal = _parsed(revisions, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
+    asks = _asks_what_is_loaded(sides, differ)
+    if asks:
+        entries = _entries(revisions, AUTO_MAP_FILES)
     known = [(snapshots[side], entries[side], sides[side].codes) for side in (0, 1)]
-    loaded = loaded_files(known, differ, partial(_more, revisions.new))
+    loaded = loaded_files(known, differ, partial(_more, revisions.new)) if asks else None
     judged = {*differ} if loaded is None else loaded
     changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
     for path, one in unread.items():
@@ -99,7 +102,7 @@ def compare(revisions: Revisions) -> Compared:
     pairs = pair_files(old, new)
     names = {entry.name for side in entries for entry in side or ()}
     texts = (sides[0].texts, sides[1].texts)
-    basis = Judged(pairs, texts, causes(revisions.matrix), names, _settings(revisions) if pairs else ())
+    basis = Judged(pairs, texts, causes(revisions.matrix), names, partial(_settings, revisions))
     changes += _within_bounds(told(_changes(pairs), basis))
     maps, unread_maps = parted(_auto_maps(revisions))
     changes = sorted([*changes, *maps], key=lambda change: change.path)
@@ -145,29 +148,35 @@ def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
     return {source.path: code for source, code in found if isinstance(code, FileCode)}
 
 
-def _entries(revisions: Revisions, changed: Sequence[str]) -> tuple[list[Entry] | None, list[Entry] | None]:
-    """What the configurations of each side ask for from its own repository; None where one cannot be read.
+def _asks_what_is_loaded(sides: tuple[_Parsed, _Parsed], differ: Collection[str]) -> bool:
+    """Whether the configurations have to be read: a changed file may not be loaded by its name, or it lost a class.
+    All others are judged, without a request for files that did not change."""
+    if not all(map(LOADED.match, differ)):
+        return True
+    before, after = ({one.name for code in side.codes.values() for one in code.definitions} for side in sides)
+    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
+    return bool(classes & before - after)
 
-    Configurations that are the same are read once, and only until they name every changed file.
-    """
+
+def _entries(revisions: Revisions, configs: Sequence[str]) -> tuple[list[Entry] | None, list[Entry] | None]:
+    """What the configurations of each side ask for; None where one cannot be read."""
     found: list[list[Entry] | None] = [[], []]
-    for path in AUTO_MAP_FILES:
-        same = revisions.same(path)
-        if same and {*changed} <= {entry.path for entry in found[1] or ()}:
-            continue
+    for path in configs:
         new = _references(revisions.new, path)
-        for side, named in enumerate((new if same else _references(revisions.old, path), new)):
+        old = new if revisions.same(path) else _references(revisions.old, path)
+        for side, named in enumerate((old, new)):
             entries = found[side]
             if isinstance(named, Unread):
                 found[side] = None
             elif entries is not None:
-                entries += [entry_of(path, key, text) for key, (text, away) in named.items() if away is None]
+                entries += [entry_of(path, key, text, away) for key, (text, away) in named.items()]
     return found[0], found[1]
 
 
 def _settings(revisions: Revisions) -> set[str]:
     """The keys of config.json that both sides set."""
-    read = [read_json(side, "config.json") for side in (revisions.old, revisions.new)]
+    sides = (revisions.new,) * 2 if revisions.same("config.json") else (revisions.old, revisions.new)
+    read = [read_json(side, "config.json") for side in sides]
     found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
     return found[0] & found[1]
 

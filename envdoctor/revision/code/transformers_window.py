@@ -9,7 +9,6 @@ is the same on both sides.
 """
 
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.revision.code.parts.loaded import LOADED
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
@@ -28,11 +28,6 @@ from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse
 
 _TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")
-#: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
-_LOADED = re.compile(
-    r"(?:modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
-    r"|quantization|cache|modular|generation)\w*\.py\Z"
-)
 
 
 class _Demand(NamedTuple):
@@ -45,7 +40,7 @@ class _Demand(NamedTuple):
 
 def wants(path: str) -> bool:
     """The configurations, and Python files that transformers loads by their name."""
-    return path in _CONFIGS or _LOADED.match(posixpath.basename(path)) is not None
+    return path in _CONFIGS or LOADED.match(posixpath.basename(path)) is not None
 
 
 def compare(revisions: Revisions) -> Compared:

@@ -11,8 +11,13 @@ from envdoctor.revision.code.parts.reading import Source
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.text.message import Message
 
+#: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
+LOADED = re.compile(
+    r"(?:modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
+    r"|quantization|cache|modular|generation)\w*\.py\Z"
+)
 #: Other libraries load code by these, by rules of their own.
-_OTHER_LOADERS = ("modules.json", "model_index.json")
+_OTHERS = ("modules.json", "model_index.json")
 _MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
 _LONGEST_CIRCLE = 4
 #: A name that is no attribute, no word in quotes and no keyword.
@@ -24,7 +29,7 @@ Entries = Sequence["Entry"] | None
 
 
 class Entry(NamedTuple):
-    """What a configuration asks transformers to load from its own repository."""
+    """What a configuration asks transformers to load; without a path where that is in another repository."""
 
     config: str
     key: str
@@ -32,10 +37,10 @@ class Entry(NamedTuple):
     name: str
 
 
-def entry_of(config: str, key: str, text: str) -> Entry:
-    """The entry of ``module.Class``."""
+def entry_of(config: str, key: str, text: str, away: str | None) -> Entry:
+    """The entry of ``module.Class``; ``away`` is the other repository that has it."""
     module, _, name = text.rpartition("--")[2].rpartition(".")
-    return Entry(config, key, module.replace(".", "/") + ".py", name)
+    return Entry(config, key, "" if away else module.replace(".", "/") + ".py", name)
 
 
 def imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
@@ -66,9 +71,9 @@ def loaded_files(
     be told. ``more`` reads files that are the same on both sides: only as long as a wanted one was not reached."""
     if any(entries is None for _, entries, _ in sides):
         return None
-    if not any(_says_what_is_loaded(snapshot) for snapshot, _, _ in sides):
+    if not any(entries for _, entries, _ in sides) or any(name in side[0].files for side in sides for name in _OTHERS):
         return None
-    reached = {entry.path for _, entries, _ in sides for entry in entries or ()}
+    reached = {entry.path for _, entries, _ in sides for entry in entries or () if entry.path}
     known: dict[str, FileCode] = {}
     done: set[str] = set()
     while not reached.issuperset(wanted) and reached - done:
@@ -87,13 +92,9 @@ def loaded_files(
     return reached & set(wanted)
 
 
-def _says_what_is_loaded(snapshot: Snapshot) -> bool:
-    return "config.json" in snapshot.files and not any(name in snapshot.files for name in _OTHER_LOADERS)
-
-
 def faults(snapshot: Snapshot, entries: Entries, codes: Codes) -> Iterator[tuple[str, Message]]:
     """Yield what keeps the files from being loaded, each by its file. Files without code were not read."""
-    for entry in entries or ():
+    for entry in (entry for entry in entries or () if entry.path):
         code = codes.get(entry.path)
         if entry.path not in snapshot.files:
             yield entry.path, Message("{} names it, and it is not there", entry.config)

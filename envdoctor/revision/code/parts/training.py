@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches, unified_diff
 from typing import NamedTuple
 
@@ -134,13 +134,13 @@ class _Both(NamedTuple):
 
 class Judged(NamedTuple):
     """What a set of files is judged by: the pairs, the files' lines before and after, the table's causes, the
-    classes that a configuration names, and the keys of config.json."""
+    classes that a configuration names, and what gives the keys of config.json."""
 
     pairs: Sequence[FilePair]
     texts: tuple[Mapping[str, Text], Mapping[str, Text]]
     causes: Sequence[Cause]
     entries: Collection[str]
-    settings: Collection[str]
+    settings: Callable[[], Collection[str]]
 
 
 def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
@@ -161,7 +161,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
         one = new or old
         is_method = one is not None and one.kind == "function" and bool(one.owner)
         body = change.kind in _BODIES[: 3 if is_method else 1]
-        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged.settings):
+        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged):
             change = change._replace(kind="default-unused")
         if not body and change.kind not in _SWITCHING_KINDS:
             yield change
@@ -200,10 +200,10 @@ def _functions(
     return found
 
 
-def _is_unused(old: Definition, new: Definition, path: Collection[str], settings: Collection[str]) -> bool:
+def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
     """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
     changed = {now.name for was, now in zip(old.parameters, new.parameters, strict=True) if was != now}
-    return changed <= {*settings} if "Config" in new.owner else new.name not in path
+    return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
 
 
 def _statements(function: Definition) -> Iterator[str]:
