@@ -137,3 +137,12 @@ def test_parameters_of_configurations_are_taken_by_name_and_their_defaults_by_wh
     assert sides("a=1, b=2", "b=2") == ["signature-changed"]
     assert sides("a=1, **kwargs", "a=2, **kwargs") == ["default-changed"]
     assert sides("a=1, **kwargs", "a=2, **kwargs", a=1) == ["default-unused"]
+
+
+def test_marks_of_a_conflict_are_known_and_what_another_interpreter_may_parse_is_not() -> None:
+    for text, unread in ((MARKS, []), ("x = = 1\n", ["modeling_x.py"])):
+        compared = outcome(remote_code, FILES, FILES | {"modeling_x.py": MODEL + text})
+        assert [change.kind for change in compared.changes] == ["code-broken"]
+        assert [part.path for part in compared.unread] == unread
+    back = outcome(remote_code, FILES | {"modeling_x.py": MODEL + MARKS}, FILES)  # what changed cannot be told
+    assert [part.path for part in back.unread] == ["modeling_x.py"]

@@ -66,11 +66,13 @@ def wants(path: str) -> bool:
 
 
 class _Parsed(NamedTuple):
-    """One side's files: what each holds, its lines, and what keeps transformers from loading some."""
+    """One side's files: what each holds, its lines, what keeps transformers from loading some, and those that hold the
+    marks of a conflict, which no interpreter can parse."""
 
     codes: dict[str, FileCode]
     texts: dict[str, list[str]]
     faults: list[tuple[str, Message]]
+    marked: set[str]
 
 
 def compare(revisions: Revisions) -> Compared:
@@ -108,7 +110,10 @@ def compare(revisions: Revisions) -> Compared:
     changes = sorted([*changes, *maps], key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
-    parts = [one for one in unread.values() if one.path in judged or one.path not in differ]
+    known_as_broken = {path for path in judged & sides[1].marked if path not in before}
+    parts = [
+        one for path, one in unread.items() if path not in known_as_broken and (path in judged or path not in differ)
+    ]
     return Compared(tuple(changes), (*parts, *unread_maps), equal=tuple(words))
 
 
@@ -124,7 +129,7 @@ def _parsed(
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
     skipped = equal - {*needed} | unread.keys()
-    sides = (_Parsed({}, {}, []), _Parsed({}, {}, []))
+    sides = (_Parsed({}, {}, [], set()), _Parsed({}, {}, [], set()))
     sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
     sources = [(side, one) for side, one in sources if one.path not in skipped]
     for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
@@ -134,9 +139,9 @@ def _parsed(
                 side.codes[source.path] = result
                 continue
             case NotPython():
-                marks = has_conflict_marks(source)
-                reason = Message("it holds the marks of a conflict") if marks else result.reason
-                side.faults.append((source.path, reason))
+                side.marked.update([source.path] if has_conflict_marks(source) else [])
+                marks = Message("it holds the marks of a conflict")
+                side.faults.append((source.path, marks if source.path in side.marked else result.reason))
         unread.setdefault(source.path, result)
     return sides, unread, equal
 
