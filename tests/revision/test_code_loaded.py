@@ -137,6 +137,7 @@ def test_parameters_of_configurations_are_taken_by_name_and_their_defaults_by_wh
     assert sides("a=1, b=2", "b=2") == ["signature-changed"]
     assert sides("a=1, **kwargs", "a=2, **kwargs") == ["default-changed"]
     assert sides("a=1, **kwargs", "a=2, **kwargs", a=1) == ["default-unused"]
+    assert sides("a=1, **kwargs", "a=2, b=3, **kwargs") == ["default-changed", "signature-extended"]
 
 
 def test_marks_of_a_conflict_are_known_and_what_another_interpreter_may_parse_is_not() -> None:

@@ -281,6 +281,8 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     # A configuration takes any name through **kwargs, and whoever makes one gives names.
     open_ended = "Config" in new.owner and any(parameter.kind == "**" for parameter in new.parameters)
     extends = open_ended or (not gone and not other and _only_extends(old, new))
+    if open_ended and other:
+        yield _change("default-changed", path, new.name, _defaults(before, other), _defaults(after, other))
     kind = "signature-extended" if extends else "signature-changed"
     words = [f"{verb} {', '.join(names[:_MAX_NAMES])}" for verb, names in (("without", gone), ("with", come)) if names]
     yield _change(kind, path, new.name, old.text, new.text, detail="; ".join(words) or "other order or defaults")

@@ -202,7 +202,8 @@ def _functions(
 
 def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
     """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
-    changed = {now.name for was, now in zip(old.parameters, new.parameters, strict=True) if was != now}
+    before = {parameter.name: parameter.default for parameter in old.parameters}
+    changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
     return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
 
 
