@@ -46,7 +46,14 @@ from typing import NamedTuple
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
-from envdoctor.revision.code.parts.loaded import LOADED, Entry, entry_of, faults, has_conflict_marks, loaded_files
+from envdoctor.revision.code.parts.loaded import (
+    Entry,
+    entry_of,
+    faults,
+    has_conflict_marks,
+    is_loaded_by_name,
+    loaded_files,
+)
 from envdoctor.revision.code.parts.reading import NotPython, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
 from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
@@ -156,7 +163,7 @@ def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
 def _asks_what_is_loaded(sides: tuple[_Parsed, _Parsed], differ: Collection[str]) -> bool:
     """Whether the configurations have to be read: a changed file may not be loaded by its name, or it lost a class.
     All others are judged, without a request for files that did not change."""
-    if not all(map(LOADED.match, differ)):
+    if not all(map(is_loaded_by_name, differ)):
         return True
     before, after = ({one.name for code in side.codes.values() for one in code.definitions} for side in sides)
     classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}

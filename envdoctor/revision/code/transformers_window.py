@@ -8,7 +8,6 @@ type. Names are looked up in the ledger of released packages. Files that did not
 is the same on both sides.
 """
 
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
-from envdoctor.revision.code.parts.loaded import LOADED
+from envdoctor.revision.code.parts.loaded import is_loaded_by_name
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
@@ -40,7 +39,7 @@ class _Demand(NamedTuple):
 
 def wants(path: str) -> bool:
     """The configurations, and Python files that transformers loads by their name."""
-    return path in _CONFIGS or LOADED.match(posixpath.basename(path)) is not None
+    return path in _CONFIGS or is_loaded_by_name(path)
 
 
 def compare(revisions: Revisions) -> Compared:

@@ -12,7 +12,7 @@ from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.text.message import Message
 
 #: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
-LOADED = re.compile(
+_LOADED = re.compile(
     r"(?:modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
     r"|quantization|cache|modular|generation)\w*\.py\Z"
 )
@@ -35,6 +35,11 @@ class Entry(NamedTuple):
     key: str
     path: str
     name: str
+
+
+def is_loaded_by_name(path: str) -> bool:
+    """Whether the file is called like those that transformers loads."""
+    return _LOADED.match(posixpath.basename(path)) is not None
 
 
 def entry_of(config: str, key: str, text: str, away: str | None) -> Entry:
