@@ -38,7 +38,7 @@ def test_code_of_another_repository_is_told_apart() -> None:
     maps(MODEL, {"AutoModel": "evil/code--a.A"}, other)
     maps(MODEL, {"AutoModel": "Org/Model--a.A"}, "auto-map-changed")  # the own one, spelled out
     before = {"AutoModel": "o/x--a.A"}
-    maps(before, {**before, "AutoConfig": "b.B"}, "auto-map-changed AutoConfig: None -> b.B")
+    maps(before, {**before, "AutoConfig": "o/x--b.B"}, "auto-map-changed AutoConfig: None -> o/x--b.B")
     maps(before, {"AutoModel": "o/x--a.B"}, "auto-map-changed")
     pipeline = outcome(remote_code, {CONFIG: {}}, {CONFIG: PIPELINE})
     holds(pipeline, "auto-map-other-repository custom_pipelines.chat")

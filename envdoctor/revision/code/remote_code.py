@@ -1,40 +1,62 @@
 """The repository's own Python code, compared by syntax tree. Nothing of it is imported or executed.
 
-Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key):
+Only files that transformers loads are judged: from the auto_map along relative imports. Where nothing says what is
+loaded, all are.
 
-``gradient-checkpointing-noop``          gradient_checkpointing_enable (or its hook) that sets nothing and calls nothing
+Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key; those that
+a rule does not name say what happened and have no effect on training):
+
+``training-code-changed``                a training step can reach it, and what it means is not known
+the kinds of the table ``training-code`` what it means is known; before is what only the old revision has, after what
+                                         only the new one has
+``code-broken``, ``code-mended``         transformers cannot load the new (the old) file; ``detail`` says why
+``gradient-checkpointing-noop``          switching it on reaches no module that asks for it, or sets and calls nothing
+``gradient-checkpointing-fails``         checkpoint() gets keywords that it refuses
+``gradient-checkpointing-mended``        one of the two in the old revision alone
 ``gradient-checkpointing-hook-removed``  _set_gradient_checkpointing is gone from a class that stays
 ``gradient-checkpointing-flag-changed``  supports_gradient_checkpointing
 ``attention-class-added``, ``attention-class-removed``
-``attention-default-changed``            _supports_sdpa and the like, a default of an attention parameter, or how a
-                                         function picks its attention (attn_implementation, attention classes, kernels)
+``attention-default-changed``            _supports_sdpa and the like, or a default of an attention parameter
 ``signature-changed``                    a call that the old signature accepts may fail or mean something else
-``signature-extended``                   only optional parameters more
-``default-changed``                      of a parameter
+``signature-extended``                   only optional parameters more, or names that a configuration takes anyway
+``default-changed``, ``default-unused``  of a parameter; unused: config.json sets it, or no training step calls it
 ``minor-only-gate``                      a comparison with the second number of a version alone
 ``version-gate-added``                   any other comparison with a version
 ``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
                                          a call of, or a reference to, what reaches beyond computing; ``detail`` says
                                          when it runs. That none was found is no proof that there is none
-``initialisation-changed``               an initialiser makes values with other functions (torch.empty -> torch.ones)
-``call-keyword-changed``                 the same calls with other keywords
 ``definition-added``, ``definition-removed``, ``definition-changed``, ``definition-moved``
+                                         of what no training step reaches, but for whole classes and functions: what
+                                         speaks of these changed as well
+``annotations-changed``
 ``import-added``, ``import-removed``
 ``package-required``                     transformers does not load the file without a package, which is new
 ``auto-map-changed``, ``auto-map-other-repository``
 ``file-added``, ``file-removed``, ``file-moved``
-``formatting-only``                      only comments, layout, docstrings or the order of definitions
+``file-not-loaded``                      no auto_map leads to the file, which changed
+``formatting-only``                      only comments, layout, log lines, local names or the order of definitions
 ``unparsable``                           no syntax tree here; the file is unread as well
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
-from envdoctor.revision.code.parts.reading import parse, read_sources
+from envdoctor.revision.code.parts.loaded import (
+    Entry,
+    entry_of,
+    faults,
+    has_conflict_marks,
+    is_loaded_by_name,
+    loaded_files,
+)
+from envdoctor.revision.code.parts.reading import NotPython, parse, read_sources
 from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
+from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.text.message import Message
 
@@ -50,32 +72,136 @@ def wants(path: str) -> bool:
     return path.endswith(".py") or path in AUTO_MAP_FILES
 
 
+class _Parsed(NamedTuple):
+    """One side's files: what each holds, its lines, what keeps transformers from loading some, and those that hold the
+    marks of a conflict, which no interpreter can parse."""
+
+    codes: dict[str, FileCode]
+    texts: dict[str, list[str]]
+    faults: list[tuple[str, Message]]
+    marked: set[str]
+
+
 def compare(revisions: Revisions) -> Compared:
-    """The changes of all ``*.py`` files and of the auto_map entries that name them, in the order of the files."""
-    old, new = revisions.old, revisions.new
+    """The changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order of the
+    files; those of other files by the file alone."""
+    snapshots = (revisions.old, revisions.new)
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
-    before, unread_before = read_sources(old, [path for path in changed if path in old.files])
-    after, unread_after = read_sources(new, [path for path in changed if path in new.files])
-    unread = {one.path: one for one in (*unread_before, *unread_after)}
-    equal = {source.path for source in before} & {source.path for source in after if source in before}
-    skipped = equal | unread.keys()
-    sources = [(side, one) for side, read in enumerate((before, after)) for one in read if one.path not in skipped]
-
-    changes: list[Change] = []
-    codes: list[dict[str, FileCode]] = [{}, {}]
-    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
-        if isinstance(result, FileCode):
-            codes[side][source.path] = result
-        elif source.path not in unread:
-            unread[source.path] = result
-            changes.append(Change(AREA, "unparsable", source.path, source.path, detail=result.reason))
-    changes += _changes(pair_files(*({path: part[path] for path in part if path not in unread} for part in codes)))
+    entries = _entries(revisions, revisions.changed(AUTO_MAP_FILES))
+    renamed = {entry.path for entry in {*(entries[1] or ())} - {*(entries[0] or ())}} & revisions.new.files.keys()
+    sides, unread, equal = _parsed(revisions, {*changed, *renamed}, renamed)
+    differ = [path for path in changed if path not in equal]
+    asks = _asks_what_is_loaded(sides, differ)
+    if asks:
+        entries = _entries(revisions, AUTO_MAP_FILES)
+    known = [(snapshots[side], entries[side], sides[side].codes) for side in (0, 1)]
+    loaded = loaded_files(known, differ, partial(_more, revisions.new)) if asks else None
+    judged = {*differ} if loaded is None else loaded
+    changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
+    for path, one in unread.items():
+        if path in judged and path in sides[0].texts.keys() | sides[1].texts.keys() and not isinstance(one, NotPython):
+            changes.append(Change(AREA, "unparsable", path, path, detail=one.reason))
+    for snapshot, entry, code in known:
+        checked = {path: one for path, one in code.items() if path in judged | renamed}
+        sides[snapshot is revisions.new].faults.extend(faults(snapshot, entry, checked))
+    before, after = (dict(reversed(side.faults)) for side in sides)
+    changes += _broken(before, after, revisions.new.files)
+    old, new = ({path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides)
+    pairs = pair_files(old, new)
+    names = {entry.name for side in entries for entry in side or ()}
+    texts = (sides[0].texts, sides[1].texts)
+    basis = Judged(pairs, texts, causes(revisions.matrix), names, partial(_settings, revisions))
+    changes += _within_bounds(told(_changes(pairs), basis))
     maps, unread_maps = parted(_auto_maps(revisions))
-    changes = sorted([*_within_bounds(changes), *maps], key=lambda change: change.path)
-    settled = [path for path in paths if revisions.same(path) or path in equal]
+    changes = sorted([*changes, *maps], key=lambda change: change.path)
+    settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
-    return Compared(tuple(changes), (*unread.values(), *unread_maps), equal=tuple(words))
+    known_as_broken = {path for path in judged & sides[1].marked if path not in before}
+    parts = [
+        one for path, one in unread.items() if path not in known_as_broken and (path in judged or path not in differ)
+    ]
+    return Compared(tuple(changes), (*parts, *unread_maps), equal=tuple(words))
+
+
+def _parsed(
+    revisions: Revisions, wanted: Collection[str], needed: Collection[str]
+) -> tuple[tuple[_Parsed, _Parsed], dict[str, Unread], set[str]]:
+    """Read and parse both sides of the files; also return those that are unread, and those that are equal by their
+    bytes, which are parsed only where they are ``needed``."""
+    read = [
+        read_sources(side, sorted(path for path in wanted if path in side.files))
+        for side in (revisions.old, revisions.new)
+    ]
+    unread = {one.path: one for _, refused in read for one in refused}
+    equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
+    skipped = equal - {*needed} | unread.keys()
+    sides = (_Parsed({}, {}, [], set()), _Parsed({}, {}, [], set()))
+    sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
+    sources = [(side, one) for side, one in sources if one.path not in skipped]
+    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
+        side.texts[source.path] = source.lines
+        match result:
+            case FileCode():
+                side.codes[source.path] = result
+                continue
+            case NotPython():
+                side.marked.update([source.path] if has_conflict_marks(source) else [])
+                marks = Message("it holds the marks of a conflict")
+                side.faults.append((source.path, marks if source.path in side.marked else result.reason))
+        unread.setdefault(source.path, result)
+    return sides, unread, equal
+
+
+def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
+    """What is in files that are the same on both sides."""
+    sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
+    found = zip(sources, parse(sources), strict=True)
+    return {source.path: code for source, code in found if isinstance(code, FileCode)}
+
+
+def _asks_what_is_loaded(sides: tuple[_Parsed, _Parsed], differ: Collection[str]) -> bool:
+    """Whether the configurations have to be read: a changed file may not be loaded by its name, or it lost a class.
+    All others are judged, without a request for files that did not change."""
+    if not all(map(is_loaded_by_name, differ)):
+        return True
+    before, after = ({one.name for code in side.codes.values() for one in code.definitions} for side in sides)
+    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
+    return bool(classes & before - after)
+
+
+def _entries(revisions: Revisions, configs: Sequence[str]) -> tuple[list[Entry] | None, list[Entry] | None]:
+    """What the configurations of each side ask for; None where one cannot be read."""
+    found: list[list[Entry] | None] = [[], []]
+    for path in configs:
+        new = _references(revisions.new, path)
+        old = new if revisions.same(path) else _references(revisions.old, path)
+        for side, named in enumerate((old, new)):
+            entries = found[side]
+            if isinstance(named, Unread):
+                found[side] = None
+            elif entries is not None:
+                entries += [entry_of(path, key, text, away) for key, (text, away) in named.items()]
+    return found[0], found[1]
+
+
+def _settings(revisions: Revisions) -> set[str]:
+    """The keys of config.json that both sides set."""
+    sides = (revisions.new,) * 2 if revisions.same("config.json") else (revisions.old, revisions.new)
+    read = [read_json(side, "config.json") for side in sides]
+    found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
+    return found[0] & found[1]
+
+
+def _broken(before: Mapping[str, Message], after: Mapping[str, Message], files: Collection[str]) -> Iterator[Change]:
+    """What keeps transformers from loading a file on one side alone, with the first reason. What is not among the new
+    ``files`` was not mended."""
+    for path, reason in after.items():
+        if path not in before:
+            yield Change(AREA, "code-broken", path, path, detail=reason)
+    for path, reason in before.items():
+        if path in files and path not in after:
+            yield Change(AREA, "code-mended", path, path, detail=reason)
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
@@ -87,7 +213,7 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
             continue
         if pair.old_path != pair.new_path:
             changes.append(Change(AREA, "file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
-        found = list(compare_file(pair, moved))
+        found = [*compare_file(pair, moved), *checkpointing(pair)]
         changes += found
         if not found and all(change.path != pair.path for change in changes):
             detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")

@@ -8,8 +8,6 @@ type. Names are looked up in the ledger of released packages. Files that did not
 is the same on both sides.
 """
 
-import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.revision.code.parts.loaded import is_loaded_by_name
 from envdoctor.revision.code.parts.reading import parse, read_sources
 from envdoctor.revision.code.parts.records import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
@@ -28,11 +27,6 @@ from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse
 
 _TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")
-#: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
-_LOADED = re.compile(
-    r"(?:modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
-    r"|quantization|cache|modular|generation)\w*\.py\Z"
-)
 
 
 class _Demand(NamedTuple):
@@ -45,7 +39,7 @@ class _Demand(NamedTuple):
 
 def wants(path: str) -> bool:
     """The configurations, and Python files that transformers loads by their name."""
-    return path in _CONFIGS or _LOADED.match(posixpath.basename(path)) is not None
+    return path in _CONFIGS or is_loaded_by_name(path)
 
 
 def compare(revisions: Revisions) -> Compared:

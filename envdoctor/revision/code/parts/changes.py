@@ -4,17 +4,16 @@ which definitions, statements and imports came, went or are others."""
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, NO_CODE, Call, Definition, FileCode, Parameter
-from envdoctor.revision.code.parts.syntax import CREATORS
+from envdoctor.revision.code.parts.records import MODULE_LEVEL, NO_CODE, Definition, FileCode, Parameter
 from envdoctor.revision.comparer import Change
-from envdoctor.text.message import Message, joined
+from envdoctor.text.message import Message
 
 #: Smaller bodies are alike by chance.
-_LIGHTEST = 20
+_LIGHTEST = 16
 _SHARED = 0.5
 _GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
@@ -173,7 +172,7 @@ def _idle(path: str, new: Definition, before: str | None) -> Change:
 
 
 def _in_both(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    if old.sense == new.sense and old.annotations == new.annotations and old.attention == new.attention:
+    if old.sense == new.sense and old.annotations == new.annotations:
         return
     if old.kind != new.kind:
         detail = Message("another kind of thing")
@@ -256,19 +255,12 @@ def _packages_required(pair: FilePair) -> Iterator[Change]:
 
 
 def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    """Changes of a function that is in both revisions under the same name: parameters, keywords of its calls, how it
-    starts values, its attention, its body."""
+    """Changes of a function that is in both revisions under the same name: parameters, and whether its body changed."""
     yield from _signature(path, old, new)
-    if old.decorators != new.decorators:
-        before, after = _listed(old.decorators), _listed(new.decorators)
-        yield _change("definition-changed", path, new.name, before, after, detail="decorators")
-    if old.attention != new.attention:
-        gone, come = _apart(old.attention, new.attention)
-        yield _change("attention-default-changed", path, new.name, _listed(gone), _listed(come))
-    if old.meaning != new.meaning:
-        yield from _body(path, old, new)
+    if old.meaning != new.meaning or old.decorators != new.decorators:
+        yield _change("definition-changed", path, new.name)
     elif old.annotations != new.annotations and old.text == new.text:
-        yield _change("definition-changed", path, new.name, detail="annotations only")
+        yield _change("annotations-changed", path, new.name)
 
 
 def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
@@ -279,14 +271,19 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     other = [name for name, one in before.items() if name in after and one.default != after[name].default]
     if list(before) == list(after) and all(before[name].kind == after[name].kind for name in before):
         defaults = [name for name in other if after[name].default is not None]
-        attention = [name for name in defaults if _ATTENTION_PARAMETER.search(name)]
         if len(defaults) == len(other):
+            attention = any(map(_ATTENTION_PARAMETER.search, defaults))
             kind = "attention-default-changed" if attention else "default-changed"
             yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
             return
     gone = [name for name in before if name not in after]
     come = [name for name in after if name not in before]
-    kind = "signature-extended" if not gone and not other and _only_extends(old, new) else "signature-changed"
+    # A configuration takes any name through **kwargs, and whoever makes one gives names.
+    open_ended = "Config" in new.owner and any(parameter.kind == "**" for parameter in new.parameters)
+    extends = open_ended or (not gone and not other and _only_extends(old, new))
+    if open_ended and other:
+        yield _change("default-changed", path, new.name, _defaults(before, other), _defaults(after, other))
+    kind = "signature-extended" if extends else "signature-changed"
     words = [f"{verb} {', '.join(names[:_MAX_NAMES])}" for verb, names in (("without", gone), ("with", come)) if names]
     yield _change(kind, path, new.name, old.text, new.text, detail="; ".join(words) or "other order or defaults")
 
@@ -310,57 +307,3 @@ def _only_extends(old: Definition, new: Definition) -> bool:
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
     shown = [(name, parameters[name].default) for name in names[:_MAX_NAMES]]
     return ", ".join(name if default is None else f"{name}={default}" for name, default in shown)
-
-
-def _body(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    starts = "init" in new.leaf or new.leaf.startswith("reset_")
-    names = [[call.name for call in one.calls] for one in (old, new)]
-    gone, come = _apart(*([name for name in side if starts and name.rpartition(".")[2] in CREATORS] for side in names))
-    keywords = list(_keywords(old, new))
-    if gone or come:
-        yield _change("initialisation-changed", path, new.name, _listed(gone), _listed(come))
-    if keywords:
-        before = _listed([f"{name}({', '.join(less)})" for name, less, _ in keywords if less])
-        after = _listed([f"{name}({', '.join(more)})" for name, _, more in keywords if more])
-        words = [
-            f"{name} {verb} {', '.join(others[:_MAX_NAMES])}"
-            for name, less, more in keywords[:_MAX_NAMES]
-            for verb, others in (("loses", less), ("gains", more))
-            if others
-        ]
-        yield _change("call-keyword-changed", path, new.name, before, after, detail="; ".join(words))
-    if old.skeleton != new.skeleton or not (gone or come or keywords):
-        gone, come = _apart(*names)
-        clauses = [Message("no longer calls {}", _listed(gone))] if gone else []
-        clauses += [Message("now calls {}", _listed(come))] if come else []
-        detail = joined(clauses) if clauses else Message("body")
-        yield _change("definition-changed", path, new.name, _listed(gone), _listed(come), detail=detail)
-
-
-def _keywords(old: Definition, new: Definition) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Calls of the same function, as often as before, with other keywords: name, keywords gone, keywords new."""
-    before, after = (_by_name(one.calls) for one in (old, new))
-    for name, first in before.items():
-        second = after.get(name, [])
-        gone, come = _apart([word for words in first for word in words], [word for words in second for word in words])
-        if len(first) == len(second) and (gone or come):
-            yield name, gone, come
-
-
-def _by_name(calls: Iterable[Call]) -> dict[str, list[tuple[str, ...]]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for call in calls:
-        found.setdefault(call.name, []).append(call.keywords)
-    return found
-
-
-def _apart(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What only the first has and what only the second has, counted, in their order."""
-    first, second = Counter(old), Counter(new)
-    return list((first - second).elements()), list((second - first).elements())
-
-
-def _listed(names: Sequence[str]) -> str | None:
-    distinct = list(dict.fromkeys(name for name in names if name))
-    more = len(distinct) - _MAX_NAMES
-    return ", ".join([*distinct[:_MAX_NAMES], *([Message("{} more", more)] if more > 0 else [])]) or None

@@ -1,4 +1,4 @@
-"""Detectors on one syntax tree: places that reach beyond computing, version gates, attention choices, idle functions.
+"""Detectors on one syntax tree: places that reach beyond computing, version gates, idle functions.
 
 They read what is written, so they can be misled on purpose: that nothing was found is no proof of harmlessness.
 """
@@ -9,14 +9,11 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
+from envdoctor.revision.code.parts.canonical import QUIET, is_log_call
 from envdoctor.revision.code.parts.records import MINOR_ONLY, MODULE_LEVEL, VERSION_GATE, Site
 from envdoctor.revision.code.parts.syntax import assigned, exact, short
 from envdoctor.source.definitions import FunctionNode, all_nodes, children, dotted, last_name, text_of
 
-_ATTENTION_KEY = re.compile(r"^_?attn_implementation$")
-_ATTENTION_CLASS = re.compile(r"[A-Z]\w*?(?:attention|attn|sdpa)", re.IGNORECASE)
-_NO_ATTENTION_CLASS = re.compile(r"mask|config|dropout|norm|bias|residual", re.IGNORECASE)
-_ATTENTION_KERNEL = re.compile(r"^_?(flash_attn|flash_attention|scaled_dot_product|memory_efficient_attention)")
 #: What asks for a version, and which of its numbers.
 _PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
@@ -24,9 +21,6 @@ _TESTS = (ast.Compare, ast.BoolOp, ast.IfExp)
 _MAJOR, _MINOR, _WHOLE = 1, 2, 4
 _FIELDS = {"major": _MAJOR, "minor": _MINOR}
 _INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
-_QUESTIONS = "isinstance issubclass hasattr getattr callable len str repr type format print bool int id dir vars"
-_QUIET_CALLS = frozenset(_QUESTIONS.split())
-_LOGGERS = frozenset({"logger", "logging", "warnings", "log", "_logger", "LOGGER"})
 
 # Which dotted names reach beyond computing: the network, other programs, files, pickles, other code.
 NETWORK = "network-call"
@@ -266,33 +260,6 @@ def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
     return not is_method
 
 
-def attention_choices(nodes: list[ast.AST]) -> list[str]:
-    """How a function picks its attention: lookups of ``attn_implementation``, and attention classes and kernels that
-    it calls."""
-    found: set[str] = set()
-    for node in nodes:
-        asked: list[ast.expr] = []
-        match node:
-            case ast.Call(func=func, args=args):
-                name = dotted(func)
-                last = name.rpartition(".")[2]
-                if _ATTENTION_KERNEL.match(last):
-                    found.add(last)
-                elif last[:1].isupper() and _ATTENTION_CLASS.match(last) and not _NO_ATTENTION_CLASS.search(last):
-                    found.add(name)
-                asked = args[1:2] if name == "getattr" else []
-            case ast.Subscript(slice=key, ctx=ast.Load()):
-                asked = [key]
-            case ast.Compare(left=left, comparators=others):
-                asked = [left, *others]
-            case ast.Assign(targets=targets):
-                asked = targets
-        # `config._attn_implementation`, the name alone, or the word in quotes.
-        if any(_ATTENTION_KEY.match(text_of(part) or dotted(part).rpartition(".")[2]) for part in asked):
-            found.add(short(node))
-    return sorted(found)
-
-
 def is_idle(function: FunctionNode) -> bool:
     """Whether calling the function can change nothing and says nothing: no assignment but to local names, and no call
     but of questions, loggers and what is raised. One that always raises is not idle: it fails loudly.
@@ -311,8 +278,8 @@ def is_idle(function: FunctionNode) -> bool:
                 return False
             case ast.Call(func=func):
                 name = dotted(func)
-                quiet = name in _QUIET_CALLS or name.endswith(("Error", "Exception", "Warning"))
-                if not quiet and name.partition(".")[0] not in _LOGGERS:
+                quiet = name in QUIET or name.endswith(("Error", "Exception", "Warning"))
+                if not (quiet or is_log_call(node)):
                     return False
         waiting += children(node)
     return True

@@ -1,5 +1,7 @@
 """Python files of snapshots, read and parsed in bounded children; what cannot be parsed is unread, with the reason."""
 
+import io
+import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,6 +27,20 @@ class Source(NamedTuple):
 
     path: str
     content: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        """The text, line by line as Python counts them; what cannot be decoded is replaced."""
+        try:
+            coding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
+            text = self.content.decode(coding, "replace")
+        except (SyntaxError, LookupError, ValueError):
+            text = self.content.decode("utf-8", "replace")
+        return io.StringIO(text, newline=None).read().split("\n")
+
+
+class NotPython(Unread):
+    """A file that has a syntax error: whoever loads it fails as well."""
 
 
 def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Source, ...], tuple[Unread, ...]]:
@@ -71,6 +87,8 @@ def parse(sources: Sequence[Source]) -> list[FileCode | Unread]:
 def _parse_batch(sources: Sequence[Source], until: Callable[[], bool]) -> list[FileCode | Unread]:
     answers = ask(_CHILD, [({}, content) for _, content in sources], _LIMITS, until=until)
     return [
-        Unread(source.path, answer.said()) if isinstance(answer, Problem) else from_json(answer)
+        (NotPython if answer.kind == "SyntaxError" else Unread)(source.path, answer.said())
+        if isinstance(answer, Problem)
+        else from_json(answer)
         for source, answer in zip(sources, answers, strict=True)
     ]

@@ -34,11 +34,10 @@ class Definition(NamedTuple):
     """A class, a function, or a name that is assigned to at module or class level.
 
     ``name`` is qualified by its classes; that of a property's setter ends in ``.setter``. ``text`` is the bases, the
-    signature without annotations, or the value. ``meaning`` is a digest of the body that comments, formatting and
-    docstrings do not change; ``annotations`` one of the annotations; ``skeleton`` leaves out the keywords of calls and,
-    in initialising functions, the names of functions that create values. ``weight`` grows with the size. ``attention``
-    is how a function picks its attention. ``is_idle`` marks a function about gradient checkpointing whose body cannot
-    change anything.
+    signature without annotations, or the value. ``meaning`` is a digest of what counts of the body (``canonical.py``),
+    ``annotations`` one of the annotations. ``weight`` grows with the size. ``mentions`` are the names that it speaks
+    of, ``lines`` its statements one by one, ``first`` and ``last`` its lines in the file. ``is_idle`` marks a function
+    about gradient checkpointing whose body cannot change anything.
     """
 
     name: str
@@ -46,13 +45,15 @@ class Definition(NamedTuple):
     text: str
     meaning: str
     annotations: str
-    skeleton: str
     weight: int
+    first: int
+    last: int
+    is_idle: bool = False
     decorators: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     calls: tuple[Call, ...] = ()
-    attention: tuple[str, ...] = ()
-    is_idle: bool = False
+    mentions: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     @property
     def sense(self) -> str:
@@ -108,7 +109,7 @@ class Statement(NamedTuple):
 
 class FileCode(NamedTuple):
     """One parsed file. ``meaning`` is the digest of all of it, annotations included; ``uses`` is what it takes of other
-    packages."""
+    packages; ``bound`` are the names that it gives a value anywhere, ``*`` for those of another module."""
 
     meaning: str
     definitions: tuple[Definition, ...]
@@ -116,6 +117,7 @@ class FileCode(NamedTuple):
     sites: tuple[Site, ...]
     statements: tuple[Statement, ...]
     uses: tuple[Use, ...] = ()
+    bound: tuple[str, ...] = ()
 
 
 #: Of a file that is not there.
@@ -124,7 +126,7 @@ NO_CODE = FileCode("", (), (), (), ())
 
 def from_json(document: Sequence[Any]) -> FileCode:
     """The records again, after they went through JSON as lists."""
-    meaning, definitions, imports, sites, statements, uses = document
+    meaning, definitions, imports, sites, statements, uses, bound = document
     return FileCode(
         meaning,
         tuple(map(_definition, definitions)),
@@ -132,11 +134,12 @@ def from_json(document: Sequence[Any]) -> FileCode:
         tuple(starmap(Site, sites)),
         tuple(starmap(Statement, statements)),
         tuple(starmap(Use, uses)),
+        tuple(bound),
     )
 
 
 def _definition(row: Sequence[Any]) -> Definition:
-    *texts, decorators, parameters, calls, attention, is_idle = row
+    *plain, decorators, parameters, calls, mentions, lines = row
     named = [Parameter(*parameter) for parameter in parameters]
     called = [Call(name, tuple(keywords)) for name, keywords in calls]
-    return Definition._make([*texts, tuple(decorators), tuple(named), tuple(called), tuple(attention), is_idle])
+    return Definition._make([*plain, *map(tuple, (decorators, named, called, mentions, lines))])

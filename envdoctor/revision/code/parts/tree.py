@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from envdoctor.revision.code.parts.detectors import attention_choices, is_idle, sites_of
+from envdoctor.revision.code.parts.canonical import erase, lines_of, local_names, mentioned
+from envdoctor.revision.code.parts.detectors import is_idle, sites_of
 from envdoctor.revision.code.parts.records import (
     ACCESSOR,
     MODULE_LEVEL,
@@ -43,6 +44,8 @@ def read_code(content: bytes) -> FileCode:
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
         raise TooMuch
+    imports, sites, uses, bound = _imports(tree), tuple(sites_of(tree, nodes)), tuple(uses_of(tree).uses), _bound(nodes)
+    erase(nodes)
     definitions: list[Definition] = []
     statements: list[Statement] = []
     for scope, statement in _in_order(tree):
@@ -50,12 +53,22 @@ def read_code(content: bytes) -> FileCode:
         definitions += found
         statements += [] if found else [_statement(scope, statement)]
     definitions = _with_members(definitions, statements)
-    imports = _imports(tree)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
-    sites, uses = tuple(sites_of(tree, nodes)), tuple(uses_of(tree).uses)
-    return FileCode(joined(parts), tuple(definitions), tuple(imports), sites, tuple(statements), uses)
+    return FileCode(joined(parts), tuple(definitions), tuple(imports), sites, tuple(statements), uses, bound)
+
+
+def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
+    """The names that are given a value anywhere, sorted."""
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.alias(name=name, asname=asname):
+                found.add(asname or name.partition(".")[0])
+    return tuple(sorted(found))
 
 
 def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
@@ -98,31 +111,43 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield _function(scope, node)
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
-            result = digest([*bases, *keywords, *decorators])
-            text = f"({', '.join(map(exact, [*bases, *keywords]))})"
-            yield Definition(f"{scope}{name}", "class", text, *result[:4], tuple(map(exact, decorators)))
+            parts = [*bases, *keywords, *decorators]
+            made = _definition(
+                f"{scope}{name}", "class", f"({', '.join(map(exact, [*bases, *keywords]))})", node, parts
+            )
+            yield made._replace(decorators=tuple(map(exact, decorators)))
         case _:
             names, value = assigned(node)
-            if names and value is not None:
-                text, result = short(value), digest([value])
-                for name in names:
-                    yield Definition(f"{scope}{name}", "value", text, *result[:4])
+            for name in names if value is not None else []:
+                yield _definition(f"{scope}{name}", "value", short(value or node), node, [value])
+
+
+def _definition(name: str, kind: str, text: str, node: ast.stmt, parts: Sequence[ast.AST | None]) -> Definition:
+    meaning, annotations, weight, nodes = digest(parts)
+    last = node.end_lineno or node.lineno
+    return Definition(name, kind, text, meaning, annotations, weight, node.lineno, last, mentions=mentioned(nodes))
 
 
 def _function(scope: str, node: FunctionNode) -> Definition:
     decorators = tuple(map(exact, node.decorator_list))
     accessors = [f"{node.name}.{kind}" for kind in ("setter", "deleter", "getter")]
     setter = next((text.rpartition(".")[2] for text in decorators if text in accessors), "")
-    starts = "init" in node.name or node.name.startswith("reset_")
     annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
-    result = digest([node.body], creators_alike=starts, annotations=annotations)
-    name = f"{scope}{node.name}" + (f".{setter}" if setter else "")
-    parameters = tuple(_parameters(node.args))
-    calls = tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS]
-    choices = tuple(attention_choices(result.nodes))
-    idle = "gradient_checkpointing" in node.name and is_idle(node)
-    text = _signature(node.args)
-    return Definition(name, "function", text, *result[:4], decorators, parameters, calls, choices, idle)
+    result = digest([node.body], annotations=annotations, names=local_names(node))
+    return Definition(
+        f"{scope}{node.name}" + (f".{setter}" if setter else ""),
+        "function",
+        _signature(node.args),
+        *result[:3],
+        min([node.lineno, *(one.lineno for one in node.decorator_list)]),
+        node.end_lineno or node.lineno,
+        "gradient_checkpointing" in node.name and is_idle(node),
+        decorators,
+        tuple(_parameters(node.args)),
+        tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS],
+        mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
+        tuple(lines_of(node)),
+    )
 
 
 def _call(node: ast.Call) -> Call:

@@ -1,0 +1,397 @@
+"""Which functions a training step can reach, what changed in them, line by line, and what that is known to mean."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches, unified_diff
+from typing import NamedTuple
+
+from envdoctor.knowledge.matrix import Matrix
+from envdoctor.revision.code.parts.changes import FilePair
+from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
+from envdoctor.revision.comparer import Change
+from envdoctor.revision.short_text import LONGEST, visible
+from envdoctor.text.message import Message
+
+#: Shown lines of one change, characters of a line, lines that are compared in all, and context.
+MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2
+#: More changed statements of a function are a rewrite, and more of all functions another model: no cause is told.
+_REWRITE, _ANOTHER_MODEL = 30, 20_000
+#: Kinds of changes of what is written between the lines of a definition; the last two only of methods.
+_BODIES = ("definition-changed", "definition-added", "definition-removed")
+_TABLE = "training-code"
+#: What produces text, whoever calls it; a training step does it only where it says so itself.
+_GENERATES = re.compile(
+    r"(?:\A|_)(?:chat|stream|generate|generation|sample|decode|respond|beam_search|greedy_search|build_chat_input"
+    r"|logits_processor|reorder_cache|stream_generator)\Z|\A_?(?:chat|stream|save|generate)_"
+    r"|\A(?:process_response|build_inputs|build_prompt|convert_tokens_to_string|__repr__|__str__)\Z"
+)
+_GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
+_CHECKPOINT_KEYWORDS = frozenset(
+    ["use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"]
+)
+_READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
+_DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
+_SWITCHES = re.compile(r"checkpoint|isinstance\(module")
+_SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
+_ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: ``mask=mask`` gives what ``mask`` gives.
+_SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
+_EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
+_IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
+_HOOK = "_set_gradient_checkpointing"
+
+#: The lines of a file.
+Text = Sequence[str]
+
+
+class Cause(NamedTuple):
+    """A row of the table: what a change of these words means. ``where`` are functions, by their qualified names, and
+    ``files`` paths; ``whole`` compares whole statements that hold such a word."""
+
+    kind: str
+    words: re.Pattern[str]
+    where: re.Pattern[str]
+    files: re.Pattern[str]
+    whole: bool
+
+    def found_in(self, lines: Iterable[str]) -> Counter[str]:
+        """The words, or the statements, of some lines, with how often."""
+        found: Counter[str] = Counter()
+        for line in lines:
+            words = [match[0] for match in self.words.finditer(line)]
+            found.update([line.strip()] if words and self.whole else words)
+        return found
+
+
+def causes(matrix: Matrix) -> list[Cause]:
+    """The causes that the table knows, in its order."""
+    return [
+        Cause(
+            row["kind"],
+            re.compile(row["words"]),
+            re.compile(row.get("where", "")),
+            re.compile(row.get("files", "")),
+            row.get("whole", False),
+        )
+        for row in matrix.rows(_TABLE)
+    ]
+
+
+# --- the path ---------------------------------------------------------------------------------------------------------
+
+
+def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
+    """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
+    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file.
+
+    What generates text is left out unless one of them speaks of it.
+    """
+    definitions = [one for code in codes for one in code.definitions]
+    speakers: dict[str, set[str]] = defaultdict(set)
+    named: dict[str, list[Definition]] = defaultdict(list)
+    members: dict[str, list[Definition]] = defaultdict(list)
+    for one in definitions:
+        named[one.leaf].append(one)
+        members[one.owner].append(one)
+        for name in one.mentions:
+            speakers[name].add(one.name)
+
+    def is_called_from_outside(one: Definition) -> bool:
+        if one.kind == "value" and not one.owner:
+            return False
+        inside = f"{one.name}."
+        is_spoken_of = any(name != one.name and not name.startswith(inside) for name in speakers[one.leaf])
+        is_called = one.kind == "class" or not is_spoken_of or one.leaf == "forward" or one.leaf.startswith("__")
+        return is_called and not _GENERATES.search(one.leaf) and not _GENERATING_CLASS.search(one.name + one.text)
+
+    waiting = [one for one in members[""] if one.name in entries or is_called_from_outside(one)]
+    reached: set[str] = set()
+    while waiting:
+        one = waiting.pop()
+        if one.name not in reached:
+            reached.add(one.name)
+            waiting += [other for name in one.mentions for other in named.pop(name, ())]
+            waiting += filter(is_called_from_outside, members[one.name] if one.kind == "class" else ())
+    return reached
+
+
+# --- what changed -----------------------------------------------------------------------------------------------------
+
+
+class _Both(NamedTuple):
+    """A function of both revisions: the statements that only one of them has, and whether they are the same ones in
+    another order; ``is_told``: what became of checkpointing in it is told already."""
+
+    path: str
+    name: str
+    gone: Counter[str]
+    come: Counter[str]
+    reordered: bool
+    is_told: bool
+
+
+class Judged(NamedTuple):
+    """What a set of files is judged by: the pairs, the files' lines before and after, the table's causes, the
+    classes that a configuration names, and what gives the keys of config.json."""
+
+    pairs: Sequence[FilePair]
+    texts: tuple[Mapping[str, Text], Mapping[str, Text]]
+    causes: Sequence[Cause]
+    entries: Collection[str]
+    settings: Callable[[], Collection[str]]
+
+
+def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
+    """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
+
+    What no training step reaches keeps its kind.
+    """
+    path = on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
+    named = {
+        pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
+    }
+    paths = {pair.path: (pair.old_path, pair.new_path) for pair in judged.pairs}
+    sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
+    both = _functions(changes, sides)
+    everywhere = _everywhere(both.values(), changes, named, judged.causes)
+    budget = _MAX_DIFFED
+    for change, (old, new) in zip(changes, sides, strict=True):
+        one = new or old
+        is_method = one is not None and one.kind == "function" and bool(one.owner)
+        body = change.kind in _BODIES[: 3 if is_method else 1]
+        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged):
+            change = change._replace(kind="default-unused")
+        if not body and change.kind not in _SWITCHING_KINDS:
+            yield change
+            continue
+        budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
+        change = change._replace(hunk=_hunk(old, new, judged.texts, paths[change.path]) if budget > 0 else ())
+        # At module level conditions and attempts stand around imports and definitions, which are told by themselves.
+        heads = all(text.startswith(("if ", "try, ")) for text in (change.before, change.after) if text)
+        if not body or (change.symbol not in path and (change.symbol != MODULE_LEVEL or heads)):
+            yield change
+            continue
+        function = both.get((change.path, change.symbol))
+        meanings, rest = _meanings(function, judged.causes, everywhere) if function else ([], True)
+        for cause, gone, come in meanings:
+            yield change._replace(kind=cause.kind, before=_words(gone), after=_words(come))
+        if rest or not (meanings or (function and function.is_told)):
+            yield change._replace(kind="training-code-changed", detail=_amount(change.hunk) or change.detail)
+
+
+def _functions(
+    changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
+) -> dict[tuple[str, str], _Both]:
+    """The functions of both revisions whose bodies changed, by file and name; without what became of checkpointing in
+    them, where that is told already."""
+    switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
+    found: dict[tuple[str, str], _Both] = {}
+    for change, (old, new) in zip(changes, sides, strict=True):
+        if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
+            before, after = (Counter(_statements(one)) for one in (old, new))
+            gone, come = before - after, after - before
+            reordered = not (gone or come) and old.lines != new.lines
+            key = change.path, change.symbol
+            if key in switching:
+                gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
+            found[key] = _Both(change.path, new.name, gone, come, reordered, key in switching)
+    return found
+
+
+def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
+    """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
+    before = {parameter.name: parameter.default for parameter in old.parameters}
+    changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
+    return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
+
+
+def _statements(function: Definition) -> Iterator[str]:
+    """Yield the statements, and with each that writes in place into an expanded tensor the one that expands it."""
+    expanded: dict[str, str] = {}
+    for line in function.lines:
+        line = _SAME_NAME.sub(r"\1", line.strip())
+        yield line
+        name = _NAME.match(line)
+        if name is None:
+            continue
+        if _EXPANDS.search(line) and " = " in line:
+            expanded[name[0]] = line
+        elif name[0] in expanded and _IN_PLACE.match(line, name.end()):
+            yield f"{expanded[name[0]]}; {line}"
+        elif line.startswith(f"{name[0]} = "):
+            expanded.pop(name[0], None)
+
+
+_Meaning = tuple[Cause, Counter[str], Counter[str]]
+
+
+def _everywhere(
+    both: Iterable[_Both],
+    changes: Iterable[Change],
+    named: Mapping[str, tuple[Mapping[str, Definition], ...]],
+    rows: Sequence[Cause],
+) -> dict[str, tuple[Counter[str], Counter[str]]]:
+    """What all functions lost and gained, by the kind of cause: what went here and came there was moved."""
+    sides: list[list[str]] = [[], []]
+    for function in both:
+        sides[0] += function.gone.elements()
+        sides[1] += function.come.elements()
+    for change in changes:
+        kinds = {"definition-removed": 0, "definition-added": 1}
+        side = kinds.get(change.kind)
+        for one in named.get(change.path, ({}, {}))[side].values() if side is not None else ():
+            if one.name == change.symbol or one.name.startswith(f"{change.symbol}."):
+                sides[side or 0] += _statements(one)
+    rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
+    return {row.kind: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
+
+
+def _meanings(
+    function: _Both, rows: Sequence[Cause], everywhere: Mapping[str, tuple[Counter[str], Counter[str]]]
+) -> tuple[list[_Meaning], bool]:
+    """What the change means, row by row, and whether the function changed beyond that. A statement is told once."""
+    found: list[_Meaning] = []
+    gone, come = function.gone, function.come
+    for row in rows if gone.total() + come.total() <= _REWRITE else ():
+        if row.kind not in everywhere or not (row.where.search(function.name) and row.files.search(function.path)):
+            continue
+        before, after = row.found_in(gone.elements()), row.found_in(come.elements())
+        lost, gained = everywhere[row.kind]
+        went, came = before - after - (gained - after), after - before - (lost - before)
+        if went or came:
+            found.append((row, went, came))
+            told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came}}
+            gone, come = _without(told, gone, come)
+    return found, bool(gone or come) or function.reordered
+
+
+def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
+    """Yield the statements of each side without those that are told, and without their counterparts on the other."""
+    for side, other in zip(sides, reversed(sides), strict=True):
+        there = [line for line in other if line in told and line not in side and len(side) <= _REWRITE]
+        mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - told], 1)}
+        yield Counter({line: number for line, number in side.items() if line not in told and line not in mates})
+
+
+def _words(found: Counter[str]) -> str | None:
+    text = ", ".join(list(found)[:4])
+    return visible(text)[:LONGEST] or None
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def _hunk(
+    old: Definition | None,
+    new: Definition | None,
+    texts: tuple[Mapping[str, Text], Mapping[str, Text]],
+    paths: tuple[str | None, str | None],
+) -> tuple[str, ...]:
+    """The lines of a unified diff of a definition, numbered as in the files."""
+    before, after = (
+        list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
+        for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
+    )
+    starts = [one.first - 1 if one else 0 for one in (old, new)]
+    found: list[str] = []
+    for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
+        if line.startswith(("---", "+++")) and not found:
+            continue
+        if line.startswith("@@"):
+            line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
+        if len(found) == MAX_HUNK:
+            break
+        found.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
+    return tuple(found)
+
+
+def _amount(hunk: Sequence[str]) -> Message | None:
+    come, gone = (sum(line.startswith(sign) for line in hunk) for sign in "+-")
+    return Message("+{} -{}", come, gone) if hunk else None
+
+
+# --- gradient checkpointing -------------------------------------------------------------------------------------------
+
+
+def checkpointing(pair: FilePair) -> Iterator[Change]:
+    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again."""
+    (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
+    if was is not False and now is False:
+        yield Change("code", "gradient-checkpointing-noop", pair.path, where, detail=Message("nothing is set"))
+    elif was is False and now:
+        yield Change("code", "gradient-checkpointing-mended", pair.path, where)
+    failed, fails = (_failing(code) for code in (pair.old, pair.new))
+    for name, words in fails.items():
+        if name not in failed:
+            detail = Message("checkpoint() does not take {}", ", ".join(words))
+            yield Change("code", "gradient-checkpointing-fails", pair.path, name, None, ", ".join(words), detail=detail)
+    for name, words in failed.items():
+        if name not in fails and any(one.name == name for one in pair.new.definitions):
+            yield Change("code", "gradient-checkpointing-mended", pair.path, name, ", ".join(words), None)
+
+
+def _switches(code: FileCode) -> tuple[bool | None, str]:
+    """Whether switching gradient checkpointing on reaches a module that asks for it, None where that is not to be told,
+    and which method decides."""
+    classes = {one.name: one for one in code.definitions if one.kind == "class"}
+    functions = [one for one in code.definitions if one.kind == "function" and one.owner]
+    if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
+        return True, ""
+    readers = {one.owner for one in functions if _asks(one)}
+    asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
+    hook = next((one for one in functions if one.leaf == _HOOK), None)
+    if asked and not readers:
+        return False, asked.name
+    if hook is None or hook.is_idle:
+        return (True if readers and hook is None else None), asked.name if asked else ""
+    lines = " ".join(hook.lines)
+    targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
+    if "gradient_checkpointing" not in lines or not targets or not all(name in classes for name in targets):
+        return None, hook.name
+    return any(_is_a(reader, target, classes) for reader in readers for target in targets), hook.name
+
+
+def _asks(function: Definition) -> bool:
+    """Whether a function asks for the flag, and where a condition does, whether that can be true and checkpoints."""
+    for number, line in enumerate(function.lines):
+        if _READS_FLAG.search(line) and not _DEAD.search(line):
+            if not line.lstrip().startswith("if self.gradient_checkpointing"):
+                return True
+            depth = _depth(line)
+            for inner in function.lines[number + 1 :]:
+                if _depth(inner) <= depth:
+                    break
+                if "checkpoint" in inner:
+                    return True
+    return False
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
+    """Whether the class is the other one, or derives from it, as far as the file tells."""
+    waiting, seen = [name], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name == target:
+            return True
+        if name in classes and name not in seen:
+            seen.add(name)
+            waiting += classes[name].mentions
+    return False
+
+
+def _failing(code: FileCode) -> dict[str, list[str]]:
+    """Functions that give ``checkpoint`` keywords that it refuses, and these."""
+    found: dict[str, list[str]] = {}
+    for one in code.definitions:
+        for call in one.calls:
+            words = [word.partition("=")[0] for word in call.keywords]
+            extra = [word for word in words if word not in _CHECKPOINT_KEYWORDS and word != "**"]
+            if call.name.rpartition(".")[2] == "checkpoint" and extra and "use_reentrant=False" not in call.keywords:
+                found[one.name] = extra
+    return found

@@ -1,0 +1,149 @@
+"""Which files of a repository are judged: those that transformers loads; and what keeps it from loading them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from comparing import outcome
+from header_true import Repository
+from rooms import comparer
+
+remote_code = comparer("remote_code")
+
+CONFIG = {"auto_map": {"AutoModel": "modeling_x.XModel", "AutoConfig": "configuration_x.XConfig"}}
+OTHERS = {"auto_map": {"AutoModel": "org/other--modeling_x.XModel"}}
+MODEL = """from .configuration_x import XConfig
+from .parts.attention import attend
+class XModel:
+    config_class = XConfig
+"""
+FILES = {
+    "config.json": CONFIG,
+    "modeling_x.py": MODEL,
+    "configuration_x.py": "class XConfig:\n    pass\n",
+    "parts/attention.py": "def attend(q):\n    return q * 2\n",
+    "handler.py": "import requests\nclass Handler:\n    def go(self): return 1\n",
+    "test_x.py": "def test(): assert 1\n",
+}
+
+
+def kinds(*sides: dict[str, Any]) -> dict[str, list[str]]:
+    """The kinds of changes by file; everything was read."""
+    compared = outcome(remote_code, *sides)
+    assert compared.unread == ()
+    found: dict[str, list[str]] = {}
+    for change in compared.changes:
+        found.setdefault(change.path, []).append(change.kind)
+    return found
+
+
+def test_only_what_an_auto_map_leads_to_is_judged() -> None:
+    new = FILES | {
+        "handler.py": "import requests\nclass Handler:\n    def go(self): return requests.get(self.url)\n",
+        "parts/attention.py": "def attend(q):\n    return q * 3\n",
+        "test_x.py": "this is not Python",
+    }
+    assert kinds(FILES, new) == {
+        "handler.py": ["file-not-loaded"],
+        "parts/attention.py": ["training-code-changed"],
+        "test_x.py": ["file-not-loaded"],
+    }
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"config.json": "{"},  # nobody can tell
+        {"config.json": {"model_type": "x"}},  # whoever loads the code does it by other means
+        {"config.json": CONFIG, "modules.json": "[]"},  # sentence-transformers loads by other rules
+    ],
+)
+def test_where_it_cannot_be_told_what_is_loaded_everything_is_judged(more: dict[str, Any]) -> None:
+    old = FILES | more
+    compared = outcome(remote_code, old, old | {"handler.py": "import os\nos.system('id')\n"})
+    assert "exec-call-added" in {change.kind for change in compared.changes}
+
+
+def test_code_of_another_repository_is_not_here_to_be_judged() -> None:
+    new = FILES | {"config.json": OTHERS, "modeling_x.py": "x = 1\n"}
+    found = kinds(FILES | {"config.json": OTHERS}, new)
+    assert found == {"modeling_x.py": ["file-not-loaded"]}
+    assert kinds(FILES, FILES | {"config.json": OTHERS}) == {
+        "config.json": ["auto-map-changed", "auto-map-other-repository"]
+    }
+
+
+def test_files_that_did_not_change_are_read_only_to_find_a_way() -> None:
+    changed = FILES | {"modeling_x.py": MODEL + "x = 1\n"}
+    sides = [Repository(texts=side) for side in (FILES, changed)]
+    outcome(remote_code, *sides)
+    assert "configuration_x.py" not in {*sides[0].read_paths, *sides[1].read_paths}
+    sides = [Repository(texts=side) for side in (FILES, FILES | {"parts/attention.py": "x = 1\n"})]
+    outcome(remote_code, *sides)
+    assert "modeling_x.py" in {*sides[0].read_paths, *sides[1].read_paths}
+
+
+MARKS = f"{'<' * 7} HEAD\nx = 1\n{'=' * 7}\nx = 2\n{'>' * 7} main\n"
+CIRCLE = {"modeling_x.py": "from .a import f\nclass XModel: ...\n", "a.py": "from .b import g\ndef f(): ...\n"}
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        ({"modeling_x.py": MODEL.replace("XModel", "YModel")}, "config.json names XModel, which it does not define"),
+        ({"config.json": {"auto_map": {"AutoModel": "gone.XModel"}}}, "config.json names it, and it is not there"),
+        ({"modeling_x.py": MODEL + "from .gone import f\n"}, "it imports .gone.f, and there is no such file"),
+        (
+            {"parts/attention.py": "x = 1\n", "modeling_x.py": MODEL + "y = 1\n"},
+            "it imports .parts.attention.attend, which parts/attention.py does not define",
+        ),
+        (
+            {"modeling_x.py": MODEL.replace("XModel:", "XModel(Gone):")},
+            "XModel derives from Gone, which is not defined",
+        ),
+        ({"modeling_x.py": MODEL + MARKS}, "it holds the marks of a conflict"),
+        ({"modeling_x.py": MODEL + "x = = 1\n"}, "it is not Python that this interpreter can parse (line 5)"),
+        (
+            {**CIRCLE, "b.py": "from .a import f\ndef g(): ...\n"},
+            "these files import names from each other in a circle: a.py, b.py",
+        ),
+    ],
+)
+def test_what_can_no_longer_be_loaded_is_named_and_so_is_what_can_again(new: dict[str, Any], reason: str) -> None:
+    for sides, kind in (((FILES, FILES | new), "code-broken"), ((FILES | new, FILES), "code-mended")):
+        found = [change for change in outcome(remote_code, *sides).changes if change.kind == kind]
+        gone = kind == "code-mended" and not {"config.json", "a.py"}.isdisjoint(new)  # the file is not there any more
+        assert [change.detail for change in found] == ([] if gone else [reason])
+    assert not any(change.kind == "code-broken" for change in outcome(remote_code, FILES | new, FILES | new).changes)
+
+
+def test_what_was_broken_before_and_what_defines_its_names_in_other_ways_is_no_news() -> None:
+    broken = FILES | {"modeling_x.py": MODEL + "from .gone import f\n"}
+    worse = broken | {"modeling_x.py": MODEL + "from .gone import f, g\n"}
+    assert "code-broken" not in kinds(broken, worse)["modeling_x.py"]
+    for text in ("from .parts.attention import *\n", "if 1:\n    class XModel: ...\n", "XModel = make()\n"):
+        assert "code-broken" not in kinds(FILES, FILES | {"modeling_x.py": text})["modeling_x.py"], text
+
+
+def test_parameters_of_configurations_are_taken_by_name_and_their_defaults_by_what_config_json_lacks() -> None:
+    def sides(old: str, new: str, **settings: object) -> list[str]:
+        config = CONFIG | settings
+        texts = (f"class XConfig:\n    def __init__(self, {p}): self.x = 1\n" for p in (old, new))
+        two = [FILES | {"config.json": config, "configuration_x.py": text} for text in texts]
+        return kinds(*two)["configuration_x.py"]
+
+    assert sides("a=1, b=2, **kwargs", "b=2, **kwargs") == ["signature-extended"]
+    assert sides("a=1, b=2", "b=2") == ["signature-changed"]
+    assert sides("a=1, **kwargs", "a=2, **kwargs") == ["default-changed"]
+    assert sides("a=1, **kwargs", "a=2, **kwargs", a=1) == ["default-unused"]
+    assert sides("a=1, **kwargs", "a=2, b=3, **kwargs") == ["default-changed", "signature-extended"]
+
+
+def test_marks_of_a_conflict_are_known_and_what_another_interpreter_may_parse_is_not() -> None:
+    for text, unread in ((MARKS, []), ("x = = 1\n", ["modeling_x.py"])):
+        compared = outcome(remote_code, FILES, FILES | {"modeling_x.py": MODEL + text})
+        assert [change.kind for change in compared.changes] == ["code-broken"]
+        assert [part.path for part in compared.unread] == unread
+    back = outcome(remote_code, FILES | {"modeling_x.py": MODEL + MARKS}, FILES)  # what changed cannot be told
+    assert [part.path for part in back.unread] == ["modeling_x.py"]

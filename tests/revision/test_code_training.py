@@ -1,0 +1,281 @@
+"""What changed on the path of a training step: told by its cause where that is known, else as changed, not judged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from comparing import holds, outcome
+from rooms import comparer
+
+from envdoctor.revision import Change
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+remote_code = comparer("remote_code")
+
+FAMILIES = Path(__file__).resolve().parents[2] / "fixtures" / "code" / "families"
+#: Kinds that no rule warns of.
+QUIET = {"formatting-only", "annotations-changed", "definition-added", "definition-changed", "default-unused"}
+
+
+class Planted(NamedTuple):
+    """In a family's file ``old`` is written as ``new``, once or everywhere."""
+
+    family: str
+    old: str
+    new: str
+    kind: str = ""
+    everywhere: bool = False
+
+
+PLANTED = tomllib.loads((FAMILIES / "planted.toml").read_text(encoding="utf-8"))
+FAULTS, HARMLESS = ([Planted(**row) for row in PLANTED[part]] for part in ("fault", "harmless"))
+
+
+def changes(planted: Planted, *, back: bool = False) -> list[Change]:
+    """What is said of the change, or of the way back; everything was read."""
+    file = f"modeling_{planted.family}.py"
+    text = (FAMILIES / file).read_text(encoding="utf-8")
+    assert planted.old in text
+    sides = [{file: text}, {file: text.replace(planted.old, planted.new, -1 if planted.everywhere else 1)}]
+    compared = outcome(remote_code, *(reversed(sides) if back else sides))
+    assert compared.unread == ()
+    return [change for change in compared.changes if change.kind not in QUIET]
+
+
+def name(planted: Planted) -> str:
+    return f"{planted.family}: {planted.new[:40]!r}"
+
+
+@pytest.mark.parametrize("planted", FAULTS, ids=name)
+def test_a_planted_fault_is_said_with_its_cause_and_its_lines(planted: Planted) -> None:
+    found = changes(planted)
+    assert planted.kind in {change.kind for change in found}
+    (change, *_) = [change for change in found if change.kind == planted.kind]
+    assert change.hunk[0].startswith("@@")
+    assert any(line[0] in "+-" for line in change.hunk)
+    assert len(found) <= 3
+
+
+@pytest.mark.parametrize("planted", FAULTS, ids=name)
+def test_the_way_back_is_said_as_well(planted: Planted) -> None:
+    back = changes(planted, back=True)
+    assert back
+    if planted.kind.startswith("gradient-checkpointing"):
+        assert "gradient-checkpointing-mended" in {change.kind for change in back}
+    else:
+        assert planted.kind in {change.kind for change in back}
+
+
+@pytest.mark.parametrize("planted", HARMLESS, ids=name)
+def test_a_harmless_change_is_no_fault(planted: Planted) -> None:
+    assert [change.kind for change in changes(planted)] == ([planted.kind] if planted.kind else [])
+
+
+def test_most_causes_are_named_and_most_harmless_changes_are_silent() -> None:
+    assert len(FAULTS) >= 60
+    assert sum(one.kind != "training-code-changed" for one in FAULTS) >= 0.7 * len(FAULTS)
+    assert len(HARMLESS) >= 40
+    assert sum(bool(one.kind) for one in HARMLESS) <= 0.45 * len(HARMLESS)
+
+
+# --- what is erased, where that is harmless and where it would hide a fault -------------------------------------------
+
+FORWARD = "class M:\n    def forward(self, x, other, labels=None):\n"
+
+
+def compare(old: str, new: str, *expected: str) -> None:
+    """Compare two bodies of a forward."""
+    sides = ("".join(f"        {line}\n" for line in body.split("\n")) for body in (old, new))
+    holds(outcome(remote_code, *({"modeling.py": FORWARD + side} for side in sides)), *expected)
+
+
+SAME, OTHER = "formatting-only", "training-code-changed M.forward"
+STEP = "y = x + 1\nreturn y"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        # log lines
+        (STEP, f"logger.info('%s', x.shape)\n{STEP}", SAME),
+        (STEP, f"print(x.mul_(2))\n{STEP}", OTHER),
+        (STEP, f"if self.training:\n    warnings.warn('slow')\n{STEP}", SAME),
+        (STEP, f"if self.count(x):\n    logger.info('counted')\n{STEP}", OTHER),
+        (STEP, f"if self.ready:\n    logger.info('doubled')\n    x = x * 2\n{STEP}", OTHER),
+        (STEP, f"logger.info(x := x * 2)\n{STEP}", OTHER),
+        # annotations and docstrings
+        (STEP, "y: Tensor = x + 1\nreturn y", SAME),
+        (STEP, f"y: Tensor\n{STEP}", SAME),
+        (STEP, "y: Tensor = x + 2\nreturn y", OTHER),
+        (STEP, f"'''A step.'''\n{STEP}", SAME),
+        # local names
+        (STEP, "z = x + 1\nreturn z", SAME),
+        ("a = x\nb = other\nreturn a - b", "b = x\na = other\nreturn a - b", OTHER),
+        ("a = x\nb = other\nreturn a", "a = x\na = other\nreturn a", OTHER),
+        ("a = x\nreturn a", "other = x\nreturn other", OTHER),
+        ("a = 1\nreturn (lambda a: a)(x)", "b = 1\nreturn (lambda a: b)(x)", OTHER),
+        ("a = x\nreturn locals()", "b = x\nreturn locals()", OTHER),
+        ("global a\na = x", "global b\nb = x", OTHER),
+        ("return [a for a in x]", "return [b for b in x]", OTHER),  # not told equal: a name of an inner scope
+        # devices
+        ("return torch.zeros(2)", "return torch.zeros(2, device=x.device)", SAME),
+        ("return torch.zeros(2)", "return torch.zeros(2, device='cpu')", OTHER),
+        ("return x + other", "return x + other.to(x.device)", SAME),
+        # texts of errors
+        ("raise ValueError('a')", "raise ValueError(f'b {x.shape}')", SAME),
+        ("raise ValueError('a')", "raise KeyError('a')", OTHER),
+        ("assert x, 'a'", "assert x, 'b'", SAME),
+        ("assert x, 'a'", "assert other, 'a'", OTHER),
+        # the order of statements
+        ("self.a(x)\nself.b(x)", "self.b(x)\nself.a(x)", OTHER),
+    ],
+)
+def test_what_is_erased_and_what_is_not(old: str, new: str, kind: str) -> None:
+    compare(old, new, f"{kind} modeling.py" if kind == SAME else kind)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (
+            "import torch\n@add_start_docstrings('A')\nclass M:\n    def forward(self, x): return x\n",
+            "import torch\n@add_start_docstrings('B')\nclass M:\n    def forward(self, x): return x\n",
+            SAME,
+        ),
+        (
+            "class M:\n    def forward(self, x): return x\n",
+            "class M:\n    @torch.no_grad()\n    def forward(self, x): return x\n",
+            "gradient-stop-changed M.forward",
+        ),
+    ],
+)
+def test_decorators_that_document_are_erased(old: str, new: str, kind: str) -> None:
+    expected = f"{kind} modeling.py" if kind == SAME else kind
+    holds(outcome(remote_code, {"modeling.py": old}, {"modeling.py": new}), expected)
+
+
+# --- the path ---------------------------------------------------------------------------------------------------------
+
+MODEL = """
+class M:
+    def forward(self, x):
+        return self.helper(x)
+    def helper(self, x):
+        return shared(x)
+    def chat(self, x):
+        return only_chat(x) + shared(x)
+def shared(x):
+    return x + 1
+def only_chat(x):
+    return x + 2
+class TopLogitsProcessor(LogitsProcessor):
+    def __call__(self, ids, scores):
+        return scores * 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("x + 1", "x - 1", "training-code-changed shared"),
+        ("return shared(x)", "return shared(x) * 4", "training-code-changed M.helper"),
+        ("x + 2", "x - 2", "definition-changed only_chat"),
+        ("only_chat(x) +", "only_chat(x) -", "definition-changed M.chat"),
+        ("scores * 3", "scores / 3", "definition-changed TopLogitsProcessor.__call__"),
+        ("return self.helper(x)", "return self.chat(x)", "training-code-changed M.forward"),
+    ],
+)
+def test_what_a_step_cannot_reach_is_listed_and_not_judged(old: str, new: str, expected: str) -> None:
+    compared = outcome(remote_code, {"modeling.py": MODEL}, {"modeling.py": MODEL.replace(old, new)})
+    holds(compared, expected)
+    assert compared.changes[0].hunk
+
+
+def test_chat_that_a_forward_calls_is_on_the_path() -> None:
+    called = MODEL.replace("return self.helper(x)", "return self.chat(x)")
+    compared = outcome(remote_code, {"modeling.py": called}, {"modeling.py": called.replace("x + 2", "x - 2")})
+    holds(compared, "training-code-changed only_chat")
+
+
+def test_what_only_moved_to_another_function_is_no_loss() -> None:
+    old = "class M:\n    def forward(self, x):\n        m = torch.tril(x)\n        return m + x\n"
+    new = (
+        "class M:\n    def forward(self, x):\n        m = self.shaped(x)\n        return m + x\n"
+        "    def shaped(self, x):\n        return torch.tril(x)\n"
+    )
+    found = {change.kind for change in outcome(remote_code, {"m.py": old}, {"m.py": new}).changes}
+    assert found == {"training-code-changed"}
+
+
+def test_a_hunk_has_the_numbers_of_the_file_and_no_control_characters_and_an_end() -> None:
+    head = "# a\n" * 40
+    body = "".join(f"    x = f(x, {n}) + '\\u202e'\n" for n in range(1000))
+    old, new = (f"{head}def f(x):\n{text}    return x\n" for text in (body, body.replace("f(x,", "g(x,\x0c ")))
+    (change,) = outcome(remote_code, {"m.py": old}, {"m.py": new}).changes
+    assert change.hunk[0].startswith("@@ -41,")
+    assert len(change.hunk) <= 400
+    assert max(map(len, change.hunk)) <= 240
+    assert not any(letter in line for line in change.hunk for letter in "\n\r\t\x0c\u202e")
+    assert {line[0] for line in change.hunk} <= {"+", "-", " ", "@"}
+
+
+# --- gradient checkpointing -------------------------------------------------------------------------------------------
+
+
+def test_keywords_that_reach_the_function_without_reentrance_are_no_fault() -> None:
+    call = "return checkpoint(self.layer, x, other=other, use_reentrant=False)"
+    compare("return checkpoint(self.layer, x, other, use_reentrant=False)", call, OTHER)
+    compare(call, call.replace(", use_reentrant=False", ""), "gradient-checkpointing-fails M.forward")
+
+
+def test_a_hook_that_names_a_class_of_another_file_is_not_judged() -> None:
+    text = (
+        "class M:\n    def forward(self, x):\n        if self.gradient_checkpointing:\n"
+        "            return checkpoint(self.f, x)\n        return x\n"
+        "    def _set_gradient_checkpointing(self, module, value=False):\n"
+        "        if isinstance(module, M):\n            module.gradient_checkpointing = value\n"
+    )
+    found = outcome(remote_code, {"m.py": text}, {"m.py": text.replace("module, M)", "module, Encoder)")})
+    holds(found, "training-code-changed M._set_gradient_checkpointing")
+
+
+SWITCHED = """
+class Encoder:
+    def forward(self, x):
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(self.layer, x)
+        return self.layer(x)
+class Base(PreTrainedModel):
+    supports_gradient_checkpointing = True
+    def _set_gradient_checkpointing(self, module, value=False):
+        if isinstance(module, Encoder):
+            module.gradient_checkpointing = value
+"""
+BRANCH = "if self.gradient_checkpointing and self.training:\n            return checkpoint(self.layer, x)"
+UNUSED = SWITCHED.replace(BRANCH, "x = x + 0")
+OWN = SWITCHED.partition("    def _set")[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (SWITCHED, UNUSED, "noop"),
+        (UNUSED, SWITCHED, "mended"),
+        (SWITCHED, SWITCHED.replace("return checkpoint(self.layer, x)", "return self.layer(x)"), "noop"),
+        (SWITCHED, OWN, ""),  # transformers sets the flag of whoever has one
+        (SWITCHED, SWITCHED.replace("(module, Encoder)", "(module, (Encoder, Base))"), ""),
+        (SWITCHED, OWN.replace("class Encoder:", "class Encoder(GradientCheckpointingLayer):"), ""),
+        (UNUSED, UNUSED + "x = 1\n", ""),
+    ],
+)
+def test_checkpointing_reaches_whoever_asks_for_it(old: str, new: str, kind: str) -> None:
+    found = {change.kind for change in outcome(remote_code, {"m.py": old}, {"m.py": new}).changes}
+    kinds = {one for one in found if one in (f"gradient-checkpointing-{end}" for end in ("noop", "mended", "fails"))}
+    assert kinds == ({f"gradient-checkpointing-{kind}"} if kind else set())
