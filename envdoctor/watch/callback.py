@@ -4,7 +4,6 @@ import inspect
 import math
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ except ImportError:  # a plain loop needs none
 
 from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
 from envdoctor.watch.rerun import is_sharded, processes
-from envdoctor.watch.steps import Run, Steps, Teller, logger, scales
+from envdoctor.watch.steps import Run, Steps, Teller, scales
 
 # The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them.
 
@@ -58,7 +57,7 @@ class Evaluation:
         self._waiting.append((self._count, batch, loss.detach()))
         self._count += 1
 
-    def look(self, args: Any, step: int, model: Any, *, end: bool) -> None:
+    def look(self, run: Run, *, end: bool) -> None:
         """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
         and the next batch is the first of another evaluation."""
         waiting = list(self._waiting)
@@ -72,13 +71,13 @@ class Evaluation:
         if not bad or "nan-eval-loss" in self._teller.seen:
             return
         number, batch, _ = bad[0]
+        step = run.state.global_step
         facts = {"watch.event": "nan-eval-loss", "watch.step": step, "watch.batch": number, **describe(batch)}
         found: dict[str, Any] = {}
         if self._rerun and facts.get("watch.label_tokens") != 0:
             # In the evaluation's own mode and without gradients.
-            found = self._teller.examine(model, batch, again=not is_sharded(model), backward=False)
-        details = {"problem": found.pop("problem", None)}
-        self._teller.record(args, {**facts, **found}, details)
+            found = self._teller.examine(run.model, batch, again=not is_sharded(run.model), backward=False)
+        self._teller.record(run.args, {**facts, **found})
 
 
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
@@ -127,9 +126,7 @@ class Watch(TrainerCallback):
         stop: bool = True,
         rerun: bool = True,
     ) -> None:
-        self.folder = folder
-        self.stop = stop
-        self.rerun = rerun
+        self.folder, self.stop, self.rerun = folder, stop, rerun
         self._given = (model, optimizer)
         self._loop: Run | None = None
         self._model: Any = None
@@ -175,7 +172,7 @@ class Watch(TrainerCallback):
         loop, self._loop = self._loop, None
         self._listen(None)
         if loop is not None and kind is None:
-            self._evaluation.look(loop.args, loop.state.global_step, loop.model, end=True)
+            self._evaluation.look(loop, end=True)
             self.on_train_end(*loop[:3])
 
     def _is_ours(self, optimizer: Any) -> bool:
@@ -193,26 +190,26 @@ class Watch(TrainerCallback):
         """Before the weights move: that is within the step where a closure makes the gradients (Lightning, LBFGS)."""
         if not self._is_ours(optimizer):
             return None
-        own = arguments[1:] or ((options["closure"],) if options.get("closure") else ())
-        if not own or own[0] is None:
+        given = {**dict(zip(["closure"], arguments[1:], strict=False)), **options}
+        make = given.get("closure")
+        if make is None:
             self._look()
             return None
 
         def closure() -> Any:
-            loss = own[0]()
-            if not self._steps.kept.losses and loss is not None:
+            loss = make()
+            if not self._steps.kept.losses:
                 self._steps.kept.after({"loss": loss})
             self._look()
             return loss
 
-        return (arguments[0], closure, *own[1:]), {key: one for key, one in options.items() if key != "closure"}
+        return arguments[:1], {**given, "closure": closure}
 
     def _look(self) -> None:
         """Judge the step of a plain loop. Raises :class:`RunStopped`."""
-        loop = self._loop
-        if loop is not None:
-            self._evaluation.look(loop.args, loop.state.global_step, loop.model, end=True)
-            self._steps.look(loop, applied=False)
+        if self._loop is not None:
+            self._evaluation.look(self._loop, end=True)
+            self._steps.look(self._loop, applied=False)
             self._stop_here()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
@@ -230,17 +227,9 @@ class Watch(TrainerCallback):
         """Listen to the model's own calls: that is where batch and loss are."""
         self._begin()
         self._listen(model)
-        if _TOLD_BEFORE_STEP:
-            return
-        own = getattr(optimizer, "optimizer", optimizer)
-        if hasattr(own, "register_step_pre_hook"):
-            look = partial(self._steps.look, Run(args, state, control, model, optimizer), applied=False)
-            self._handles.append(own.register_step_pre_hook(lambda *_: look()))
-            return
-        logger.warning(
-            "envdoctor.watch: this transformers tells nothing before the optimizer's step: losses alone are "
-            "watched, and a bad step has changed the weights when it is seen"
-        )
+        if not _TOLD_BEFORE_STEP:
+            self._loop = Run(args, state, control, model, optimizer)
+            self._handles.append(register_optimizer_step_pre_hook(self._before_step))
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
@@ -284,15 +273,14 @@ class Watch(TrainerCallback):
         if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
             return
         more = self._steps.explain_norm(state.global_step) if event == "infinite-norm" else {}
-        details = {"problem": more.pop("problem", None)}
-        self._teller.record(args, {"watch.event": event, "watch.step": state.global_step, **more}, details)
+        self._teller.record(args, {"watch.event": event, "watch.step": state.global_step, **more})
         if event == "infinite-norm" and self.stop:
             self._steps.tripped = True
             self._keep_from_saving(control)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After each batch of an evaluation."""
-        self._evaluation.look(args, state.global_step, model, end=False)
+        self._evaluation.look(Run(args, state, control, model), end=False)
         shape = self._evaluation.shape
         if shape is not None and _on_cuda():
             seen = self._memory.evaluated(shape, torch.cuda.memory_allocated())
@@ -300,7 +288,7 @@ class Watch(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After the last one."""
-        self._evaluation.look(args, state.global_step, model, end=True)
+        self._evaluation.look(Run(args, state, control, model), end=True)
         self._memory.evaluation_ends()
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -339,7 +327,7 @@ class Watch(TrainerCallback):
         if not module.training:
             self._evaluation.after(output)
             if loop is not None:
-                self._evaluation.look(loop.args, loop.state.global_step, module, end=False)
+                self._evaluation.look(loop, end=False)
         elif torch.is_grad_enabled() and not self._steps.tripped:
             kept.after(output)
             if (
@@ -379,7 +367,4 @@ def _on_cuda() -> bool:
 
 def _not_compiled(hook: Any) -> Any:
     """The hook, kept out of what torch.compile traces: it has to see real batches and keep them."""
-    if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
-        return torch.compiler.disable(hook)
-    dynamo = getattr(torch, "_dynamo", None)
-    return dynamo.disable(hook) if dynamo is not None else hook
+    return getattr(torch, "compiler", torch._dynamo).disable(hook)

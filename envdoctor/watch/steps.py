@@ -49,7 +49,9 @@ class Teller:
             self.busy = False
 
     def record(self, args: Any, facts: dict[str, Any], details: Mapping[str, Any] | None = None) -> None:
-        """Judge and tell once for each kind of event; nothing in here may end the run."""
+        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts,
+        a text about the second run, is a detail."""
+        problem = facts.pop("problem", None)
         if facts["watch.event"] in self.seen or len(self.events) >= _EVENTS_KEPT:
             return
         self.seen.add(facts["watch.event"])
@@ -60,7 +62,7 @@ class Teller:
 
             folder = Path(self._folder or getattr(args, "output_dir", None) or ".")
             whose = {"rank": rank(), "processes": processes()} if processes() > 1 else {}
-            known = {**whose, **(details or {}), "last_finite": dict(self.last_finite)}
+            known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, args, folder, logger) or self.said
         except Exception as error:
             logger.warning("envdoctor.watch: the flight record could not be written: %s", type(error).__name__)
@@ -309,7 +311,6 @@ class Steps:
                 model.zero_grad(set_to_none=True)
             first = [numbers[number]] if number in numbers else []
             found = self._examined(step, [*first, *(one for at, one in numbers.items() if at != number)], alone, facts)
-            details["problem"] = found.pop("problem", None)
             facts.update(found)
             for parameter, gradient in zip(having, aside, strict=False):
                 parameter.grad = gradient

@@ -245,14 +245,24 @@ def test_recording_alone_leaves_the_gradients_and_goes_on(begin):
     assert not run.control.should_training_stop
 
 
-def test_a_trainer_that_tells_nothing_before_the_step_is_read_after_it(begin, monkeypatch, caplog):
+def test_where_the_trainer_tells_nothing_before_the_step_the_optimizer_is_asked(begin, monkeypatch):
     monkeypatch.delattr(transformers.TrainerCallback, "on_pre_optimizer_step")
     for name in [name for name in sys.modules if name.startswith("envdoctor.watch")]:
         monkeypatch.delitem(sys.modules, name)
-    from envdoctor.watch import Watch
+    from envdoctor.watch import RunStopped, Watch
 
     run = begin(watch=Watch())
-    assert "tells nothing before" in caplog.text
+    for _ in range(5):
+        run.step()
+    before = weights(run.model)
+    with pytest.raises(RunStopped):
+        run.step(values=LOST)
+    assert told(run)[:2] == ("nan-loss", 6) and same(weights(run.model), before)
+
+
+def test_an_optimizer_that_is_not_torchs_is_read_after_its_step(begin, monkeypatch):
+    run = begin()
+    monkeypatch.setattr(run, "tell", lambda event, tell=run.tell: event == "on_step_end" and tell(event))
     for _ in range(5):
         run.step()
     run.step(values=LOST)
