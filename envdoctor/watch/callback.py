@@ -82,6 +82,8 @@ class Evaluation:
 
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
+#: Where torch.compile and DistributedDataParallel keep the model that they call.
+_WRAPPERS = {"OptimizedModule": "_orig_mod", "DistributedDataParallel": "module"}
 #: Micro-batches of a plain loop without a step, after which a bad loss is told all the same: a loss scaler that skips
 #: every step never lets the optimizer begin one.
 _UNSTEPPED = 64
@@ -108,13 +110,13 @@ class Watch(TrainerCallback):
     processes there is none. Findings go to the logger ``envdoctor.watch``; ``events`` holds what was seen since
     training began last, as dictionaries of ``watch.*`` facts. Steps are counted from 1.
 
-    Every step costs a few operations on single numbers: the loss of the model's output and, after clipping, one small
-    gradient, without clipping a share of all (see :class:`envdoctor.watch.rerun.Gradients`). They stay on the device.
-    They are read at once where the Trainer waits for the device anyway (``logging_nan_inf_filter``, its default) or
-    there is none, and in a plain loop, so that the bad step can be examined and skipped before it reaches the weights;
-    otherwise one step later, and the record says so. A step that a loss scaler skips (fp16) is the scaler's business,
-    until there are too many in a row. A batch without a label that counts has a NaN loss that teaches nothing and harms
-    nothing: it is told, and the run goes on. Batches of evaluations are watched alike, and stop nothing.
+    Every step costs a few operations: on the loss of the model's output and, after clipping, on one small gradient,
+    else on a share of all (see :class:`envdoctor.watch.rerun.Gradients`). Their numbers stay on the device. They are
+    read at once where the Trainer waits for the device anyway (``logging_nan_inf_filter``, its default) or there is
+    none, and in a plain loop, so that the bad step is examined and skipped before it reaches the weights; otherwise one
+    step later, and the record says so. A step that a loss scaler skips (fp16) is the scaler's business, until there are
+    too many in a row. A batch without a label that counts has a NaN loss that teaches nothing and harms nothing: it is
+    told, and the run goes on. Batches of evaluations are watched alike, and stop nothing.
     """
 
     def __init__(
@@ -153,9 +155,8 @@ class Watch(TrainerCallback):
         model, optimizer = self._given
         if model is None:
             raise TypeError("a plain loop is watched by `with envdoctor.Watch(model, optimizer):`")
-        model = getattr(model, "_orig_mod", model)  # compiled
-        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-            model = model.module
+        while inner := _WRAPPERS.get(type(model).__name__):
+            model = getattr(model, inner)
         args = SimpleNamespace(max_grad_norm=None, logging_nan_inf_filter=True)
         control = SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
         self._begin()

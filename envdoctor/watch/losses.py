@@ -1,6 +1,7 @@
 """The loss in a model's output, what a batch looks like, and what is kept of an optimizer step's micro-batches."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,8 +95,8 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 class Kept:
     """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
-    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``reached``: a backward pass
-    has gone through a loss of the model's own."""
+    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``arrived`` are the
+    gradients with which backward passes have come to losses of the model's own."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, Mapping[str, Any]]] = []
@@ -103,7 +104,7 @@ class Kept:
         self.count = 0
         self.shape: tuple[int, int] | None = None
         self.worst = math.inf
-        self.reached = False
+        self.arrived: deque[Any] = deque(maxlen=_KEPT_LOSSES)
         self._held = 0
         self._shares = False
 
@@ -127,7 +128,7 @@ class Kept:
             return
         given = given_of(output)
         if given.requires_grad:
-            given.register_hook(self._reach)
+            given.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
         if len(self.losses) >= _KEPT_LOSSES:
             total = torch.stack([one.to(loss.device) for _, one in self.losses]).sum()
             self.losses = [(self.losses[0][0], total)]
@@ -146,8 +147,9 @@ class Kept:
         """Numbers of the micro-batches whose loss is not finite. Reads the device."""
         return [number for number, loss in self.losses if not bool(torch.isfinite(loss))]
 
-    def _reach(self, gradient: Any) -> None:
-        self.reached = True
+    def is_own(self) -> bool:
+        """Whether the step was trained on losses of the model's own, and with finite gradients. Reads the device."""
+        return bool(self.arrived) and all(bool(torch.isfinite(one).all()) for one in self.arrived)
 
 
 def _named(output: Any, name: str) -> Any:

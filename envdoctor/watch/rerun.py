@@ -29,11 +29,6 @@ def processes() -> int:
     return 1
 
 
-def rank() -> int:
-    """This process among them."""
-    return int(torch.distributed.get_rank()) if processes() > 1 else 0
-
-
 def local(tensor: Any) -> Any:
     """This process's part of a tensor that is spread over several, without its history."""
     plain = tensor.detach()
@@ -70,15 +65,15 @@ class Gradients:
         torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
         return shared * torch.tensor([1, 1, -1], device=device), own
 
-    def any_bad(self, model: Any) -> tuple[bool, bool, bool]:
-        """Whether a gradient is not finite: (on some process, on this one); and whether all of all processes are 0.
-        Reads the device, and takes a sentinel that is not zero, for the one that made somebody ask may never be
-        anything else."""
+    def any_bad(self, model: Any, *, applied: bool) -> tuple[bool, bool, bool]:
+        """Whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one); and
+        whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel that
+        is not zero, for the one that made somebody ask may never be anything else."""
         by_size = sorted(_having(model), key=lambda one: int(one.numel()))
         better = next((one for one in by_size if bool((local(one.grad) != 0).any())), None)
         self._sentinel = better if better is not None else self._sentinel
-        own = not all(_finite(one.grad) for one in by_size)
-        return on_any(model, own), own, not on_any(model, better is not None)
+        own = not all(map(_finite, model.parameters() if applied else (one.grad for one in by_size)))
+        return on_any(model, own), own, not on_any(model, better is not None or applied or not by_size)
 
     def _few(self, model: Any, args: Any, step: int) -> list[Any]:
         """With clipping one small gradient, without it a share of all, in turn."""
@@ -103,12 +98,6 @@ def bad_gradients(model: Any) -> list[str]:
     """The names of the first weights whose gradients are not finite; none when all are, as by a norm that is NaN."""
     bad = [name for name, one in model.named_parameters() if one.grad is not None and not _finite(one.grad)]
     return bad[:_NAMED] if len(bad) < len(_having(model)) else []
-
-
-def any_bad_weight(model: Any) -> tuple[bool, bool]:
-    """Whether a weight is not finite: (on some process, on this one)."""
-    own = not all(map(_finite, model.parameters()))
-    return on_any(model, own), own
 
 
 def oversized_weight(model: Any) -> str | None:

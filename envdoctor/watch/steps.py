@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from envdoctor.watch.losses import Kept, describe
-from envdoctor.watch.rerun import (
-    Gradients,
-    any_bad_weight,
-    bad_gradients,
-    examine,
-    is_sharded,
-    on_any,
-    oversized_weight,
-    processes,
-    rank,
-)
+from envdoctor.watch.rerun import Gradients, bad_gradients, examine, is_sharded, on_any, oversized_weight, processes
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -61,7 +51,7 @@ class Teller:
             from envdoctor.watch.flight import tell
 
             folder = Path(self._folder or getattr(args, "output_dir", None) or ".")
-            whose = {"rank": rank(), "processes": processes()} if processes() > 1 else {}
+            whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
             known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, args, folder, logger) or self.said
         except Exception as error:
@@ -207,7 +197,6 @@ class Steps:
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
         """Whether the step is bad or skipped; trips when nobody else sees to it."""
-        model = step.run.model
         *largest, least = numbers
         loss, gradient = not math.isfinite(largest[0]), not all(map(math.isfinite, largest[1:]))
         zero = len(largest) > 1 and not any(largest[1:])
@@ -217,10 +206,7 @@ class Steps:
         if (zero and not (loss or gradient)) or masked:
             # All zero: nothing to learn, or clipping divided by an infinite norm. Once applied the gradients are gone,
             # and an infinite one has left its mark in a weight.
-            if step.applied:
-                gradient, own = any_bad_weight(model)
-            else:
-                gradient, own, dead = self._gradients.any_bad(model)
+            gradient, own, dead = self._gradients.any_bad(step.run.model, applied=step.applied)
         masked = masked and not gradient
         if masked:
             self._note_masked(step)
@@ -328,7 +314,7 @@ class Steps:
             if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
                 facts.update(describe(batch))
                 break
-        if found.get("watch.where") == "nothing" and not step.kept.reached:
+        if found.get("watch.where") == "nothing" and not step.kept.is_own():
             found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
         if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
             found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}

@@ -136,11 +136,15 @@ def test_a_loss_that_stands_still_is_a_finding(tiny):
     assert findings(trainer) == ["watch-loss-stands-still"] and trainer.state.global_step == 8
 
 
-def test_a_loss_of_ones_own_that_goes_wrong_is_blamed_on_no_hardware(tiny):
+@pytest.mark.parametrize("kind", ["instead", "of it"])
+def test_a_loss_of_ones_own_that_goes_wrong_is_blamed_on_no_hardware(tiny, kind):
+    """Made of the logits instead of the model's own, or of that."""
+
     class Own(transformers.Trainer):
         def compute_loss(self, model, inputs, return_outputs=False, **more):
             output = model(**inputs)
-            loss = output.logits.float().logsumexp(-1).mean() + torch.log(output.logits[0, 0, 0] * 0)
+            value = output.loss if kind == "of it" else output.logits.float().logsumexp(-1).mean()
+            loss = value * torch.log(value.detach() * 0 - 1)
             return (loss, output) if return_outputs else loss
 
     plain = tiny()

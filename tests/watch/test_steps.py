@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 from watching import NAN, Poison, records, same, weights  # noqa: E402
 
 from envdoctor.watch import Watch  # noqa: E402
+from envdoctor.watch.rerun import Gradients  # noqa: E402
 
 INF = float("inf")
 LOST = torch.full((4, 8), NAN)
@@ -168,6 +169,11 @@ def test_gradients_that_are_all_zero_are_no_fault(run):
     assert run.watch.events == []
     run.step(gradient(INF))  # the bias is no sentinel any more, or it is: either way it is seen
     assert len(run.watch.events) == 1
+
+
+def test_gradients_that_torch_does_not_have_are_not_taken_for_zero():
+    """DeepSpeed keeps its own."""
+    assert Gradients().any_bad(Net(), applied=False) == (False, False, False)
 
 
 @pytest.mark.parametrize(("scaled", "expected"), [(True, []), (False, ["infinite-norm"])])
