@@ -261,6 +261,7 @@ class Watch(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any, optimizer: Any, **kwargs: Any) -> None:
         """What the log hides: see :func:`envdoctor.watch.signatures.event_of_log`."""
+        self._steps.read_late()  # the step that is logged, with its cause
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
             value = entry.get(key)
