@@ -8,7 +8,7 @@ directory is still on the path.
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
-__all__ = ["Guard", "__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
+__all__ = ["Guard", "Watch", "__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
 
 if TYPE_CHECKING:
     from envdoctor.app.check import check
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from envdoctor.app.guard_callback import Guard
     from envdoctor.app.pin import pin
     from envdoctor.app.rule_names import explain
+    from envdoctor.watch import Watch
 
 _LAZY = {
     "Guard": "envdoctor.app.guard_callback",
+    "Watch": "envdoctor.watch",
     "check": "envdoctor.app.check",
     "collect_facts": "envdoctor.app.facts",
     "diff_revision": "envdoctor.app.diff_revision",

@@ -1,9 +1,10 @@
-"""The TrainerCallback: what the Trainer tells, and the model's own calls, handed to those who look at them."""
+"""The watch: what the Trainer or a plain loop's optimizer tells, and the model's own calls, for those who look."""
 
+import inspect
 import math
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from envdoctor.watch.growth import Memory
@@ -11,13 +12,17 @@ from envdoctor.watch.signatures import event_of_log
 
 try:
     import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+except ImportError as error:  # pragma: no cover - a training script has it
+    raise ImportError(f"envdoctor.watch needs torch 2.0 or newer in this environment: {error}") from error
+try:
     from transformers import TrainerCallback
+except ImportError:  # a plain loop needs none
+    TrainerCallback = object
 
-    from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
-    from envdoctor.watch.rerun import is_sharded
-    from envdoctor.watch.steps import Steps, Teller, logger, scales
-except ImportError as error:  # pragma: no cover - a training script has both
-    raise ImportError(f"envdoctor.watch needs torch and transformers in this environment: {error}") from error
+from envdoctor.watch.losses import bytes_of, describe, loss_of, shape_of
+from envdoctor.watch.rerun import is_sharded, processes
+from envdoctor.watch.steps import Run, Steps, Teller, scales
 
 # The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them.
 
@@ -52,7 +57,7 @@ class Evaluation:
         self._waiting.append((self._count, batch, loss.detach()))
         self._count += 1
 
-    def look(self, args: Any, step: int, model: Any, *, end: bool) -> None:
+    def look(self, run: Run, *, end: bool) -> None:
         """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
         and the next batch is the first of another evaluation."""
         waiting = list(self._waiting)
@@ -66,47 +71,68 @@ class Evaluation:
         if not bad or "nan-eval-loss" in self._teller.seen:
             return
         number, batch, _ = bad[0]
+        step = run.state.global_step
         facts = {"watch.event": "nan-eval-loss", "watch.step": step, "watch.batch": number, **describe(batch)}
         found: dict[str, Any] = {}
         if self._rerun and facts.get("watch.label_tokens") != 0:
             # In the evaluation's own mode and without gradients.
-            found = self._teller.examine(model, batch, again=not is_sharded(model), backward=False)
-        details = {"problem": found.pop("problem", None)}
-        self._teller.record(args, {**facts, **found}, details)
+            found = self._teller.examine(run.model, batch, again=not is_sharded(run.model), backward=False)
+        self._teller.record(run.args, {**facts, **found})
 
 
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
+#: Where torch.compile and DistributedDataParallel keep the model that they call.
+_WRAPPERS = {"OptimizedModule": "_orig_mod", "DistributedDataParallel": "module"}
+#: Micro-batches of a plain loop without a step, after which a bad loss is told all the same: a loss scaler that skips
+#: every step never lets the optimizer begin one.
+_UNSTEPPED = 64
 
 
-class RunStopped(RuntimeError):
-    """The watch stopped the run: raised where training ends, so that no script goes on to save what is bad and no
-    pipeline takes the run for a good one. The message says what was found and where the flight record lies."""
+class RunStopped(SystemExit):
+    """The watch stopped the run: raised where training ends, so that no script goes on to save what is bad. A script
+    that does not catch it ends with exit code 1 and, instead of a traceback, with this message: what was found, and
+    where the flight record lies."""
 
 
 class Watch(TrainerCallback):
     """Stops a run on the first loss or gradient that is not finite, says where it came from, and records it.
 
-    ``folder`` takes the flight records (default: the Trainer's ``output_dir``). ``stop`` False only records: the
-    gradients stay as they are and the watch goes on, telling each kind of event once a run; else the run ends with
-    :class:`RunStopped`. ``rerun`` False leaves the second run of the bad batch out; with several processes there is
-    none. Findings go to the logger ``envdoctor.watch``; ``events`` holds what was seen since training began last, as
-    dictionaries of ``watch.*`` facts.
+    A callback of the Trainer; a plain loop gives its model and runs within::
 
-    Every step costs a few operations on single numbers: the loss of the model's output and, after the Trainer has
-    clipped, one small gradient (see :class:`envdoctor.watch.rerun.Gradients`). The flags stay on the device. They are
+        with envdoctor.Watch(model, optimizer):
+            for batch in batches: ...
+
+    The steps are those of the ``optimizer``, by default of the first one that has weights of the model.
+    ``folder`` takes the flight records (default: the Trainer's ``output_dir``, else the working directory). ``stop``
+    False only records: the gradients stay as they are and the watch goes on, telling each kind of event once a run;
+    else the run ends with :class:`RunStopped`. ``rerun`` False leaves the second run of the bad batch out; with several
+    processes there is none. Findings go to the logger ``envdoctor.watch``; ``events`` holds what was seen since
+    training began last, as dictionaries of ``watch.*`` facts. Steps are counted from 1.
+
+    Every step costs a few operations: on the loss of the model's output and, after clipping, on one small gradient,
+    else on a share of all (see :class:`envdoctor.watch.rerun.Gradients`). Their numbers stay on the device. They are
     read at once where the Trainer waits for the device anyway (``logging_nan_inf_filter``, its default) or there is
-    none, so that the bad step can be examined and skipped before it reaches the weights; otherwise one step later, and
-    the record says so. A step that a loss scaler skips (fp16) is the scaler's business, until there are
+    none, and in a plain loop, so that the bad step is examined and skipped before it reaches the weights; otherwise one
+    step later, and the record says so. A step that a loss scaler skips (fp16) is the scaler's business, until there are
     too many in a row. A batch without a label that counts has a NaN loss that teaches nothing and harms nothing: it is
     told, and the run goes on. Batches of evaluations are watched alike, and stop nothing.
     """
 
-    def __init__(self, folder: str | None = None, *, stop: bool = True, rerun: bool = True) -> None:
-        self.folder = folder
-        self.stop = stop
-        self.rerun = rerun
+    def __init__(
+        self,
+        model: Any = None,
+        optimizer: Any = None,
+        *,
+        folder: str | None = None,
+        stop: bool = True,
+        rerun: bool = True,
+    ) -> None:
+        self.folder, self.stop, self.rerun = folder, stop, rerun
+        self._given = (model, optimizer)
+        self._loop: Run | None = None
         self._model: Any = None
+        self._names: list[str] = []
         self._handles: list[Any] = []
         self._begin()
 
@@ -122,6 +148,76 @@ class Watch(TrainerCallback):
         """What was seen since training began last."""
         return self._teller.events
 
+    # --- a plain loop ------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Watch":
+        """Listen to the model and to the optimizer's steps. Raises TypeError without a model."""
+        model, optimizer = self._given
+        if model is None:
+            raise TypeError("a plain loop is watched by `with envdoctor.Watch(model, optimizer):`")
+        while inner := _WRAPPERS.get(type(model).__name__):
+            model = getattr(model, inner)
+        args = SimpleNamespace(max_grad_norm=None, logging_nan_inf_filter=True)
+        control = SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
+        self._begin()
+        self._listen(model)
+        self._loop = Run(args, SimpleNamespace(global_step=0), control, model, optimizer)
+        self._handles += [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Let go of both. Raises :class:`RunStopped` when the last step was bad."""
+        loop, self._loop = self._loop, None
+        self._listen(None)
+        if loop is not None and kind is None:
+            self._evaluation.look(loop, end=True)
+            self.on_train_end(*loop[:3])
+
+    def _is_ours(self, optimizer: Any) -> bool:
+        """Whether this optimizer's steps are counted: the given one's, else those of the first with our weights."""
+        loop = self._loop
+        if loop is None or self._teller.busy:
+            return False
+        if loop.optimizer is None:
+            ours = {id(one) for one in loop.model.parameters()}
+            if any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
+                self._loop = loop = loop._replace(optimizer=optimizer)
+        return getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer
+
+    def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> Any:
+        """Before the weights move: that is within the step where a closure makes the gradients (Lightning, LBFGS)."""
+        if not self._is_ours(optimizer):
+            return None
+        given = {**dict(zip(["closure"], arguments[1:], strict=False)), **options}
+        make = given.get("closure")
+        if make is None:
+            self._look()
+            return None
+
+        def closure() -> Any:
+            loss = make()
+            if not self._steps.kept.losses:
+                self._steps.kept.after({"loss": loss})
+            self._look()
+            return loss
+
+        return arguments[:1], {**given, "closure": closure}
+
+    def _look(self) -> None:
+        """Judge the step of a plain loop. Raises :class:`RunStopped`."""
+        if self._loop is not None:
+            self._evaluation.look(self._loop, end=True)
+            self._steps.look(self._loop, applied=False)
+            self._stop_here()
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._loop is not None and self._is_ours(optimizer):
+            self._loop.state.global_step += 1
+            self.on_step_end(*self._loop)
+
     # --- the Trainer's events ----------------------------------------------------------------------------------------
 
     def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -132,31 +228,23 @@ class Watch(TrainerCallback):
         """Listen to the model's own calls: that is where batch and loss are."""
         self._begin()
         self._listen(model)
-        if _TOLD_BEFORE_STEP:
-            return
-        own = getattr(optimizer, "optimizer", optimizer)
-        if hasattr(own, "register_step_pre_hook"):
-            look = partial(self._steps.look, args, state, control, model, optimizer, applied=False)
-            self._handles.append(own.register_step_pre_hook(lambda *_: look()))
-            return
-        logger.warning(
-            "envdoctor.watch: this transformers tells nothing before the optimizer's step: losses alone are "
-            "watched, and a bad step has changed the weights when it is seen"
-        )
+        if not _TOLD_BEFORE_STEP:
+            self._loop = Run(args, state, control, model, optimizer)
+            self._handles.append(register_optimizer_step_pre_hook(self._before_step))
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
     ) -> None:
         """After clipping, before the weights move."""
-        self._steps.look(args, state, control, model, optimizer, applied=False)
+        self._steps.look(Run(args, state, control, model, optimizer), applied=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
-        """Before anything is saved the flags must be known."""
+        """Before anything is saved the numbers must be known."""
         steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
         if steps.kept.count:  # nobody told before the step
-            steps.look(args, state, control, model, optimizer, applied=not skipped)
+            steps.look(Run(args, state, control, model, optimizer), applied=not skipped)
         if control.should_save or control.should_evaluate:
-            steps.read_late(args, state, control, model)
+            steps.read_late()
         still = steps.still.name(skipped=skipped)
         if still is not None:
             facts = {"watch.event": "weights-stand-still", "watch.step": state.global_step, "watch.parameter": still}
@@ -168,11 +256,12 @@ class Watch(TrainerCallback):
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The Trainer may save here as well."""
-        self._steps.read_late(args, state, control, model)
+        self._steps.read_late()
         self._keep_from_saving(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any, optimizer: Any, **kwargs: Any) -> None:
         """What the log hides: see :func:`envdoctor.watch.signatures.event_of_log`."""
+        self._steps.read_late()  # the step that is logged, with its cause
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
             value = entry.get(key)
@@ -185,14 +274,15 @@ class Watch(TrainerCallback):
             return
         if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
             return
-        self._teller.record(args, {"watch.event": event, "watch.step": state.global_step})
+        more = self._steps.explain_norm(state.global_step) if event == "infinite-norm" else {}
+        self._teller.record(args, {"watch.event": event, "watch.step": state.global_step, **more})
         if event == "infinite-norm" and self.stop:
             self._steps.tripped = True
             self._keep_from_saving(control)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After each batch of an evaluation."""
-        self._evaluation.look(args, state.global_step, model, end=False)
+        self._evaluation.look(Run(args, state, control, model), end=False)
         shape = self._evaluation.shape
         if shape is not None and _on_cuda():
             seen = self._memory.evaluated(shape, torch.cuda.memory_allocated())
@@ -200,14 +290,13 @@ class Watch(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After the last one."""
-        self._evaluation.look(args, state.global_step, model, end=True)
+        self._evaluation.look(Run(args, state, control, model), end=True)
         self._memory.evaluation_ends()
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The last step is read as well; a run that was stopped ends here. Raises :class:`RunStopped`."""
-        self._steps.read_late(args, state, control, model)
-        if self._steps.tripped:
-            raise RunStopped(f"envdoctor.watch stopped the run: {self._teller.said}")
+        self._steps.read_late()
+        self._stop_here()
 
     # --- the model's own calls ---------------------------------------------------------------------------------------
 
@@ -217,14 +306,16 @@ class Watch(TrainerCallback):
             handle.remove()
         self._model, self._handles = model, []
         if model is not None:
+            self._names = list(inspect.signature(model.forward).parameters)
             self._handles = [
                 model.register_forward_pre_hook(_not_compiled(self._before), with_kwargs=True),
                 model.register_forward_hook(_not_compiled(self._after)),
             ]
 
-    def _before(self, module: Any, arguments: Any, batch: dict[str, Any]) -> None:
+    def _before(self, module: Any, arguments: Any, options: dict[str, Any]) -> None:
         if module is not self._model or self._teller.busy:
             return
+        batch = {**dict(zip(self._names, arguments, strict=False)), **options}
         # In training mode and without gradients it is a reference model's pass or a generation.
         if not module.training:
             self._evaluation.before(batch)
@@ -234,12 +325,27 @@ class Watch(TrainerCallback):
     def _after(self, module: Any, arguments: Any, output: Any) -> None:
         if module is not self._model or self._teller.busy:
             return
+        kept, loop = self._steps.kept, self._loop
         if not module.training:
             self._evaluation.after(output)
-        elif torch.is_grad_enabled() and not self._steps.tripped and (loss := loss_of(output)) is not None:
-            self._steps.kept.after(loss)
+            if loop is not None:
+                self._evaluation.look(loop, end=False)
+        elif torch.is_grad_enabled() and not self._steps.tripped:
+            kept.after(output)
+            if (
+                loop is not None
+                and not kept.count % _UNSTEPPED
+                and processes() == 1
+                and kept.losses
+                and not kept.mean().isfinite()
+            ):
+                self._look()
 
     # --- what both do ------------------------------------------------------------------------------------------------
+
+    def _stop_here(self) -> None:
+        if self._steps.tripped:
+            raise RunStopped(f"envdoctor.watch stopped the run: {self._teller.said}")
 
     def _keep_from_saving(self, control: Any) -> None:
         if self._steps.tripped:
@@ -263,7 +369,4 @@ def _on_cuda() -> bool:
 
 def _not_compiled(hook: Any) -> Any:
     """The hook, kept out of what torch.compile traces: it has to see real batches and keep them."""
-    if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
-        return torch.compiler.disable(hook)
-    dynamo = getattr(torch, "_dynamo", None)
-    return dynamo.disable(hook) if dynamo is not None else hook
+    return getattr(torch, "compiler", torch._dynamo).disable(hook)

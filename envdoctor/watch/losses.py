@@ -1,6 +1,7 @@
 """The loss in a model's output, what a batch looks like, and what is kept of an optimizer step's micro-batches."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,18 +18,23 @@ _KEPT_LOSSES = 256
 _WORSE = 1.5
 
 
-def loss_of(output: Any) -> Any:
-    """The loss in a model's output: ``.loss``, ``["loss"]``, the first of a tuple when it is one number, or what
-    trl 1.16 makes its own of: ``log_probs`` of the labels, 0 where none counts (``trl/trainer/sft_trainer.py``)."""
+def given_of(output: Any) -> Any:
+    """The tensor in a model's output that holds its loss: ``.loss``, ``["loss"]``, the first of a tuple when it is one
+    number, or what trl 1.16 makes its own of: ``log_probs`` of the labels (``trl/trainer/sft_trainer.py``)."""
     loss = _named(output, "loss")
     if loss is None and isinstance(output, tuple) and output and hasattr(output[0], "numel") and output[0].numel() == 1:
         loss = output[0]
-    if loss is None and (found := _named(output, "log_probs")) is not None and hasattr(found, "dim"):
+    loss = _named(output, "log_probs") if loss is None else loss
+    return loss if hasattr(loss, "detach") else None
+
+
+def loss_of(output: Any) -> Any:
+    """The loss in a model's output as one number; None without one. ``log_probs`` of no label come to 0."""
+    given = given_of(output)
+    if given is not None and given is _named(output, "log_probs"):
         kept = _named(output, "label_mask")
-        return -found.sum() / (found.numel() if kept is None else kept.sum().clamp(min=1))
-    if loss is None or not hasattr(loss, "detach"):
-        return None
-    return loss.mean() if loss.dim() else loss
+        return -given.sum() / (given.numel() if kept is None else kept.sum().clamp(min=1))
+    return given.mean() if given is not None and given.dim() else given
 
 
 def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
@@ -89,7 +95,8 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 class Kept:
     """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
-    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`."""
+    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``arrived`` are the
+    gradients with which backward passes have come to losses of the model's own."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, Mapping[str, Any]]] = []
@@ -97,6 +104,7 @@ class Kept:
         self.count = 0
         self.shape: tuple[int, int] | None = None
         self.worst = math.inf
+        self.arrived: deque[Any] = deque(maxlen=_KEPT_LOSSES)
         self._held = 0
         self._shares = False
 
@@ -113,25 +121,35 @@ class Kept:
             self._shares = batch.get("num_items_in_batch") is not None
         self.count += 1
 
-    def after(self, loss: Any) -> None:
-        """Its loss is there, on the device, and stays there."""
+    def after(self, output: Any) -> None:
+        """Its output is there, maybe with a loss, which is on the device and stays there."""
+        loss = loss_of(output)
+        if loss is None:
+            return
+        given = given_of(output)
+        if given.requires_grad:
+            given.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
         if len(self.losses) >= _KEPT_LOSSES:
             total = torch.stack([one.to(loss.device) for _, one in self.losses]).sum()
             self.losses = [(self.losses[0][0], total)]
-        self.losses.append((self.count - 1, loss.detach()))
+        self.losses.append((max(self.count - 1, 0), loss.detach()))
 
-    def flags(self) -> tuple[Any, Any] | None:
-        """On the device: (a loss is not finite, the step is not worse than ``worst``); None without a loss."""
+    def mean(self) -> Any:
+        """The loss of the step so far, on the device; None without one."""
         if not self.losses:
             return None
         device = self.losses[0][1].device
-        together = torch.stack([one.to(device) for _, one in self.losses]).sum()
-        mean = together if self._shares else together / self.count
-        return ~torch.isfinite(together), mean <= self.worst
+        losses = [one.to(device) for _, one in self.losses]
+        together = torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        return together if self._shares or self.count < 2 else together / self.count
 
     def bad(self) -> list[int]:
         """Numbers of the micro-batches whose loss is not finite. Reads the device."""
         return [number for number, loss in self.losses if not bool(torch.isfinite(loss))]
+
+    def is_own(self) -> bool:
+        """Whether the step was trained on losses of the model's own, and with finite gradients. Reads the device."""
+        return bool(self.arrived) and all(bool(torch.isfinite(one).all()) for one in self.arrived)
 
 
 def _named(output: Any, name: str) -> Any:

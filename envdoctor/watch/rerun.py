@@ -1,6 +1,7 @@
 """Running one batch again, with hooks, to name the module and the operation of the first number that is not finite."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -8,14 +9,17 @@ from typing import Any
 
 import torch
 
-from envdoctor.watch.losses import loss_of, tensors_of
+from envdoctor.watch.losses import Kept, loss_of, tensors_of
 
-# Whether loss and gradients of a step are finite: four flags on the device, the same ones on every process.
+# Whether loss and gradients of a step are finite: some numbers on the device, read by all processes alike.
 
 #: Without clipping nobody computes a norm: each step looks at every so many parameters in turn.
 _SHARE = 16
-#: Gradients that are asked for a better sentinel.
-_CANDIDATES = 16
+#: Weights that a record names.
+_NAMED = 8
+#: The root of the largest number of float32.
+_ROOT = 1.8e19
+INF = float("inf")
 
 
 def processes() -> int:
@@ -23,11 +27,6 @@ def processes() -> int:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return int(torch.distributed.get_world_size())
     return 1
-
-
-def rank() -> int:
-    """This process among them."""
-    return int(torch.distributed.get_rank()) if processes() > 1 else 0
 
 
 def local(tensor: Any) -> Any:
@@ -46,45 +45,48 @@ class Gradients:
     def __init__(self) -> None:
         self._sentinel: Any = None
 
-    def look(self, model: Any, args: Any, step: int, losses: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
-        """(flags of all processes, flags of this one), each (a loss, a gradient that was looked at is not finite;
-        the sentinel is zero; the loss is in order or not known); None when there was nothing to look at. ``losses``
-        are the first and the last of them.
+    def look(self, model: Any, args: Any, step: int, kept: Kept) -> tuple[Any, Any] | None:
+        """(numbers of all processes, numbers of this one): the largest loss, the largest magnitude of each gradient
+        that was looked at, and last the smallest loss. A loss is 0 where it is not known. In those of all processes
+        what is not finite is infinite. None when there was nothing to look at.
 
         Every process calls this in every step, or the others wait for ever.
         """
-        looked = self._few(model, args, step)
-        if losses is None and not looked and processes() == 1:
+        looked, mean = self._few(model, args, step), kept.mean()
+        if mean is None and not looked and processes() == 1:
             return None
-        device = _device(model, [*(losses or ()), *looked])
-        off = torch.zeros((), dtype=torch.bool, device=device)
-        loss, calm = (flag.to(device) for flag in losses) if losses is not None else (off, ~off)
-        gradient = _any(model, looked).to(device)
-        zero = (looked[0] == 0).all().to(device) if looked and _clips(args) and looked[0].numel() else off
-        own = torch.stack([loss, gradient, zero, calm])
-        return _of_all(own), own
+        device = _device(model, [*([] if mean is None else [mean]), *looked])
+        loss = torch.zeros((), device=device) if mean is None else mean.to(device)
+        own = torch.stack([loss, *(one.abs().max().to(device) for one in looked), loss])
+        if processes() == 1:
+            return own, own
+        largest = own[1:-1].max() if looked else torch.zeros_like(loss)
+        shared = torch.stack([loss, largest, -loss]).float().nan_to_num(INF, INF, INF)
+        torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
+        return shared * torch.tensor([1, 1, -1], device=device), own
 
-    def any_bad(self, model: Any) -> tuple[bool, bool]:
-        """Whether any gradient is not finite: (on some process, on this one). Reads the device, and takes a sentinel
-        that is not zero, for the one that made somebody ask may never be anything else."""
-        own = _any(model, [one for _, one in _all(model)])
-        by_size = sorted(_all(model), key=lambda entry: int(entry[0].numel()))
-        better = (parameter for parameter, one in by_size[:_CANDIDATES] if bool((one != 0).any()))
-        self._sentinel = next(better, self._sentinel)
-        return bool(_of_all(own)), bool(own)
+    def any_bad(self, model: Any, *, applied: bool) -> tuple[bool, bool, bool]:
+        """Whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one); and
+        whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel that
+        is not zero, for the one that made somebody ask may never be anything else."""
+        by_size = sorted(_having(model), key=lambda one: int(one.numel()))
+        better = next((one for one in by_size if bool((local(one.grad) != 0).any())), None)
+        self._sentinel = better if better is not None else self._sentinel
+        own = not all(map(_finite, model.parameters() if applied else (one.grad for one in by_size)))
+        return on_any(model, own), own, not on_any(model, better is not None or applied or not by_size)
 
     def _few(self, model: Any, args: Any, step: int) -> list[Any]:
         """With clipping one small gradient, without it a share of all, in turn."""
-        if _clips(args) and self._sentinel is not None and self._sentinel.grad is not None:
+        clips = bool(args.max_grad_norm and args.max_grad_norm > 0)
+        if clips and self._sentinel is not None and self._sentinel.grad is not None:
             return [local(self._sentinel.grad)]
-        found = list(_all(model))
-        if not found:
-            return []
-        if _clips(args):
-            self._sentinel, gradient = min(found, key=lambda entry: int(entry[0].numel()))
-            return [gradient]
-        gradients = [gradient for _, gradient in found]
-        return gradients[step % _SHARE :: _SHARE] or gradients[-1:]
+        having = _having(model)
+        if clips and having:
+            self._sentinel = min(having, key=lambda one: int(one.numel()))
+            having = [self._sentinel]
+        elif having:
+            having = having[step % _SHARE :: _SHARE] or having[-1:]
+        return [one for one in (local(parameter.grad) for parameter in having) if one.numel()]
 
 
 def is_sharded(model: Any) -> bool:
@@ -92,53 +94,41 @@ def is_sharded(model: Any) -> bool:
     return any(hasattr(parameter, "to_local") or hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
-def any_bad_weight(model: Any) -> tuple[bool, bool]:
-    """Whether a weight is not finite: (on some process, on this one)."""
-    own = _any(model, [local(parameter) for parameter in model.parameters()])
-    return bool(_of_all(own)), bool(own)
+def bad_gradients(model: Any) -> list[str]:
+    """The names of the first weights whose gradients are not finite; none when all are, as by a norm that is NaN."""
+    bad = [name for name, one in model.named_parameters() if one.grad is not None and not _finite(one.grad)]
+    return bad[:_NAMED] if len(bad) < len(_having(model)) else []
+
+
+def oversized_weight(model: Any) -> str | None:
+    """The name of the largest weight when its square is infinite in float32: whatever it reaches is lost."""
+    largest = {name: float(local(one).abs().max()) for name, one in model.named_parameters() if local(one).numel()}
+    name = max(largest, key=largest.__getitem__, default=None)
+    return name if name is not None and INF > largest[name] > _ROOT else None
 
 
 def on_any(model: Any, found: bool) -> bool:
     """Whether it was found on some process. Every process calls this, or the others wait for ever."""
-    return bool(_of_all(torch.tensor(found, device=_device(model, []))))
+    if processes() == 1:
+        return found
+    shared = torch.tensor(int(found), device=_device(model, []))
+    torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
+    return bool(shared)
 
 
-def _any(model: Any, tensors: list[Any]) -> Any:
-    """A flag: whether one of the tensors is not finite."""
-    device = _device(model, tensors)
-    flags = [(~torch.isfinite(one).all()).to(device) for one in tensors]
-    return torch.stack(flags).any() if flags else torch.zeros((), dtype=torch.bool, device=device)
-
-
-def _clips(args: Any) -> bool:
-    return bool(args.max_grad_norm and args.max_grad_norm > 0)
-
-
-def _all(model: Any) -> Iterator[tuple[Any, Any]]:
-    """Parameters and this process's part of their gradients; sparse gradients are left out."""
-    for parameter in model.parameters():
-        gradient = parameter.grad
-        if gradient is not None and not gradient.is_sparse and parameter.numel():
-            yield parameter, local(gradient)
+def _having(model: Any) -> list[Any]:
+    """Parameters with gradients; those with sparse ones are left out."""
+    return [one for one in model.parameters() if one.grad is not None and not one.grad.is_sparse and one.numel()]
 
 
 def _device(model: Any, tensors: list[Any]) -> Any:
-    """Where the flags are put: where processes can exchange them, where the numbers are otherwise."""
+    """Where the numbers are put: where processes can exchange them, else where they are."""
     if processes() > 1 and "nccl" in str(torch.distributed.get_backend()) and torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     if tensors:
         return tensors[0].device
     first = next(iter(model.parameters()), None)
     return first.device if first is not None else torch.device("cpu")
-
-
-def _of_all(flags: Any) -> Any:
-    """All processes stop at the same step, or those that go on wait for ever."""
-    if processes() == 1:
-        return flags
-    shared = flags.to(torch.int32)
-    torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
-    return shared.bool()
 
 
 #: "Function 'MulBackward0' returned nan values in its 0th output."
@@ -216,6 +206,7 @@ class _Trace:
     """Forward order of what is not finite, and of gradients in the order of the backward pass."""
 
     def __init__(self) -> None:
+        self.good_in: set[str] = set()
         self.forward: list[tuple[str, Any]] = []
         self.bad_out: set[str] = set()
         self.good_gradient_out: set[str] = set()
@@ -224,9 +215,14 @@ class _Trace:
 
 def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward: bool) -> dict[str, Any]:
     trace = _Trace()
-    handles = [module.register_forward_hook(partial(_ran, trace, name)) for name, module in model.named_modules()]
+    handles = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(partial(_runs, trace, name), with_kwargs=True))
+        handles.append(module.register_forward_hook(partial(_ran, trace, name)))
+    uses = Counter(id(one) for module in model.modules() for one in module._parameters.values())
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and backward:
+        # The gradient of a weight that modules share is a sum: it does not tell whose part is bad.
+        if parameter.requires_grad and backward and uses[id(parameter)] == 1:
             owner = name.rpartition(".")[0]
             handles.append(parameter.register_hook(partial(_arrived, trace, owner, model.get_submodule(owner), "in")))
     if backward:
@@ -242,13 +238,18 @@ def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward
         return {"watch.where": "forward", **_module(trace.forward, model)}
     if loss is None:
         return {"watch.where": "unknown", "problem": "the model's output holds neither a loss nor logits"}
-    if not backward or all(one.grad is None or _finite(one.grad) for one in model.parameters()):
+    names = {one: name for name, one in model.named_parameters()}
+    gradients = {names[one]: one.grad for one in _having(model)}
+    bad = next((name for name, one in gradients.items() if not _finite(one)), None)
+    if not backward or bad is None:
+        norms = {name: torch.linalg.vector_norm(local(one)).cpu() for name, one in gradients.items()}
+        if backward and norms and not _finite(torch.linalg.vector_norm(torch.stack(list(norms.values())))):
+            return {"watch.where": "backward", "watch.parameter": max(norms, key=lambda name: float(norms[name]))}
         if objective.own:
             return {"watch.where": "nothing"}
         problem = "the loss is computed outside the model, whose logits and their gradients are finite"
-        return {"watch.where": "unknown", "problem": problem}
+        return {"watch.where": "outside", "problem": problem}
     if not trace.backward:  # a hook of the user's on a weight, or a path around all modules
-        bad = next(name for name, one in model.named_parameters() if one.grad is not None and not _finite(one.grad))
         named: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
     else:
         named = _module(trace.backward, model)
@@ -271,15 +272,31 @@ def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> d
     return {}
 
 
+def _runs(trace: _Trace, name: str, module: Any, arguments: Any, options: Any) -> Any:
+    """Hook: give the module its inputs as views of its own. Modules that share an input (q, k and v) then have each its
+    gradient, not the sum of all."""
+
+    def own(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.requires_grad:
+            value = value.view_as(value)
+            if value.requires_grad:  # not in the first pass of gradient checkpointing
+                value.register_hook(partial(_arrived, trace, name, module, "in"))
+        return value
+
+    # A mask among them hides by -inf.
+    good = all(_finite(one.clamp(min=-1.0)) for one in _tensors([arguments, options]))
+    (trace.good_in.add if good else trace.good_in.discard)(name)
+    return tuple(map(own, arguments)), {key: own(value) for key, value in options.items()}
+
+
 def _ran(trace: _Trace, name: str, module: Any, arguments: Any, output: Any) -> None:
     """Hook: the module has made its output of its arguments."""
-    inputs, outputs = list(_tensors(arguments)), list(_tensors(output))
-    if not all(map(_finite, outputs)) and all(map(_finite, inputs)):
+    outputs = list(_tensors(output))
+    if name in trace.good_in and not all(map(_finite, outputs)):
         trace.forward.append((name, module))
-    for side, tensors in (("out", outputs), ("in", inputs)):
-        for tensor in tensors:
-            if tensor.requires_grad:
-                tensor.register_hook(partial(_arrived, trace, name, module, side))
+    for tensor in outputs:
+        if tensor.requires_grad:
+            tensor.register_hook(partial(_arrived, trace, name, module, "out"))
 
 
 def _arrived(trace: _Trace, name: str, module: Any, side: str, gradient: Any) -> None:

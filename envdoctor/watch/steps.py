@@ -1,7 +1,8 @@
-"""The optimizer steps of a run: flags on the device every step, judged when they are read, everything else on the first
+"""The optimizer steps of a run: few numbers on the device every step, judged when they are read, the rest on the first
 bad one."""
 
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from envdoctor.watch.losses import Kept, describe
-from envdoctor.watch.rerun import Gradients, any_bad_weight, examine, is_sharded, on_any, processes, rank
+from envdoctor.watch.rerun import Gradients, bad_gradients, examine, is_sharded, on_any, oversized_weight, processes
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -38,7 +39,9 @@ class Teller:
             self.busy = False
 
     def record(self, args: Any, facts: dict[str, Any], details: Mapping[str, Any] | None = None) -> None:
-        """Judge and tell once for each kind of event; nothing in here may end the run."""
+        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts,
+        a text about the second run, is a detail."""
+        problem = facts.pop("problem", None)
         if facts["watch.event"] in self.seen or len(self.events) >= _EVENTS_KEPT:
             return
         self.seen.add(facts["watch.event"])
@@ -48,8 +51,8 @@ class Teller:
             from envdoctor.watch.flight import tell
 
             folder = Path(self._folder or getattr(args, "output_dir", None) or ".")
-            whose = {"rank": rank(), "processes": processes()} if processes() > 1 else {}
-            known = {**whose, **(details or {}), "last_finite": dict(self.last_finite)}
+            whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
+            known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, args, folder, logger) or self.said
         except Exception as error:
             logger.warning("envdoctor.watch: the flight record could not be written: %s", type(error).__name__)
@@ -62,19 +65,39 @@ _OVERFLOWS = 20
 _UNLABELLED = 20
 #: Steps in a row that are far worse than guessing after one that was not, before that is no spike.
 _DIVERGED = 10
+#: Steps in a row whose gradients are all 0, or whose loss is the same to the last bit, before that is no chance; a loss
+#: below the least is rounded to few values.
+_DEAD, _LEAST = 5, 1e-3
 #: Every so many steps a sample of half-precision weights is compared with itself.
 _EVERY, _SAMPLE = 100, 1024
 
 
-class _Step(NamedTuple):
-    """What is known of one optimizer step: its number, its micro-batches and their losses, and the flags of this
-    process."""
+class Run(NamedTuple):
+    """What the Trainer hands to every callback, or what stands for it in a plain loop."""
 
+    args: Any
+    state: Any
+    control: Any
+    model: Any
+    optimizer: Any = None
+
+
+class _Step(NamedTuple):
+    """What is known of one optimizer step: its number from 1, its micro-batches and their losses, the numbers of this
+    process (see :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have
+    moved already."""
+
+    run: Run
     number: int
     kept: Kept
     own: Any
-    scaled: bool
     rate: float | None
+    warms: bool
+    applied: bool
+
+    @property
+    def scaled(self) -> bool:
+        return scales(self.run.args, self.run.optimizer)
 
 
 class Still:
@@ -83,12 +106,11 @@ class Still:
 
     def __init__(self) -> None:
         self._noted: tuple[str, Any, Any] | None = None
-        self._rate: float | None = None
 
-    def note(self, model: Any, step: int, rate: float | None) -> None:
-        """Every hundredth step; not during warm-up, whose learning rate is 0 or still rises."""
-        self._noted, last, self._rate = None, self._rate, rate
-        if step % _EVERY or rate == 0 or (rate is not None and last is not None and rate > last):
+    def note(self, model: Any, step: int, *, warms: bool) -> None:
+        """Every hundredth step; not during warm-up."""
+        self._noted = None
+        if step % _EVERY or warms:
             return
         half = [
             (name, parameter)
@@ -125,96 +147,131 @@ class Steps:
         self._rerun = rerun
         self._gradients = Gradients()
         self._late: tuple[tuple[Any, Any], _Step] | None = None
-        self._overflows = self._unlabelled = self._worse = 0
+        self._overflows = self._unlabelled = self._worse = self._zero = self._same = 0
         self._was_calm = False
+        self._loss = 0.0
+        self._rate: float | None = None
+        self._zeroed: _Step | None = None
 
-    def look(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, *, applied: bool) -> None:
-        """Judge the step whose flags are there; ``applied`` when the weights have moved already."""
+    def look(self, run: Run, *, applied: bool) -> None:
+        """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
         kept, self.kept = self.kept, Kept()
-        if model is None or self.tripped:
+        if run.model is None or self.tripped:
             return
-        number = state.global_step - applied
-        rate, scaled = _rate_of(optimizer), scales(args, optimizer)
-        flags = self._gradients.look(model, args, number, kept.flags())
+        number = run.state.global_step + (not applied)
+        last, self._rate = self._rate, _rate_of(run.optimizer)
+        warms = self._rate == 0 or (self._rate is not None and last is not None and self._rate > last)
+        numbers = self._gradients.look(run.model, run.args, number, kept)
         moves = True
-        if flags is not None:
-            shared, own = flags
-            step = _Step(number, kept, own, scaled, rate)
-            if shared.device.type == "cpu" or getattr(args, "logging_nan_inf_filter", False):
-                moves = not self._judge(shared.tolist(), args, control, model, step, applied=applied)
+        if numbers is not None:
+            shared, own = numbers
+            step = _Step(run, number, kept, own, self._rate, warms, applied)
+            if shared.device.type == "cpu" or getattr(run.args, "logging_nan_inf_filter", False):
+                moves = not self._judge(shared.tolist(), step)
             else:
-                self.read_late(args, state, control, model)
-                self._late = (_to_host(shared), step)
+                self.read_late()
+                self._late = (_to_host(shared), step._replace(applied=True))
         if not applied and moves:
-            self.still.note(model, number, rate)
+            self.still.note(run.model, number, warms=warms)
         self.shape = kept.shape
 
-    def read_late(self, args: Any, state: Any, control: Any, model: Any) -> None:
-        """Judge the step before, whose flags were on their way; before anything is saved they must be known."""
+    def read_late(self) -> None:
+        """Judge the step before, whose numbers were on their way; before anything is saved they must be known."""
         if self._late is None or self.tripped:
             return
-        (flags, event), step = self._late
+        (numbers, event), step = self._late
         self._late = None
         if event is not None:
             event.synchronize()
-        self._judge(flags.tolist(), args, control, model, step, applied=True)
+        self._judge(numbers.tolist(), step)
 
-    def _judge(self, flags: list[bool], args: Any, control: Any, model: Any, step: _Step, *, applied: bool) -> bool:
+    def explain_norm(self, step: int) -> dict[str, Any]:
+        """Facts about the infinite norm of a step: its gradients are all 0 now, so its batches are run again."""
+        zeroed = self._zeroed
+        if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
+            return {}
+        facts: dict[str, Any] = {}
+        batches = [batch for _, batch in zeroed.kept.batches]
+        found = self._examined(zeroed, batches, not is_sharded(zeroed.run.model), facts)
+        return {**facts, **found}
+
+    def _judge(self, numbers: list[float], step: _Step) -> bool:
         """Whether the step is bad or skipped; trips when nobody else sees to it."""
-        loss, gradient, zero, calm = flags
-        own = bool(step.own[:2].any())
-        masked = loss and not gradient and self._masked(model, step)
+        *largest, least = numbers
+        loss, gradient = not math.isfinite(largest[0]), not all(map(math.isfinite, largest[1:]))
+        zero = len(largest) > 1 and not any(largest[1:])
+        own = (loss or gradient) and not bool(torch.isfinite(step.own).all())
+        masked = loss and not gradient and self._masked(step)
+        dead = False
         if (zero and not (loss or gradient)) or masked:
             # All zero: nothing to learn, or clipping divided by an infinite norm. Once applied the gradients are gone,
             # and an infinite one has left its mark in a weight.
-            gradient, own = any_bad_weight(model) if applied else self._gradients.any_bad(model)
+            gradient, own, dead = self._gradients.any_bad(step.run.model, applied=step.applied)
         masked = masked and not gradient
         if masked:
-            self._note_masked(args, control, model, step, applied=applied)
+            self._note_masked(step)
         elif not (loss or gradient):
             self._overflows = self._unlabelled = 0
-            self._note_course(calm, args, control, model, step, applied=applied)
+            self._note_course(step, largest[0], calm=least <= step.kept.worst, dead=dead)
         if masked or not (loss or gradient):
             return False
         self._overflows += 1
         if loss or not step.scaled or self._overflows >= _OVERFLOWS:
-            self._trip(args, control, model, step, "nan-loss" if loss else "nan-gradient", own=own, applied=applied)
+            self._trip(step, "nan-loss" if loss else "nan-gradient", own=own)
         return True
 
-    def _masked(self, model: Any, step: _Step) -> bool:
+    def _masked(self, step: _Step) -> bool:
         """Whether every loss that is not finite, on any process, is that of a batch without a label that counts."""
         numbers = dict(step.kept.batches)
         bad = step.kept.bad()
         unexplained = any(describe(numbers.get(one, {})).get("watch.label_tokens") != 0 for one in bad)
-        return not on_any(model, unexplained)
+        return not on_any(step.run.model, unexplained)
 
-    def _note_masked(self, args: Any, control: Any, model: Any, step: _Step, *, applied: bool) -> None:
+    def _note_masked(self, step: _Step) -> None:
         self._unlabelled += 1
         if self._unlabelled >= _UNLABELLED:
-            self._trip(args, control, model, step, "all-labels-masked", own=False, applied=applied)
+            self._trip(step, "all-labels-masked", own=False)
             return
         first = next(iter(step.kept.bad()), None)
         about = describe(dict(step.kept.batches).get(first, {})) if first is not None else {}
-        self._teller.record(
-            args, {"watch.event": "labels-masked", "watch.step": step.number, **about}, {"micro_batch": first}
-        )
+        facts = {"watch.event": "labels-masked", "watch.step": step.number, **about}
+        self._teller.record(step.run.args, facts, {"micro_batch": first})
 
-    def _note_course(self, calm: bool, args: Any, control: Any, model: Any, step: _Step, *, applied: bool) -> None:
-        """Count steps in a row that are far worse than guessing after one that was not."""
+    def _note_course(self, step: _Step, loss: float, *, calm: bool, dead: bool) -> None:
+        """Count steps in a row that are far worse than guessing after one that was not, whose gradients are all 0
+        (``dead``) beside a loss that is not, and whose loss stands still though the learning rate does not rise."""
+        losses = step.kept.losses
         self._was_calm = self._was_calm or calm
         self._worse = self._worse + 1 if self._was_calm and not calm else 0
+        self._zeroed = step if dead else None
+        self._zero = self._zero + 1 if dead and (loss or not losses) else 0
+        exact = bool(losses) and losses[0][1].dtype in (torch.float32, torch.float64)
+        self._same = self._same + 1 if exact and loss == self._loss and abs(loss) > _LEAST and not step.warms else 1
+        self._loss = loss
         if self._worse >= _DIVERGED:
-            self._trip(args, control, model, step, "diverged", own=False, applied=applied)
+            self._trip(step, "diverged", own=False)
+        elif self._zero >= _DEAD:
+            self._tell_dead(step, "zero-gradient")
+        elif self._same >= _DEAD and "zero-gradient" not in self._teller.seen:
+            self._tell_dead(step, "loss-stands-still")
 
-    def _trip(self, args: Any, control: Any, model: Any, step: _Step, event: str, *, own: bool, applied: bool) -> None:
+    def _tell_dead(self, step: _Step, event: str) -> None:
+        if event not in self._teller.seen:
+            weight = oversized_weight(step.run.model)
+            named = {"watch.parameter": weight} if weight is not None else {}
+            facts = {"watch.event": event, "watch.step": step.number - _DEAD + 1, **named}
+            self._teller.record(step.run.args, facts, {"learning_rate": step.rate})
+
+    def _trip(self, step: _Step, event: str, *, own: bool) -> None:
         """Stop or tell. ``own``: this process saw something that is not finite, and a second run may say where."""
+        run, model = step.run, step.run.model
         if self._stop:
             self.tripped = True
-            control.should_training_stop = True
+            run.control.should_training_stop = True
         elif event in self._teller.seen:
             return
         facts: dict[str, Any] = {"watch.event": event, "watch.step": step.number}
-        details: dict[str, Any] = {"weights_were_changed": applied, "learning_rate": step.rate}
+        details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
         if event == "diverged":
             facts["watch.step"] = step.number - _DIVERGED + 1
         if step.scaled and event == "nan-gradient":
@@ -232,29 +289,35 @@ class Steps:
             details["rerun"] = "not with several processes or sharded weights"
         having = [parameter for parameter in model.parameters() if parameter.grad is not None]
         aside = [parameter.grad for parameter in having] if not self._stop else []
+        details["gradients_not_finite"] = bad = bad_gradients(model) if own else []
+        if len(bad) == 1:
+            facts["watch.parameter"] = bad[0]
         if self._rerun and own:
             if aside and alone:
                 model.zero_grad(set_to_none=True)
             first = [numbers[number]] if number in numbers else []
-            found = self._examined(model, [*first, *(one for at, one in numbers.items() if at != number)], alone, facts)
-            details["problem"] = found.pop("problem", None)
+            found = self._examined(step, [*first, *(one for at, one in numbers.items() if at != number)], alone, facts)
             facts.update(found)
             for parameter, gradient in zip(having, aside, strict=False):
                 parameter.grad = gradient
-        if self._stop and not applied:
+        if self._stop and not step.applied:
             _nothing_to_apply(model, having, keep=step.scaled or not alone)
-        self._teller.record(args, facts, details)
+        self._teller.record(run.args, facts, details)
 
     def _examined(
-        self, model: Any, batches: list[Mapping[str, Any]], again: bool, facts: dict[str, Any]
+        self, step: _Step, batches: list[Mapping[str, Any]], again: bool, facts: dict[str, Any]
     ) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says; ``again`` False only looks at what is there."""
         found: dict[str, Any] = {}
         for batch in batches or [{}]:
-            found = self._teller.examine(model, batch, again=again and bool(batch))
-            if found.get("watch.where") not in ("nothing", "unknown", None):
+            found = self._teller.examine(step.run.model, batch, again=again and bool(batch))
+            if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
                 facts.update(describe(batch))
                 break
+        if found.get("watch.where") == "nothing" and not step.kept.is_own():
+            found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
+        if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
+            found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
         return found
 
 
@@ -283,12 +346,12 @@ def _nothing_to_apply(model: Any, having: list[Any], *, keep: bool) -> None:
             parameter.grad.detach().zero_()
 
 
-def _to_host(bad: Any) -> tuple[Any, Any]:
+def _to_host(numbers: Any) -> tuple[Any, Any]:
     """A copy on its way to the host, and the event that says when it is there."""
-    if bad.device.type != "cuda":
-        return bad, None
-    host = torch.empty(bad.shape, dtype=torch.bool, pin_memory=True)
-    host.copy_(bad, non_blocking=True)
+    if numbers.device.type != "cuda":
+        return numbers, None
+    host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    host.copy_(numbers, non_blocking=True)
     event = torch.cuda.Event()
     event.record()
     return host, event

@@ -98,7 +98,7 @@ def test_both_stop_at_the_same_step_and_only_the_bad_one_says_where(tmp_path):
     assert first[0] == second[0] == 1
     assert first[1][0]["watch.where"] == "data" and "watch.where" not in second[1][0]
     names = sorted(path.name for path in tmp_path.glob("*.json"))
-    assert names == [f"envdoctor-flight-1-nan-loss-rank{rank}.json" for rank in (0, 1)]
+    assert names == [f"envdoctor-flight-2-nan-loss-rank{rank}.json" for rank in (0, 1)]
     details = [record["details"] for record in records(tmp_path)]
     assert [(one["rank"], one["bad_here"]) for one in details] == [(0, True), (1, False)]
     assert "several processes" in details[0]["rerun"]

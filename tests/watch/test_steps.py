@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 from watching import NAN, Poison, records, same, weights  # noqa: E402
 
 from envdoctor.watch import Watch  # noqa: E402
+from envdoctor.watch.rerun import Gradients  # noqa: E402
 
 INF = float("inf")
 LOST = torch.full((4, 8), NAN)
@@ -131,7 +132,7 @@ def test_twenty_overflows_in_a_row_stop_the_run_and_a_good_step_starts_the_count
         scaled.step(spoil)
     assert scaled.watch.events == []
     scaled.step(gradient(INF))
-    assert told(scaled)[:2] == ("nan-gradient", 39)
+    assert told(scaled)[:2] == ("nan-gradient", 40)
     assert scaled.control.should_training_stop and scaled.details["skipped_by_the_loss_scaler"] == 20
 
 
@@ -156,9 +157,9 @@ def test_one_infinite_gradient_is_seen_though_clipping_leaves_the_others_at_zero
     run.step()
     before = weights(run.model)
     run.step(gradient(INF))
-    assert told(run) == ("nan-gradient", 1, "nothing", None)
+    assert told(run) == ("nan-gradient", 2, "nothing", None)
     assert same(weights(run.model), before), "the bad step was applied"
-    assert records(run.args.output_dir)[0]["findings"][0]["id"] == "watch-step-not-finite"
+    assert records(run.args.output_dir)[0]["findings"][0]["id"] == "watch-second-run-finite"
     assert run.details["learning_rate"] == 1e-2
 
 
@@ -168,6 +169,11 @@ def test_gradients_that_are_all_zero_are_no_fault(run):
     assert run.watch.events == []
     run.step(gradient(INF))  # the bias is no sentinel any more, or it is: either way it is seen
     assert len(run.watch.events) == 1
+
+
+def test_gradients_that_torch_does_not_have_are_not_taken_for_zero():
+    """DeepSpeed keeps its own."""
+    assert Gradients().any_bad(Net(), applied=False) == (False, False, False)
 
 
 @pytest.mark.parametrize(("scaled", "expected"), [(True, []), (False, ["infinite-norm"])])
@@ -190,7 +196,7 @@ def test_without_a_loss_in_the_output_the_backward_is_searched_from_the_logits(b
 def test_a_loss_outside_the_model_that_goes_wrong_is_not_blamed_on_the_model(begin):
     run = begin(Net(outside=True))
     run.step(every_gradient(NAN))
-    assert told(run)[2:] == ("unknown", None)
+    assert told(run)[2:] == ("outside", None)
     assert "outside the model" in run.details["problem"]
 
 
@@ -209,7 +215,8 @@ class Words(Net):
     """A loss of this size over labels."""
 
     def forward(self, values, labels):
-        return {"loss": values.mean() + 0 * super().forward(values)["loss"]}
+        own = super().forward(values)["loss"]
+        return {"loss": values.mean() + own - own.detach()}
 
 
 @pytest.mark.parametrize(
@@ -223,8 +230,8 @@ class Words(Net):
 def test_a_loss_is_held_against_guessing_unless_it_is_a_sum(begin, kind, loss, diverged):
     run = begin(Words())
     run.model.config = getattr(transformers, f"{kind}Config")(vocab_size=32)
-    for size in (1.0, *[loss] * 10):
-        run.step(values=torch.full((4, 8), size), labels=torch.ones(2, 9, dtype=torch.long))
+    for number, size in enumerate((1.0, *[loss] * 10)):
+        run.step(values=torch.full((4, 8), size * (1 + number / 1e5)), labels=torch.ones(2, 9, dtype=torch.long))
     assert [event["watch.event"] for event in run.watch.events] == (["diverged"] if diverged else [])
 
 
@@ -240,22 +247,32 @@ def test_recording_alone_leaves_the_gradients_and_goes_on(begin):
     run.step(values=LOST)
     run.step(values=LOST)
     events = [(event["watch.event"], event["watch.step"]) for event in run.watch.events]
-    assert events == [("nan-gradient", 0), ("nan-loss", 1)]
+    assert events == [("nan-gradient", 1), ("nan-loss", 2)]
     assert not run.control.should_training_stop
 
 
-def test_a_trainer_that_tells_nothing_before_the_step_is_read_after_it(begin, monkeypatch, caplog):
+def test_where_the_trainer_tells_nothing_before_the_step_the_optimizer_is_asked(begin, monkeypatch):
     monkeypatch.delattr(transformers.TrainerCallback, "on_pre_optimizer_step")
     for name in [name for name in sys.modules if name.startswith("envdoctor.watch")]:
         monkeypatch.delitem(sys.modules, name)
-    from envdoctor.watch import Watch
+    from envdoctor.watch import RunStopped, Watch
 
     run = begin(watch=Watch())
-    assert "tells nothing before" in caplog.text
+    for _ in range(5):
+        run.step()
+    before = weights(run.model)
+    with pytest.raises(RunStopped):
+        run.step(values=LOST)
+    assert told(run)[:2] == ("nan-loss", 6) and same(weights(run.model), before)
+
+
+def test_an_optimizer_that_is_not_torchs_is_read_after_its_step(begin, monkeypatch):
+    run = begin()
+    monkeypatch.setattr(run, "tell", lambda event, tell=run.tell: event == "on_step_end" and tell(event))
     for _ in range(5):
         run.step()
     run.step(values=LOST)
-    assert told(run)[:2] == ("nan-loss", 5)
+    assert told(run)[:2] == ("nan-loss", 6)
     assert run.details["weights_were_changed"] is True
     assert run.control.should_training_stop and not run.control.should_save
 
@@ -278,10 +295,10 @@ def test_passes_without_gradients_are_not_the_steps_own(run):
 @pytest.mark.parametrize(
     ("rates", "still"),
     [
-        ([(0, 0.0)], False),
-        ([(99, 1e-9), (100, 1e-9)], True),
-        ([(99, 1e-9), (100, 2e-9)], False),  # warm-up: it rises
-        ([(99, 1e-1), (100, 1e-1)], False),
+        ([(99, 0.0)], False),
+        ([(98, 1e-9), (99, 1e-9)], True),
+        ([(98, 1e-9), (99, 2e-9)], False),  # warm-up: it rises
+        ([(98, 1e-1), (99, 1e-1)], False),
     ],
 )
 def test_weights_that_stand_still_are_told_unless_the_rate_warms_up(begin, rates, still):

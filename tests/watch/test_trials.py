@@ -60,7 +60,7 @@ def test_batches_without_a_label_that_counts(tiny, masked, arguments, expected, 
     events = run(trainer)
     assert [event["watch.event"] for event in events] in expected and trainer.state.global_step == steps
     if told == [["watch-all-labels-masked"]]:
-        assert (events[0]["watch.step"], events[0]["watch.label_tokens"]) == (2, 0)
+        assert (events[0]["watch.step"], events[0]["watch.label_tokens"]) == (3, 0)
         assert [findings(trainer)] == told
     elif told:
         assert told in findings(trainer)
@@ -203,5 +203,5 @@ def test_sft_is_bitwise_the_same_and_its_bad_module_is_named(tiny, tmp_path, pac
         assert events == [] or len(trained) == 3
     assert same(*trained[:2])
     (event,) = events
-    assert (event["watch.event"], event["watch.step"], event["watch.where"]) == ("nan-loss", 0, "forward")
+    assert (event["watch.event"], event["watch.step"], event["watch.where"]) == ("nan-loss", 1, "forward")
     assert event["watch.module"] == "model.layers.1.mlp"

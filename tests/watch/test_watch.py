@@ -49,7 +49,7 @@ def place(event) -> tuple:
 def test_a_nan_in_one_layers_backward_is_found_in_its_step_and_module(tiny):
     trainer = tiny(callbacks=[At(3, poison_backward), Watch()], **SAVED)
     (event,) = run(trainer)
-    assert place(event) == ("nan-gradient", 3, "backward", "model.layers.1.mlp.gate_proj", "Linear")
+    assert place(event) == ("nan-gradient", 4, "backward", "model.layers.1.mlp.gate_proj", "Linear")
     assert event["watch.operation"] == "PoisonBackward"
     assert all(bool(torch.isfinite(weight).all()) for weight in trainer.model.parameters())
     assert trainer.state.global_step == 4
@@ -63,7 +63,7 @@ def test_a_weight_that_is_nan_is_named(tiny):
 
     trainer = tiny(callbacks=[At(2, poison), Watch()], **SAVED)
     (event,) = run(trainer)
-    assert place(event) == ("nan-loss", 2, "weights", "model.layers.0.self_attn.q_proj", "Linear")
+    assert place(event) == ("nan-loss", 3, "weights", "model.layers.0.self_attn.q_proj", "Linear")
     assert event["watch.parameter"] == "model.layers.0.self_attn.q_proj.weight"
     assert saved(trainer) == ["checkpoint-1", "checkpoint-2"]
 
@@ -88,7 +88,7 @@ class Turning(torch.utils.data.Dataset):
 
 def test_data_that_is_not_finite_is_named(tiny):
     (event,) = run(tiny(Turning(good=8), callbacks=[Watch()]))
-    assert place(event)[1:4] == (4, "data", "inputs_embeds")
+    assert place(event)[1:4] == (5, "data", "inputs_embeds")
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -99,7 +99,7 @@ def test_a_module_with_a_bad_forward_is_named_and_neither_its_parents_nor_a_mask
     causal = torch.full((20, 20), -float("inf")).triu(1)[None]
     samples = [{**sample, "attention_mask": causal} for sample in tokens(64)] if masked else None
     (event,) = run(tiny(samples, callbacks=[At(1, poison), Watch()]))
-    assert place(event)[1:4] == (1, "forward", "model.layers.1.mlp.act_fn")
+    assert place(event)[1:4] == (2, "forward", "model.layers.1.mlp.act_fn")
 
 
 def test_with_gradient_accumulation_the_bad_micro_batch_is_the_one_that_is_described(tiny):
@@ -111,13 +111,13 @@ def test_with_gradient_accumulation_the_bad_micro_batch_is_the_one_that_is_descr
 
 def test_recording_alone_does_not_stop_the_run(tiny):
     trainer = tiny(callbacks=[At(3, poison_backward), Watch(stop=False, rerun=False)])
-    assert place(run(trainer)[0])[1:3] == (3, None)
+    assert place(run(trainer)[0])[1:3] == (4, None)
     assert trainer.state.global_step == 6
 
 
 def test_without_clipping_the_next_loss_tells(tiny):
     (event,) = run(tiny(callbacks=[At(2, poison_backward), Watch()], max_grad_norm=0.0))
-    assert event["watch.step"] in (2, 3)
+    assert event["watch.step"] in (3, 4)
 
 
 def test_the_flight_record_holds_versions_arguments_and_findings(tiny):
