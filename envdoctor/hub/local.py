@@ -41,8 +41,8 @@ from envdoctor.text.message import Message
 # A range is taken only when the server says exactly what it sends.
 #
 # Three files are sampled with a small first range; the others are asked for as much as the largest header seen, and a
-# little more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's shards
-# are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
+# hundredth more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's
+# shards are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
 
 #: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
 WITHOUT_RANGES = 1_000_000
@@ -99,31 +99,27 @@ class RemoteFile:
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
             raise TransportError("the server compresses ranges", kind="protocol")
-        if reply.status == 200:
-            return self._from_whole(reply, place, offset, length)
-        match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
-        if match is None:
-            raise Again("the server does not say which range it sent (no valid Content-Range)")
-        first, last, total = int(match[1]), int(match[2]), match[3]
-        asked = f"{offset:,}-{offset + length - 1:,}"
-        if total != "*" and int(total) != self.size:
-            raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
-        if (first, last) != (offset, offset + length - 1):
-            raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        return self._first(reply, place, length)
-
-    def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
-        """From an answer that begins at byte 0, whatever was asked for."""
-        if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
-            raise TransportError("the server answered with a web page where the file should be", kind="protocol")
-        end = offset + length
-        if end > WITHOUT_RANGES:
-            text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
-            raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
-        return self._first(reply, place, end)[offset:]
-
-    def _first(self, reply: Reply, place: str, length: int) -> bytes:
-        data = self._transport.body(reply, place, length)[:length]
+        end, before = offset + length, 0
+        if reply.status == 200:  # it begins at byte 0, whatever was asked for
+            before = offset
+            if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
+                raise TransportError("the server answered with a web page where the file should be", kind="protocol")
+            if end > WITHOUT_RANGES:
+                text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
+                raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
+        else:
+            match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
+            if match is None:
+                raise Again("the server does not say which range it sent (no valid Content-Range)")
+            if match[3] not in ("*", str(self.size)):
+                raise Again(
+                    "the server has a file of {} bytes, its list says {}", f"{int(match[3]):,}", f"{self.size:,}"
+                )
+            first, last = int(match[1]), int(match[2])
+            if (first, last) != (offset, end - 1):
+                asked = f"{offset:,}-{end - 1:,}"
+                raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+        data = self._transport.body(reply, place, before + length)[before : before + length]
         if len(data) < length:
             text = "the connection broke off after {} of {} bytes"
             raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")
@@ -182,7 +178,7 @@ def read_headers(
     every = range(len(files))
     if repo not in sizes:
         read(*((every, _FEW) if len(files) <= 3 else ([0, 1, len(files) // 2], _SAMPLE)))
-    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.04) + 256, _LARGEST_GUESS))
+    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.01) + 256, _LARGEST_GUESS))
     return [found[index] for index in every]
 
 
@@ -224,8 +220,7 @@ class LocalSnapshot:
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
         """Byte ranges of one file."""
-        entry = entry_of(self, path)
-        places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
+        places = places_of(self, path, ranges)
         return places if isinstance(places, Unread) else self._ranges(path, places)
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:

@@ -171,15 +171,21 @@ def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
 
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
-    chosen, why = _from_cache(cached, newer)
+    others = [item for item in cached if item.commit != newer.revision]
+    chosen, why = cached[0], Message("the last used of the local cache")
+    if "main" in chosen.refs:
+        why = Message("what main of the local cache points to")
+    if chosen.commit == newer.revision:
+        why = Message("which is NEW: nothing changed since it was downloaded")
+        if others:
+            chosen, why = others[0], Message("another commit of the local cache, for its main is NEW")
     notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     if not isinstance(newer, HubSnapshot):
         notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
-    others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
-    if others:
-        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
+    if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
+        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
 
@@ -205,21 +211,6 @@ def open_side(model: str, text: str | None, access: Access) -> Snapshot:
     if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
-
-
-def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedCommit, str]:
-    first = cached[0]
-    named = (
-        Message("what main of the local cache points to")
-        if "main" in first.refs
-        else Message("the last used of the local cache")
-    )
-    if first.commit != newer.revision:
-        return first, named
-    others = [item for item in cached if item.commit != newer.revision]
-    if others:
-        return others[0], Message("another commit of the local cache, for its main is NEW")
-    return first, Message("which is NEW: nothing changed since it was downloaded")
 
 
 def _as_complete_as_can_be(

@@ -142,13 +142,16 @@ def entry_of(snapshot: Snapshot, path: str, limit: int | None = None) -> FileEnt
     return entry
 
 
-def places_of(entry: FileEntry, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | Unread:
+def places_of(snapshot: Snapshot, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | Unread:
     """The ranges with offsets from the start, when they lie in the file and are not too much to read."""
+    entry = entry_of(snapshot, path)
+    if isinstance(entry, Unread):
+        return entry
     places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
     if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
-        return Unread(entry.path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
+        return Unread(path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
     if sum(length for _, length in places) > _LARGEST_RANGE:
-        return Unread(entry.path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
+        return Unread(path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
     return places
 
 

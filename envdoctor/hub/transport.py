@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
+from envdoctor.models.names import printable
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
@@ -92,47 +93,6 @@ def _keep(request: Any) -> Any:
     return request
 
 
-class _Workers:
-    """At most ``most`` threads, started when there is work for one more.
-
-    A thread that hangs in a name lookup or on a server that sends a byte a minute cannot be stopped from outside, and
-    the pools of the standard library wait for theirs when the interpreter ends; these do not.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._started = self._open = 0  # jobs that are open were given and are not finished
-
-    def run(self, calls: Sequence[Callable[[], Result]], seconds: float) -> list["Future[Result]"]:
-        """Run the calls side by side; what has not begun after ``seconds`` never will."""
-        from concurrent.futures import Future, wait
-
-        futures: list[Future[Result]] = [Future() for _ in calls]
-        for job in zip(futures, calls, strict=True):
-            with self._lock:
-                self._open += 1
-                if self._open > self._started and self._started < self._most:
-                    self._started += 1
-                    threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
-            self._jobs.put(job)
-        for late in wait(futures, seconds).not_done:
-            late.cancel()
-        return futures
-
-    def _work(self) -> None:
-        while True:
-            future, call = self._jobs.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except Exception as error:  # handed to the thread that waits
-                    future.set_exception(error)
-            with self._lock:
-                self._open -= 1
-
-
 class Transport:
     """The way to one Hub for the length of one command.
 
@@ -170,7 +130,9 @@ class Transport:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
-        self._workers = _Workers(connections)
+        self._connections = connections
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._threads = 0
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
         self.requests = self.received = 0
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
@@ -197,9 +159,23 @@ class Transport:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """What each call gave, or why not. Other exceptions are raised: they are defects of ours."""
+        """What each call gave, or why not. Other exceptions are raised: they are defects of ours.
+
+        The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
+        standard library wait for theirs when the interpreter ends.
+        """
+        from concurrent.futures import Future, wait
+
+        futures: list[Future[Result]] = [Future() for _ in calls]
+        for job in zip(futures, calls, strict=True):
+            self._jobs.put(job)
+        while self._threads < min(self._connections, len(calls)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+        for late in wait(futures, self.seconds_left).not_done:
+            late.cancel()
         found: list[Result | TransportError] = []
-        for future in self._workers.run(calls, self.seconds_left):
+        for future in futures:
             error = future.exception() if future.done() and not future.cancelled() else self._late()
             found.append(error if isinstance(error, TransportError) else future.result())
         return found
@@ -340,6 +316,15 @@ class Transport:
 
     # --- the parts ---------------------------------------------------------------------------------------------------
 
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:  # handed to the thread that waits
+                    future.set_exception(error)
+
     @cached_property
     def _identity(self) -> tuple[dict[str, str], str | None]:
         """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
@@ -376,7 +361,7 @@ class Transport:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         self._drain(reply)
-        code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
+        code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
         status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
 
@@ -442,8 +427,4 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def _host(url: str) -> str:
-    return urlsplit(url).hostname or Message("the server")
-
-
-def _printable(text: str) -> str:
-    return "".join(character for character in text if character.isprintable())[:200]
+    return web_host(url) or Message("the server")

@@ -82,16 +82,6 @@ def test_connections_are_kept(hub, repo):
     assert len({(e.server, e.connection) for e in hub.log}) <= 8
 
 
-def test_known_headers_are_not_asked_for_again(hub, repo, tmp_path):
-    place = {"XDG_CACHE_HOME": str(tmp_path)}
-    first = opened(hub, environ=place)
-    kept = first.headers(weights(first))
-    hub.forget()
-    second = opened(hub, environ=place)
-    assert second.headers(weights(second)) == kept
-    assert hub.bytes_of(".safetensors") == 0
-
-
 def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hub, repo):
     hub.blobs = False
     hub.page_size = 4
