@@ -68,10 +68,10 @@ class RemoteFile:
             return b""
         return self._transport.persist(lambda: self._once(offset, length))
 
-    def header(self, guess: int, room: "Room") -> bytes:
+    def header(self, guess: int, room: "_Room") -> bytes:
         """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
         data = self.read(0, min(guess, self.size))
-        length = announced(data, self.size)
+        length = _announced(data, self.size)
         if length is None:
             return data[:8]
         problem = room.take(length)
@@ -126,7 +126,7 @@ class RemoteFile:
         return data
 
 
-class Room:
+class _Room:
     """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all.
 
     The largest models have about 12 MB in all; without an end, 163 hostile files would ask for 16 GB of memory.
@@ -150,7 +150,7 @@ class Room:
         return None
 
 
-def announced(first: bytes, size: int) -> int | None:
+def _announced(first: bytes, size: int) -> int | None:
     """How long a header with its 8 length bytes is, by these; None where the file (of ``size`` bytes) holds none."""
     length = 8 + int.from_bytes(first[:8], "little")
     return length if len(first) >= 8 and length <= min(size, 8 + LARGEST_HEADER) else None
@@ -165,7 +165,7 @@ def read_headers(
     name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
     headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
     """
-    room, sizes = Room(largest), transport.header_sizes
+    room, sizes = _Room(largest), transport.header_sizes
     found: dict[int, bytes | TransportError] = {}
 
     def read(indices: Sequence[int], guess: int) -> None:
@@ -225,15 +225,15 @@ class LocalSnapshot:
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, one file after the other: a disk is not faster side by side."""
-        room = Room(self.largest_header)
+        room = _Room(self.largest_header)
         return {path: self._header(path, room) for path in paths}
 
-    def _header(self, path: str, room: Room) -> bytes | Unread:
+    def _header(self, path: str, room: _Room) -> bytes | Unread:
         size = self.files[path].size if path in self.files else 0
         first = self.read_ranges(path, [(0, min(size, 8))])
         if isinstance(first, Unread):
             return first
-        length = announced(first[0], size)
+        length = _announced(first[0], size)
         if length is None:
             return first[0]
         problem = room.take(length)
@@ -249,7 +249,7 @@ class LocalSnapshot:
             return Unread(path, Message("it cannot be read: {}", because_of(error)))
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """A file below a folder: ``place`` is where its links lead to; ``status`` is None when nothing is there."""
 
     path: str
@@ -275,7 +275,7 @@ def open_folder(
     files: dict[str, FileEntry] = {}
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(root, root, Message("the folder"), _ASIDE):
+    for found in _walk(root, root, Message("the folder"), _ASIDE):
         if isinstance(found, Unread):
             refused.append(found)
             continue
@@ -295,7 +295,7 @@ def open_folder(
     return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 
 
-def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[Found | Unread]:
+def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[_Found | Unread]:
     """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
 
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
@@ -321,7 +321,7 @@ def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> I
         yield Unread(printable(path), Message("the folder cannot be read: {}", because_of(error)))
 
 
-def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
+def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
     try:
         inside = os.path.commonpath([within, place]) == within
     except ValueError:  # another drive
@@ -331,11 +331,11 @@ def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
     try:
         status = os.stat(place)
     except OSError:
-        return Found(path, place, None)
+        return _Found(path, place, None)
     if not stat.S_ISREG(status.st_mode):
         what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
         return Unread(path, Message("it is {}", what))
-    return Found(path, place, status)
+    return _Found(path, place, status)
 
 
 def open_cached(
@@ -358,7 +358,7 @@ def open_cached(
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
+    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
         if isinstance(found, Unread):
             refused.append(found)
             continue

@@ -17,7 +17,7 @@ from envdoctor.models.names import Named, NameProblem, is_address, parse_name, w
 from envdoctor.text.message import Message, listed, said_by
 
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
-MOST_PARENTS = 40
+_MOST_PARENTS = 40
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -72,7 +72,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
+    problem = Message("{} commits that begin with {}", len(found), wanted) if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
 
 
@@ -145,7 +145,7 @@ def _before_the_last_change(newer: HubSnapshot) -> Pair:
     when there is none.
     """
     repo, later = str(newer.repo), list[Commit]()
-    for commit in commits(newer.access.hub, repo, str(newer.revision), MOST_PARENTS + 1):
+    for commit in commits(newer.access.hub, repo, str(newer.revision), _MOST_PARENTS + 1):
         older = open_hub(repo, commit.id, newer.access) if later else newer
         if _essence(older) != _essence(newer):
             older.asked = newer.asked

@@ -37,7 +37,7 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _MOST_VALUES = 1_000_000
 
 
-def is_endpoint(endpoint: str, url: str) -> bool:
+def _is_endpoint(endpoint: str, url: str) -> bool:
     """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
     parts = [urlsplit(address) for address in (endpoint, url)]
     here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
@@ -45,7 +45,7 @@ def is_endpoint(endpoint: str, url: str) -> bool:
     return same and parts[0].hostname == parts[1].hostname
 
 
-def web_host(url: str) -> str | None:
+def _web_host(url: str) -> str | None:
     """The host of an address of the web; None for anything else."""
     try:
         parts = urlsplit(url)
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
     close: Callable[[], None]
 
 
-def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
+def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
     """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
 
     Redirects are not followed: which header goes to which host is decided by the caller.
@@ -125,7 +125,7 @@ class Transport:
         self.pause = pause
         self.notice = notice or (lambda _: None)
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
-        host = web_host(self.endpoint)
+        host = _web_host(self.endpoint)
         if not host:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
@@ -203,10 +203,12 @@ class Transport:
             with self.open(url, compressed=compressed) as (reply, place):
                 self.expect(reply, place, (200,))
                 body = self.body(reply, place, limit, decoded=compressed)
+            host = _host(place)
+            if len(body) > limit and is_web_page(reply.headers, body):
+                raise TransportError("the answer of {} is a web page", host)
             if len(body) > limit:
-                what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
-            return take(reply.headers, body, _host(place))
+                raise TransportError("the answer of {} has more than {} bytes", host, f"{limit:,}")
+            return take(reply.headers, body, host)
 
         return self.persist(once)
 
@@ -221,8 +223,8 @@ class Transport:
                 )
                 raise TransportError(text, host)
             if body.count(b",") > _MOST_VALUES:
-                what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError("the answer of {} has {}", host, what, kind="protocol")
+                text = "the answer of {} has more than {} values, which no Hub sends"
+                raise TransportError(text, host, f"{_MOST_VALUES:,}")
             try:
                 return json.loads(body.decode("utf-8")), headers
             except (ValueError, RecursionError, MemoryError):
@@ -254,7 +256,7 @@ class Transport:
                 self.requests += 1
             reply = None
             try:
-                reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+                reply = _open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
@@ -307,11 +309,12 @@ class Transport:
             # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
             last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
-                tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
-                raise TransportError("{}{}{}", str(again), tried, asks, kind=again.kind, status=again.status)
+                said = again.message
+                said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
+                said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
+                raise TransportError(said, kind=again.kind, status=again.status)
             if wait > 2:
-                self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
+                self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
 
     # --- the parts ---------------------------------------------------------------------------------------------------
@@ -345,7 +348,7 @@ class Transport:
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
         headers, authorization = self._identity
-        given = {"Authorization": authorization} if authorization and is_endpoint(self.endpoint, url) else {}
+        given = {"Authorization": authorization} if authorization and _is_endpoint(self.endpoint, url) else {}
         return {**headers, **given}
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
@@ -378,7 +381,7 @@ class Transport:
             following = urljoin(place, target)
         except ValueError:
             following = ""
-        if not web_host(following):
+        if not _web_host(following):
             raise TransportError("it redirects to what is no address of the web", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):
             raise TransportError("it redirects from https to http", kind="protocol")
@@ -427,4 +430,4 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def _host(url: str) -> str:
-    return web_host(url) or Message("the server")
+    return _web_host(url) or Message("the server")

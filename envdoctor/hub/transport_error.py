@@ -10,11 +10,7 @@ _UNCONNECTED = Message("no connection")
 Cause = Literal["offline", "timeout", "connect", "certificate", "dropped", "other"]
 #: What happened, by the names of the classes in the chain of causes, and a clause for people; the first that fits.
 _CAUSES: tuple[tuple[str, Cause, Message], ...] = (
-    (
-        "SSLError",
-        "certificate",
-        Message("no encrypted connection ({}); a proxy's certificate goes into SSL_CERT_FILE"),
-    ),
+    ("SSLError", "certificate", Message("no encrypted connection; a proxy's certificate goes into SSL_CERT_FILE")),
     ("gaierror|NameResolutionError", "connect", Message("its name cannot be resolved")),
     ("ConnectionRefusedError", "connect", Message("the connection was refused")),
     ("OfflineModeIsEnabled", "offline", Message("huggingface_hub is in offline mode")),
@@ -27,7 +23,7 @@ _CAUSES: tuple[tuple[str, Cause, Message], ...] = (
         Message("the connection broke off"),
     ),
     ("DecodeError|DecodingError|ContentDecoding", "dropped", Message("the answer cannot be decompressed")),
-    ("", "other", Message("the request failed ({})")),
+    ("", "other", Message("the request failed")),
 )
 #: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
 Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
@@ -90,13 +86,14 @@ def describe(error: BaseException) -> tuple[Cause, Message]:
     chain = _chain(error)
     names = " ".join(base.__name__ for item in chain for base in type(item).__mro__)
     cause, said = next((cause, said) for pattern, cause, said in _CAUSES if re.search(pattern, names))
+    details: list[str] = []
     if cause == "other":
-        return cause, Message(said.id, type(error).__name__)
-    if cause == "certificate":
-        reasons = [item.reason for item in chain if isinstance(item, ssl.SSLError) and item.reason]
-        return cause, Message(said.id, *reasons[:1] or ("TLS error",))
-    reasons = [item.strerror for item in chain if isinstance(item, OSError) and item.strerror]
-    return cause, Message("no connection ({})", Message(reasons[-1])) if reasons and said == _UNCONNECTED else said
+        details = [type(error).__name__]
+    elif cause == "certificate":
+        details = [item.reason for item in chain if isinstance(item, ssl.SSLError) and item.reason]
+    elif said == _UNCONNECTED:
+        details = [Message(item.strerror) for item in chain if isinstance(item, OSError) and item.strerror]
+    return cause, Message("{} ({})", said, details[-1]) if details else said
 
 
 def _chain(error: BaseException) -> list[BaseException]:
