@@ -43,21 +43,19 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
     url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
     following = iter(pages(transport, url, most=most))
     given = 0
-    while True:
+    while given < most:
         try:
             page = transport.in_time(lambda: next(following, None))
         except TransportError as error:
             raise listing_refused(error, repo, revision, transport) from None
         if page is None:
             return
-        for item in page:
+        for item in page[: most - given]:
             commit = _commit(item)
             if commit is None:
                 raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
             yield commit
-            given += 1
-            if given >= most:
-                return
+        given += len(page)
 
 
 def commits_between(transport: Transport, repo: str, old: str, new: str, most: int = 1000) -> tuple[list[Commit], bool]:

@@ -64,9 +64,7 @@ class RemoteFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes. Raises :class:`TransportError`."""
-        if length == 0:
-            return b""
-        return self._transport.persist(lambda: self._once(offset, length))
+        return self._transport.persist(lambda: self._once(offset, length)) if length else b""
 
     def header(self, guess: int, room: "_Room") -> bytes:
         """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
@@ -250,11 +248,11 @@ class LocalSnapshot:
 
 
 class _Found(NamedTuple):
-    """A file below a folder: ``place`` is where its links lead to; ``status`` is None when nothing is there."""
+    """A file below a folder: ``place`` is where its links lead to; ``size`` in bytes is None when nothing is there."""
 
     path: str
     place: str
-    status: os.stat_result | None
+    size: int | None
 
 
 def open_folder(
@@ -279,16 +277,13 @@ def open_folder(
         if isinstance(found, Unread):
             refused.append(found)
             continue
-        if found.status is None:
-            refused.append(Unread(found.path, Message("it is a link to nothing")))
-            continue
-        size = found.status.st_size
-        pointer = pointer_in(found.place, size)
-        if pointer is not None:
-            files[found.path] = FileEntry(found.path, *pointer)
+        path, place, size = found
+        if size is None:
+            refused.append(Unread(path, Message("it is a link to nothing")))
+        elif pointer := pointer_in(place, size):
+            files[path] = FileEntry(path, *pointer)
         else:
-            places[found.path] = found.place
-            files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
+            places[path], files[path] = place, FileEntry(path, size, hasher.oid(place, size))
         if len(files) > MOST_FILES:
             raise SnapshotError("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}", kind="usage")
     absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
@@ -335,55 +330,46 @@ def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
     if not stat.S_ISREG(status.st_mode):
         what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
         return Unread(path, Message("it is {}", what))
-    return _Found(path, place, status)
+    return _Found(path, place, status.st_size)
 
 
-def open_cached(
-    cached: CachedCommit,
-    asked: str | None = None,
-    *,
-    largest_header: int = LARGEST_HEADER,
-    hasher: Hasher | None = None,
-    own: bool = True,
-) -> LocalSnapshot:
+def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
     """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
 
     It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
     and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
     where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
     """
-    hasher = hasher or Hasher()
-    place = os.path.dirname(os.path.dirname(cached.folder))
-    listed = _listed(os.path.join(place, "trees", cached.commit + ".json")) if own else None
+    repo = os.path.dirname(os.path.dirname(cached.folder))
+    listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
+    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(repo)), Message("the cache")):
         if isinstance(found, Unread):
             refused.append(found)
             continue
-        path, known = found.path, files.get(found.path)
-        if found.status is None:
+        path, place, size = found
+        known = files.get(path)
+        if size is None:
             # A link to a blob that was deleted, or that is still on its way.
             if known is None:
                 refused.append(Unread(path, Message("its content is gone from the cache")))
-        elif known is not None and known.size != found.status.st_size:
+        elif known is not None and known.size != size:
             refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
         else:
-            size = found.status.st_size
             named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
-            oid = hasher.oid(found.place, size, named.partition(":")[0] if named else "")
+            oid = hasher.oid(place, size, named.partition(":")[0] if named else "")
             if oid is not None and named is not None and oid != named:
                 refused.append(Unread(path, Message("its content in the cache is not what its name says")))
                 files.pop(path, None)
                 continue
-            places[path] = found.place
-            files[path] = FileEntry(path, size, oid or (named if own else None))
+            places[path], files[path] = place, FileEntry(path, size, oid or (named if own else None))
     lacking = _lacking(files, places)
     if lacking is not None and listed is None:
         refused.append(Unread(Message("weights"), lacking))
     return LocalSnapshot(
-        asked=asked or cached.repo,
+        asked=asked,
         label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
         files=files,
         places=places,

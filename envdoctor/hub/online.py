@@ -196,8 +196,7 @@ class HubSnapshot:
         files = [RemoteFile(self._hub, self._url(entry.path), entry.size) for entry in waiting]
         results = read_headers(self._hub, self._name, files, self.access.largest_header)
         for entry, result in zip(waiting, results, strict=True):
-            failed = isinstance(result, TransportError)
-            self._headers[entry.path] = Unread(entry.path, self._reason(result)) if failed else result
+            self._headers[entry.path] = self._told(entry.path, result)
         return {path: self._headers[path] for path in paths}
 
     # --- the parts ---------------------------------------------------------------------------------------------------
@@ -212,9 +211,9 @@ class HubSnapshot:
         return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"
 
     def _ask(self, path: str, call: Callable[[], Result]) -> Result | Unread:
-        if self._gate:
-            return Unread(path, self._gate)
-        result = self._hub.side_by_side([call])[0]
+        return Unread(path, self._gate) if self._gate else self._told(path, self._hub.side_by_side([call])[0])
+
+    def _told(self, path: str, result: Result | TransportError) -> Result | Unread:
         return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
 
     def _whole(self, entry: FileEntry) -> bytes:

@@ -45,7 +45,7 @@ def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapsho
     """A commit of a cache; of the user's own one, or a folder that looks like one."""
     cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
-    return open_cached(commit, asked, largest_header=access.largest_header, hasher=access.hasher, own=own)
+    return open_cached(commit, asked, access.largest_header, access.hasher, own)
 
 
 def _open_local(folder: str, shown: str, access: Access) -> LocalSnapshot:

@@ -46,11 +46,7 @@ _KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
     (Message("weights"), (), (*WEIGHTS, ".index.json")),
     (Message("code"), (), (".py",)),
     (Message("template"), ("chat_template",), (".jinja",)),
-    (
-        Message("tokenizer"),
-        ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"),
-        (".model", ".tiktoken"),
-    ),
+    (Message("tokenizer"), ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"), (".model", ".tiktoken")),
     (Message("settings"), (), (".json",)),
 )
 

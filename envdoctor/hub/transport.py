@@ -72,9 +72,9 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
     Redirects are not followed: which header goes to which host is decided by the caller.
     """
     if not hasattr(session, "build_request"):
-        response = session.get(
-            url, headers=dict(headers), stream=True, allow_redirects=False, timeout=(seconds, seconds), auth=_keep
-        )
+        # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
+        as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
+        response = session.get(url, headers=dict(headers), timeout=(seconds, seconds), **as_given)
     else:
         request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
         response = session.send(request, stream=True, follow_redirects=False)
@@ -86,11 +86,6 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
 
     lower = {name.lower(): value for name, value in response.headers.items()}
     return Reply(response.status_code, lower, pieces, response.close)
-
-
-def _keep(request: Any) -> Any:
-    """requests would put the password of a .netrc in the place of the token, unless there is an ``auth``."""
-    return request
 
 
 class Transport:
