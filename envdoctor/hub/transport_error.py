@@ -7,9 +7,9 @@ from typing import Literal
 from envdoctor.text.message import Message, MessageError
 
 _UNCONNECTED = Message("no connection")
-Cause = Literal["offline", "timeout", "connect", "certificate", "dropped", "other"]
+_Cause = Literal["offline", "timeout", "connect", "certificate", "dropped", "other"]
 #: What happened, by the names of the classes in the chain of causes, and a clause for people; the first that fits.
-_CAUSES: tuple[tuple[str, Cause, Message], ...] = (
+_CAUSES: tuple[tuple[str, _Cause, Message], ...] = (
     ("SSLError", "certificate", Message("no encrypted connection; a proxy's certificate goes into SSL_CERT_FILE")),
     ("gaierror|NameResolutionError", "connect", Message("its name cannot be resolved")),
     ("ConnectionRefusedError", "connect", Message("the connection was refused")),
@@ -17,11 +17,7 @@ _CAUSES: tuple[tuple[str, Cause, Message], ...] = (
     ("ProxyError", "connect", Message("the proxy did not let the connection through")),
     ("Timeout", "timeout", Message("it did not answer in time")),
     ("ConnectError|NewConnectionError", "connect", _UNCONNECTED),
-    (
-        "ConnectionError|Protocol|ReadError|IncompleteRead|ChunkedEncoding",
-        "dropped",
-        Message("the connection broke off"),
-    ),
+    ("ConnectionError|Protocol|ReadError|Incomplete|Chunked", "dropped", Message("the connection broke off")),
     ("DecodeError|DecodingError|ContentDecoding", "dropped", Message("the answer cannot be decompressed")),
     ("", "other", Message("the request failed")),
 )
@@ -74,7 +70,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
     return float(match[1]) if match else None
 
 
-def describe(error: BaseException) -> tuple[Cause, Message]:
+def describe(error: BaseException) -> tuple[_Cause, Message]:
     """What happened, and a clause for people, from a library's exception.
 
     The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard

@@ -170,6 +170,8 @@ def test_without_a_network_the_answer_comes_at_once(hub, repo):
     with Hub() as gone:
         nowhere = gone.endpoint
     refused(hub, "network", "the connection was refused", endpoint=nowhere, pause=30.0)
+    in_the_open = hub.endpoint.replace("http:", "https:")
+    refused(hub, "network", "no encrypted connection", "(WRONG_VERSION_NUMBER)", endpoint=in_the_open, pause=30.0)
     nameless = {"endpoint": "http://no-such-host.invalid", "pause": 30.0}
     refused(hub, "network", "no-such-host.invalid cannot be reached", **nameless)
 
