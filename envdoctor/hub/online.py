@@ -80,7 +80,7 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
     data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
     if not isinstance(data, dict):
-        raise _odd(transport, "the description of a repository")
+        raise _odd(transport, Message("the description of a repository"))
     name = data.get("id")
     present = name if isinstance(name, str) and _NAME.match(name) else known
     if present != repo:
@@ -88,11 +88,11 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     commit = data.get("sha")
     if not isinstance(commit, str) or not _COMMIT.match(commit):
         if not _COMMIT.match(revision):
-            raise _odd(transport, "a commit")
+            raise _odd(transport, Message("a commit"))
         commit = revision
     siblings = data.get("siblings")
     if not isinstance(siblings, list):
-        raise _odd(transport, "a list of files")
+        raise _odd(transport, Message("a list of files"))
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
@@ -102,7 +102,7 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     return HubSnapshot(access, repo, present, commit, files, refused)
 
 
-def _odd(transport: Transport, what: str) -> TransportError:
+def _odd(transport: Transport, what: Message) -> TransportError:
     return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
 
 
@@ -121,7 +121,7 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
     asked: set[str] = set()
     while url and seen <= most:
         if url in asked or not url.startswith(transport.endpoint + "/"):
-            raise _odd(transport, "a sane address of the next page")
+            raise _odd(transport, Message("a sane address of the next page"))
         asked.add(url)
         page, headers = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):

@@ -183,7 +183,9 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         else:
             files[entry.path] = entry
         if reason:
-            refused.append(Unread(printable(path) if isinstance(path, str) else "a file without a name", reason))
+            refused.append(
+                Unread(printable(path) if isinstance(path, str) else Message("a file without a name"), reason)
+            )
     more = len(refused) - _MOST_REFUSED
     if more > 0:
         rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
