@@ -117,7 +117,6 @@ def access_of(request: Request, matrix: Matrix, notice: Callable[[str], None]) -
         timeout=request.timeout,
         largest_header=request.largest_header,
         hash=sources.hash,
-        cache=sources.cache,
         notice=notice,
     )
 

@@ -271,7 +271,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
     from envdoctor.hub.access import Access
 
     aliases = matrix.part("families", "organisations")
-    access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash, cache=sources.cache)
+    access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash)
     notice = add_pin(facts, path, sources.model, access)
     return (notice,) if notice else ()
 

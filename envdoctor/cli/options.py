@@ -157,7 +157,7 @@ environment_options = Options(
     no_gpu_option,
     Option(
         "--no-cache",
-        "Neither read nor write envdoctor's cache (tensor headers; what compiled files ask for).",
+        "Neither read nor write envdoctor's cache (what compiled files ask for).",
         kind="flag",
     ),
 )

@@ -43,21 +43,19 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
     url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
     following = iter(pages(transport, url, most=most))
     given = 0
-    while True:
+    while given < most:
         try:
             page = transport.in_time(lambda: next(following, None))
         except TransportError as error:
             raise listing_refused(error, repo, revision, transport) from None
         if page is None:
             return
-        for item in page:
+        for item in page[: most - given]:
             commit = _commit(item)
             if commit is None:
                 raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
             yield commit
-            given += 1
-            if given >= most:
-                return
+        given += len(page)
 
 
 def commits_between(transport: Transport, repo: str, old: str, new: str, most: int = 1000) -> tuple[list[Commit], bool]:
@@ -115,11 +113,11 @@ def _commit(item: Any) -> Commit | None:
     match item:
         case {"id": str(name)} if _ID.match(name):
             title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
-            return Commit(name, title[:500], moment(date) if len(date) <= 40 else None)
+            return Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
     return None
 
 
-def moment(text: str) -> datetime | None:
+def _moment(text: str) -> datetime | None:
     """A date, with or without a time, in UTC unless it says otherwise; None for what is none."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -150,11 +148,11 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
         else:
             commit = _commit_that_begins(access.hub, repo, text) if _PREFIX.match(text) else None
         if commit is None:
-            raise (written_otherwise(text) or error) from None
+            raise (_written_otherwise(text) or error) from None
         return open_hub(repo, commit, access)
 
 
-def written_otherwise(text: str) -> SnapshotError | None:
+def _written_otherwise(text: str) -> SnapshotError | None:
     """Return the error for a date in another form than ours, with the right one; None for what is no date."""
     match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
     if match is None:
@@ -162,7 +160,7 @@ def written_otherwise(text: str) -> SnapshotError | None:
     one, two, three = map(int, match.groups())
     orders = [(one, two, three)] if len(match[1]) == 4 else [(three, two, one), (three, one, two)]
     days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
-    right = [day for day in dict.fromkeys(days) if moment(day)]
+    right = [day for day in dict.fromkeys(days) if _moment(day)]
     if not right:
         return None
     problem = "{} is neither a revision nor a date in the right form: write {}"
@@ -171,7 +169,7 @@ def written_otherwise(text: str) -> SnapshotError | None:
 
 def date_of(text: str) -> datetime | None:
     """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for what is no date."""
-    when = moment(text) if _DATE.match(text) else None
+    when = _moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
     except OverflowError:

@@ -41,8 +41,8 @@ from envdoctor.text.message import Message
 # A range is taken only when the server says exactly what it sends.
 #
 # Three files are sampled with a small first range; the others are asked for as much as the largest header seen, and a
-# little more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's shards
-# are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
+# hundredth more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's
+# shards are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
 
 #: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
 WITHOUT_RANGES = 1_000_000
@@ -64,14 +64,12 @@ class RemoteFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes. Raises :class:`TransportError`."""
-        if length == 0:
-            return b""
-        return self._transport.persist(lambda: self._once(offset, length))
+        return self._transport.persist(lambda: self._once(offset, length)) if length else b""
 
-    def header(self, guess: int, room: "Room") -> bytes:
+    def header(self, guess: int, room: "_Room") -> bytes:
         """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
         data = self.read(0, min(guess, self.size))
-        length = announced(data, self.size)
+        length = _announced(data, self.size)
         if length is None:
             return data[:8]
         problem = room.take(length)
@@ -99,38 +97,34 @@ class RemoteFile:
     def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
             raise TransportError("the server compresses ranges", kind="protocol")
-        if reply.status == 200:
-            return self._from_whole(reply, place, offset, length)
-        match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
-        if match is None:
-            raise Again("the server does not say which range it sent (no valid Content-Range)")
-        first, last, total = int(match[1]), int(match[2]), match[3]
-        asked = f"{offset:,}-{offset + length - 1:,}"
-        if total != "*" and int(total) != self.size:
-            raise Again("the server has a file of {} bytes, its list says {}", f"{int(total):,}", f"{self.size:,}")
-        if (first, last) != (offset, offset + length - 1):
-            raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        return self._first(reply, place, length)
-
-    def _from_whole(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
-        """From an answer that begins at byte 0, whatever was asked for."""
-        if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
-            raise TransportError("the server answered with a web page where the file should be", kind="protocol")
-        end = offset + length
-        if end > WITHOUT_RANGES:
-            text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
-            raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
-        return self._first(reply, place, end)[offset:]
-
-    def _first(self, reply: Reply, place: str, length: int) -> bytes:
-        data = self._transport.body(reply, place, length)[:length]
+        end, before = offset + length, 0
+        if reply.status == 200:  # it begins at byte 0, whatever was asked for
+            before = offset
+            if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
+                raise TransportError("the server answered with a web page where the file should be", kind="protocol")
+            if end > WITHOUT_RANGES:
+                text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
+                raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
+        else:
+            match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
+            if match is None:
+                raise Again("the server does not say which range it sent (no valid Content-Range)")
+            if match[3] not in ("*", str(self.size)):
+                raise Again(
+                    "the server has a file of {} bytes, its list says {}", f"{int(match[3]):,}", f"{self.size:,}"
+                )
+            first, last = int(match[1]), int(match[2])
+            if (first, last) != (offset, end - 1):
+                asked = f"{offset:,}-{end - 1:,}"
+                raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+        data = self._transport.body(reply, place, before + length)[before : before + length]
         if len(data) < length:
             text = "the connection broke off after {} of {} bytes"
             raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")
         return data
 
 
-class Room:
+class _Room:
     """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all.
 
     The largest models have about 12 MB in all; without an end, 163 hostile files would ask for 16 GB of memory.
@@ -154,7 +148,7 @@ class Room:
         return None
 
 
-def announced(first: bytes, size: int) -> int | None:
+def _announced(first: bytes, size: int) -> int | None:
     """How long a header with its 8 length bytes is, by these; None where the file (of ``size`` bytes) holds none."""
     length = 8 + int.from_bytes(first[:8], "little")
     return length if len(first) >= 8 and length <= min(size, 8 + LARGEST_HEADER) else None
@@ -169,7 +163,7 @@ def read_headers(
     name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
     headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
     """
-    room, sizes = Room(largest), transport.header_sizes
+    room, sizes = _Room(largest), transport.header_sizes
     found: dict[int, bytes | TransportError] = {}
 
     def read(indices: Sequence[int], guess: int) -> None:
@@ -182,7 +176,7 @@ def read_headers(
     every = range(len(files))
     if repo not in sizes:
         read(*((every, _FEW) if len(files) <= 3 else ([0, 1, len(files) // 2], _SAMPLE)))
-    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.04) + 256, _LARGEST_GUESS))
+    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.01) + 256, _LARGEST_GUESS))
     return [found[index] for index in every]
 
 
@@ -224,21 +218,20 @@ class LocalSnapshot:
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
         """Byte ranges of one file."""
-        entry = entry_of(self, path)
-        places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
+        places = places_of(self, path, ranges)
         return places if isinstance(places, Unread) else self._ranges(path, places)
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, one file after the other: a disk is not faster side by side."""
-        room = Room(self.largest_header)
+        room = _Room(self.largest_header)
         return {path: self._header(path, room) for path in paths}
 
-    def _header(self, path: str, room: Room) -> bytes | Unread:
+    def _header(self, path: str, room: _Room) -> bytes | Unread:
         size = self.files[path].size if path in self.files else 0
         first = self.read_ranges(path, [(0, min(size, 8))])
         if isinstance(first, Unread):
             return first
-        length = announced(first[0], size)
+        length = _announced(first[0], size)
         if length is None:
             return first[0]
         problem = room.take(length)
@@ -254,12 +247,12 @@ class LocalSnapshot:
             return Unread(path, Message("it cannot be read: {}", because_of(error)))
 
 
-class Found(NamedTuple):
-    """A file below a folder: ``place`` is where its links lead to; ``status`` is None when nothing is there."""
+class _Found(NamedTuple):
+    """A file below a folder: ``place`` is where its links lead to; ``size`` in bytes is None when nothing is there."""
 
     path: str
     place: str
-    status: os.stat_result | None
+    size: int | None
 
 
 def open_folder(
@@ -280,27 +273,24 @@ def open_folder(
     files: dict[str, FileEntry] = {}
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(root, root, Message("the folder"), _ASIDE):
+    for found in _walk(root, root, Message("the folder"), _ASIDE):
         if isinstance(found, Unread):
             refused.append(found)
             continue
-        if found.status is None:
-            refused.append(Unread(found.path, Message("it is a link to nothing")))
-            continue
-        size = found.status.st_size
-        pointer = pointer_in(found.place, size)
-        if pointer is not None:
-            files[found.path] = FileEntry(found.path, *pointer)
+        path, place, size = found
+        if size is None:
+            refused.append(Unread(path, Message("it is a link to nothing")))
+        elif pointer := pointer_in(place, size):
+            files[path] = FileEntry(path, *pointer)
         else:
-            places[found.path] = found.place
-            files[found.path] = FileEntry(found.path, size, hasher.oid(found.place, size))
+            places[path], files[path] = place, FileEntry(path, size, hasher.oid(place, size))
         if len(files) > MOST_FILES:
             raise SnapshotError("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}", kind="usage")
     absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
     return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 
 
-def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[Found | Unread]:
+def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[_Found | Unread]:
     """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
 
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
@@ -326,7 +316,7 @@ def walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> I
         yield Unread(printable(path), Message("the folder cannot be read: {}", because_of(error)))
 
 
-def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
+def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
     try:
         inside = os.path.commonpath([within, place]) == within
     except ValueError:  # another drive
@@ -336,59 +326,50 @@ def _file(place: str, path: str, within: str, called: str) -> Found | Unread:
     try:
         status = os.stat(place)
     except OSError:
-        return Found(path, place, None)
+        return _Found(path, place, None)
     if not stat.S_ISREG(status.st_mode):
         what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
         return Unread(path, Message("it is {}", what))
-    return Found(path, place, status)
+    return _Found(path, place, status.st_size)
 
 
-def open_cached(
-    cached: CachedCommit,
-    asked: str | None = None,
-    *,
-    largest_header: int = LARGEST_HEADER,
-    hasher: Hasher | None = None,
-    own: bool = True,
-) -> LocalSnapshot:
+def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
     """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
 
     It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
     and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
     where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
     """
-    hasher = hasher or Hasher()
-    place = os.path.dirname(os.path.dirname(cached.folder))
-    listed = _listed(os.path.join(place, "trees", cached.commit + ".json")) if own else None
+    repo = os.path.dirname(os.path.dirname(cached.folder))
+    listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in walk(cached.folder, os.path.realpath(os.path.dirname(place)), Message("the cache")):
+    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(repo)), Message("the cache")):
         if isinstance(found, Unread):
             refused.append(found)
             continue
-        path, known = found.path, files.get(found.path)
-        if found.status is None:
+        path, place, size = found
+        known = files.get(path)
+        if size is None:
             # A link to a blob that was deleted, or that is still on its way.
             if known is None:
                 refused.append(Unread(path, Message("its content is gone from the cache")))
-        elif known is not None and known.size != found.status.st_size:
+        elif known is not None and known.size != size:
             refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
         else:
-            size = found.status.st_size
             named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
-            oid = hasher.oid(found.place, size, named.partition(":")[0] if named else "")
+            oid = hasher.oid(place, size, named.partition(":")[0] if named else "")
             if oid is not None and named is not None and oid != named:
                 refused.append(Unread(path, Message("its content in the cache is not what its name says")))
                 files.pop(path, None)
                 continue
-            places[path] = found.place
-            files[path] = FileEntry(path, size, oid or (named if own else None))
+            places[path], files[path] = place, FileEntry(path, size, oid or (named if own else None))
     lacking = _lacking(files, places)
     if lacking is not None and listed is None:
         refused.append(Unread(Message("weights"), lacking))
     return LocalSnapshot(
-        asked=asked or cached.repo,
+        asked=asked,
         label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
         files=files,
         places=places,

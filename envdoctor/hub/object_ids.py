@@ -53,7 +53,7 @@ class Hasher:
                 return None
             self._room -= size
         elif size > _HASHED and self._notice is not None:
-            self._notice(f"reading {os.path.basename(place)} ({size / 1e9:.1f} GB)")
+            self._notice(Message("reading {} ({} GB)", os.path.basename(place), f"{size / 1e9:.1f}"))
         lfs = size > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
         try:
             return _digest(place, kind or ("sha256" if lfs else "sha1"))

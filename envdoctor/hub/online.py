@@ -13,7 +13,7 @@ from urllib.parse import quote
 from envdoctor.hub.access import Access
 from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
 from envdoctor.hub.object_ids import oid_of_content
-from envdoctor.hub.snapshot import FileEntry, Kind, Snapshot, SnapshotError, Unread, check_items, entry_of, places_of
+from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, check_items, entry_of, places_of
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
 from envdoctor.models.names import is_repo_name, is_revision, printable
@@ -41,9 +41,8 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
         case "network" | "timeout":
             text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
             return SnapshotError(text, repo, revision, error, kind=error.kind)
-        case "protocol" | "usage" | "limit":
-            kind: Kind = "usage" if error.kind == "usage" else "protocol"
-            return SnapshotError("{} @ {}: {}", repo, revision, error, kind=kind)
+        case "usage":
+            return SnapshotError("{} @ {}: {}", repo, revision, error, kind="usage")
     if error.code == "RevisionNotFound":
         text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or a date (2024-01-31)"
         return SnapshotError(text, repo, revision, host, kind="revision-not-found")
@@ -81,7 +80,7 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
     data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
     if not isinstance(data, dict):
-        raise _odd(transport, "the description of a repository")
+        raise _odd(transport, Message("the description of a repository"))
     name = data.get("id")
     present = name if isinstance(name, str) and _NAME.match(name) else known
     if present != repo:
@@ -89,11 +88,11 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     commit = data.get("sha")
     if not isinstance(commit, str) or not _COMMIT.match(commit):
         if not _COMMIT.match(revision):
-            raise _odd(transport, "a commit")
+            raise _odd(transport, Message("a commit"))
         commit = revision
     siblings = data.get("siblings")
     if not isinstance(siblings, list):
-        raise _odd(transport, "a list of files")
+        raise _odd(transport, Message("a list of files"))
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         siblings = list(_tree(transport, present, commit))
     if len(siblings) > MOST_FILES:
@@ -103,7 +102,7 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     return HubSnapshot(access, repo, present, commit, files, refused)
 
 
-def _odd(transport: Transport, what: str) -> TransportError:
+def _odd(transport: Transport, what: Message) -> TransportError:
     return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
 
 
@@ -122,7 +121,7 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
     asked: set[str] = set()
     while url and seen <= most:
         if url in asked or not url.startswith(transport.endpoint + "/"):
-            raise _odd(transport, "a sane address of the next page")
+            raise _odd(transport, Message("a sane address of the next page"))
         asked.add(url)
         page, headers = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):
@@ -171,10 +170,10 @@ class HubSnapshot:
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
         """Byte ranges of one file, one request each; only the first goes through the Hub's redirect."""
-        entry = entry_of(self, path)
-        places = entry if isinstance(entry, Unread) else places_of(entry, ranges)
-        if isinstance(entry, Unread) or isinstance(places, Unread):
-            return entry if isinstance(entry, Unread) else Unread(*places)
+        places = places_of(self, path, ranges)
+        if isinstance(places, Unread):
+            return places
+        entry = self.files[path]
         kept = self._here(entry, lambda local: local.read_ranges(path, ranges))
         if kept is not None:
             return kept
@@ -182,16 +181,13 @@ class HubSnapshot:
         return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The headers, from the cache on disk where the file's sha256 is known there."""
+        """The headers, side by side."""
         waiting: list[FileEntry] = []
         for path in dict.fromkeys(path for path in paths if path not in self._headers):
             entry = entry_of(self, path)
             if isinstance(entry, Unread):
                 self._headers[path] = entry
-                continue
-            kept = self.access.kept_headers.get(entry.oid)
-            kept = kept or self._here(entry, lambda local, path=path: local.headers([path])[path])  # type: ignore[misc]
-            if kept is not None and len(kept) <= entry.size:
+            elif kept := self._here(entry, lambda local, path=path: local.headers([path])[path]):  # type: ignore[misc]
                 self._headers[path] = kept
             elif self._gate:
                 self._headers[path] = Unread(path, self._gate)
@@ -200,11 +196,7 @@ class HubSnapshot:
         files = [RemoteFile(self._hub, self._url(entry.path), entry.size) for entry in waiting]
         results = read_headers(self._hub, self._name, files, self.access.largest_header)
         for entry, result in zip(waiting, results, strict=True):
-            if isinstance(result, TransportError):
-                self._headers[entry.path] = Unread(entry.path, self._reason(result))
-            else:
-                self._headers[entry.path] = result
-                self.access.kept_headers.put(entry.oid, result)
+            self._headers[entry.path] = self._told(entry.path, result)
         return {path: self._headers[path] for path in paths}
 
     # --- the parts ---------------------------------------------------------------------------------------------------
@@ -219,9 +211,9 @@ class HubSnapshot:
         return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"
 
     def _ask(self, path: str, call: Callable[[], Result]) -> Result | Unread:
-        if self._gate:
-            return Unread(path, self._gate)
-        result = self._hub.side_by_side([call])[0]
+        return Unread(path, self._gate) if self._gate else self._told(path, self._hub.side_by_side([call])[0])
+
+    def _told(self, path: str, result: Result | TransportError) -> Result | Unread:
         return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
 
     def _whole(self, entry: FileEntry) -> bytes:

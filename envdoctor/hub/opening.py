@@ -17,7 +17,7 @@ from envdoctor.models.names import Named, NameProblem, is_address, parse_name, w
 from envdoctor.text.message import Message, listed, said_by
 
 #: How many commits before a snapshot are looked at for one that differs in more than text about the model.
-MOST_PARENTS = 40
+_MOST_PARENTS = 40
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
@@ -45,7 +45,7 @@ def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapsho
     """A commit of a cache; of the user's own one, or a folder that looks like one."""
     cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
-    return open_cached(commit, asked, largest_header=access.largest_header, hasher=access.hasher, own=own)
+    return open_cached(commit, asked, access.largest_header, access.hasher, own)
 
 
 def _open_local(folder: str, shown: str, access: Access) -> LocalSnapshot:
@@ -72,7 +72,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = f"{len(found)} commits begin with {wanted}" if found else Message("no {}", wanted)
+    problem = Message("{} commits that begin with {}", len(found), wanted) if found else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
 
 
@@ -145,7 +145,7 @@ def _before_the_last_change(newer: HubSnapshot) -> Pair:
     when there is none.
     """
     repo, later = str(newer.repo), list[Commit]()
-    for commit in commits(newer.access.hub, repo, str(newer.revision), MOST_PARENTS + 1):
+    for commit in commits(newer.access.hub, repo, str(newer.revision), _MOST_PARENTS + 1):
         older = open_hub(repo, commit.id, newer.access) if later else newer
         if _essence(older) != _essence(newer):
             older.asked = newer.asked
@@ -171,15 +171,21 @@ def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
 
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
-    chosen, why = _from_cache(cached, newer)
+    others = [item for item in cached if item.commit != newer.revision]
+    chosen, why = cached[0], Message("the last used of the local cache")
+    if "main" in chosen.refs:
+        why = Message("what main of the local cache points to")
+    if chosen.commit == newer.revision:
+        why = Message("which is NEW: nothing changed since it was downloaded")
+        if others:
+            chosen, why = others[0], Message("another commit of the local cache, for its main is NEW")
     notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     if not isinstance(newer, HubSnapshot):
         notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
-    others = [item.commit[:7] for item in cached if item.commit not in (chosen.commit, newer.revision)]
-    if others:
-        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(others, 5)))
+    if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
+        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
 
@@ -205,21 +211,6 @@ def open_side(model: str, text: str | None, access: Access) -> Snapshot:
     if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
-
-
-def _from_cache(cached: list[CachedCommit], newer: Snapshot) -> tuple[CachedCommit, str]:
-    first = cached[0]
-    named = (
-        Message("what main of the local cache points to")
-        if "main" in first.refs
-        else Message("the last used of the local cache")
-    )
-    if first.commit != newer.revision:
-        return first, named
-    others = [item for item in cached if item.commit != newer.revision]
-    if others:
-        return others[0], Message("another commit of the local cache, for its main is NEW")
-    return first, Message("which is NEW: nothing changed since it was downloaded")
 
 
 def _as_complete_as_can_be(

@@ -67,7 +67,7 @@ class HeaderError(Exception):
 
     def __init__(self, reason: str, detail: str = "") -> None:
         detail = detail if len(detail) <= 100 else detail[:97] + "..."
-        super().__init__(REASONS[reason] + (f" ({detail})" if detail else ""))
+        super().__init__(Message("{} ({})", REASONS[reason], detail) if detail else REASONS[reason])
         self.reason = reason
 
 

@@ -46,11 +46,7 @@ _KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
     (Message("weights"), (), (*WEIGHTS, ".index.json")),
     (Message("code"), (), (".py",)),
     (Message("template"), ("chat_template",), (".jinja",)),
-    (
-        Message("tokenizer"),
-        ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"),
-        (".model", ".tiktoken"),
-    ),
+    (Message("tokenizer"), ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"), (".model", ".tiktoken")),
     (Message("settings"), (), (".json",)),
 )
 
@@ -142,13 +138,16 @@ def entry_of(snapshot: Snapshot, path: str, limit: int | None = None) -> FileEnt
     return entry
 
 
-def places_of(entry: FileEntry, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | Unread:
+def places_of(snapshot: Snapshot, path: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | Unread:
     """The ranges with offsets from the start, when they lie in the file and are not too much to read."""
+    entry = entry_of(snapshot, path)
+    if isinstance(entry, Unread):
+        return entry
     places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
     if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
-        return Unread(entry.path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
+        return Unread(path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
     if sum(length for _, length in places) > _LARGEST_RANGE:
-        return Unread(entry.path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
+        return Unread(path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
     return places
 
 
@@ -184,7 +183,9 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         else:
             files[entry.path] = entry
         if reason:
-            refused.append(Unread(printable(path) if isinstance(path, str) else "a file without a name", reason))
+            refused.append(
+                Unread(printable(path) if isinstance(path, str) else Message("a file without a name"), reason)
+            )
     more = len(refused) - _MOST_REFUSED
     if more > 0:
         rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))

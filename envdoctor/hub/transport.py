@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from envdoctor.hub.transport_error import Again, TransportError, asked_wait, describe
+from envdoctor.models.names import printable
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _MOST_VALUES = 1_000_000
 
 
-def is_endpoint(endpoint: str, url: str) -> bool:
+def _is_endpoint(endpoint: str, url: str) -> bool:
     """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
     parts = [urlsplit(address) for address in (endpoint, url)]
     here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
@@ -44,7 +45,7 @@ def is_endpoint(endpoint: str, url: str) -> bool:
     return same and parts[0].hostname == parts[1].hostname
 
 
-def web_host(url: str) -> str | None:
+def _web_host(url: str) -> str | None:
     """The host of an address of the web; None for anything else."""
     try:
         parts = urlsplit(url)
@@ -65,15 +66,15 @@ class Reply(NamedTuple):
     close: Callable[[], None]
 
 
-def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
+def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
     """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
 
     Redirects are not followed: which header goes to which host is decided by the caller.
     """
     if not hasattr(session, "build_request"):
-        response = session.get(
-            url, headers=dict(headers), stream=True, allow_redirects=False, timeout=(seconds, seconds), auth=_keep
-        )
+        # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
+        as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
+        response = session.get(url, headers=dict(headers), timeout=(seconds, seconds), **as_given)
     else:
         request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
         response = session.send(request, stream=True, follow_redirects=False)
@@ -85,52 +86,6 @@ def open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: floa
 
     lower = {name.lower(): value for name, value in response.headers.items()}
     return Reply(response.status_code, lower, pieces, response.close)
-
-
-def _keep(request: Any) -> Any:
-    """requests would put the password of a .netrc in the place of the token, unless there is an ``auth``."""
-    return request
-
-
-class _Workers:
-    """At most ``most`` threads, started when there is work for one more.
-
-    A thread that hangs in a name lookup or on a server that sends a byte a minute cannot be stopped from outside, and
-    the pools of the standard library wait for theirs when the interpreter ends; these do not.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._started = self._open = 0  # jobs that are open were given and are not finished
-
-    def run(self, calls: Sequence[Callable[[], Result]], seconds: float) -> list["Future[Result]"]:
-        """Run the calls side by side; what has not begun after ``seconds`` never will."""
-        from concurrent.futures import Future, wait
-
-        futures: list[Future[Result]] = [Future() for _ in calls]
-        for job in zip(futures, calls, strict=True):
-            with self._lock:
-                self._open += 1
-                if self._open > self._started and self._started < self._most:
-                    self._started += 1
-                    threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
-            self._jobs.put(job)
-        for late in wait(futures, seconds).not_done:
-            late.cancel()
-        return futures
-
-    def _work(self) -> None:
-        while True:
-            future, call = self._jobs.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except Exception as error:  # handed to the thread that waits
-                    future.set_exception(error)
-            with self._lock:
-                self._open -= 1
 
 
 class Transport:
@@ -165,12 +120,14 @@ class Transport:
         self.pause = pause
         self.notice = notice or (lambda _: None)
         self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
-        host = web_host(self.endpoint)
+        host = _web_host(self.endpoint)
         if not host:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
         self.offline = offline or bool(constants.HF_HUB_OFFLINE)
-        self._workers = _Workers(connections)
+        self._connections = connections
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._threads = 0
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
         self.requests = self.received = 0
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
@@ -197,9 +154,23 @@ class Transport:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """What each call gave, or why not. Other exceptions are raised: they are defects of ours."""
+        """What each call gave, or why not. Other exceptions are raised: they are defects of ours.
+
+        The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
+        standard library wait for theirs when the interpreter ends.
+        """
+        from concurrent.futures import Future, wait
+
+        futures: list[Future[Result]] = [Future() for _ in calls]
+        for job in zip(futures, calls, strict=True):
+            self._jobs.put(job)
+        while self._threads < min(self._connections, len(calls)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+        for late in wait(futures, self.seconds_left).not_done:
+            late.cancel()
         found: list[Result | TransportError] = []
-        for future in self._workers.run(calls, self.seconds_left):
+        for future in futures:
             error = future.exception() if future.done() and not future.cancelled() else self._late()
             found.append(error if isinstance(error, TransportError) else future.result())
         return found
@@ -227,10 +198,12 @@ class Transport:
             with self.open(url, compressed=compressed) as (reply, place):
                 self.expect(reply, place, (200,))
                 body = self.body(reply, place, limit, decoded=compressed)
+            host = _host(place)
+            if len(body) > limit and is_web_page(reply.headers, body):
+                raise TransportError("the answer of {} is a web page", host)
             if len(body) > limit:
-                what = "is a web page" if is_web_page(reply.headers, body) else f"has more than {limit:,} bytes"
-                raise TransportError("the answer of {} {}", _host(place), what, kind="protocol")
-            return take(reply.headers, body, _host(place))
+                raise TransportError("the answer of {} has more than {} bytes", host, f"{limit:,}")
+            return take(reply.headers, body, host)
 
         return self.persist(once)
 
@@ -245,8 +218,8 @@ class Transport:
                 )
                 raise TransportError(text, host)
             if body.count(b",") > _MOST_VALUES:
-                what = f"more than {_MOST_VALUES:,} values, which no Hub sends"
-                raise TransportError("the answer of {} has {}", host, what, kind="protocol")
+                text = "the answer of {} has more than {} values, which no Hub sends"
+                raise TransportError(text, host, f"{_MOST_VALUES:,}")
             try:
                 return json.loads(body.decode("utf-8")), headers
             except (ValueError, RecursionError, MemoryError):
@@ -278,7 +251,7 @@ class Transport:
                 self.requests += 1
             reply = None
             try:
-                reply = open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+                reply = _open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
@@ -331,14 +304,24 @@ class Transport:
             # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
             last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
-                tried = f" ({attempt} attempts)" if attempt > 1 else ""
-                asks = f"; it asks to wait {again.wait:.0f} s" if again.wait else ""
-                raise TransportError("{}{}{}", str(again), tried, asks, kind=again.kind, status=again.status)
+                said = again.message
+                said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
+                said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
+                raise TransportError(said, kind=again.kind, status=again.status)
             if wait > 2:
-                self.notice(f"{self.host} is busy: waiting {wait:.0f} s")
+                self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
 
     # --- the parts ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:  # handed to the thread that waits
+                    future.set_exception(error)
 
     @cached_property
     def _identity(self) -> tuple[dict[str, str], str | None]:
@@ -360,7 +343,7 @@ class Transport:
     def _headers_for(self, url: str) -> dict[str, str]:
         """The headers for an address; the token only for the endpoint itself."""
         headers, authorization = self._identity
-        given = {"Authorization": authorization} if authorization and is_endpoint(self.endpoint, url) else {}
+        given = {"Authorization": authorization} if authorization and _is_endpoint(self.endpoint, url) else {}
         return {**headers, **given}
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
@@ -376,7 +359,7 @@ class Transport:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
             raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         self._drain(reply)
-        code, said = (_printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
+        code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
         status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
 
@@ -393,7 +376,7 @@ class Transport:
             following = urljoin(place, target)
         except ValueError:
             following = ""
-        if not web_host(following):
+        if not _web_host(following):
             raise TransportError("it redirects to what is no address of the web", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):
             raise TransportError("it redirects from https to http", kind="protocol")
@@ -442,8 +425,4 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def _host(url: str) -> str:
-    return urlsplit(url).hostname or Message("the server")
-
-
-def _printable(text: str) -> str:
-    return "".join(character for character in text if character.isprintable())[:200]
+    return _web_host(url) or Message("the server")

@@ -6,6 +6,21 @@ from typing import Literal
 
 from envdoctor.text.message import Message, MessageError
 
+_UNCONNECTED = Message("no connection")
+_Cause = Literal["offline", "timeout", "connect", "certificate", "dropped", "other"]
+#: What happened, by the names of the classes in the chain of causes, and a clause for people; the first that fits.
+_CAUSES: tuple[tuple[str, _Cause, Message], ...] = (
+    ("SSLError", "certificate", Message("no encrypted connection; a proxy's certificate goes into SSL_CERT_FILE")),
+    ("gaierror|NameResolutionError", "connect", Message("its name cannot be resolved")),
+    ("ConnectionRefusedError", "connect", Message("the connection was refused")),
+    ("OfflineModeIsEnabled", "offline", Message("huggingface_hub is in offline mode")),
+    ("ProxyError", "connect", Message("the proxy did not let the connection through")),
+    ("Timeout", "timeout", Message("it did not answer in time")),
+    ("ConnectError|NewConnectionError", "connect", _UNCONNECTED),
+    ("ConnectionError|Protocol|ReadError|Incomplete|Chunked", "dropped", Message("the connection broke off")),
+    ("DecodeError|DecodingError|ContentDecoding", "dropped", Message("the answer cannot be decompressed")),
+    ("", "other", Message("the request failed")),
+)
 #: What kept a request from bringing what was asked for; ``limit`` is one of ours, ``refused`` an answer of the server.
 Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit", "usage"]
 
@@ -55,45 +70,26 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
     return float(match[1]) if match else None
 
 
-def describe(
-    error: BaseException,
-) -> tuple[Literal["offline", "timeout", "connect", "certificate", "dropped", "other"], Message]:
+def describe(error: BaseException) -> tuple[_Cause, Message]:
     """What happened, and a clause for people, from a library's exception.
 
     The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
     library; where it does not, the class names that all three share decide. No text of the exception is shown: it
     holds addresses with signatures.
     """
-    import socket  # here, because `check` knows this module and asks no network
-    import ssl
+    import ssl  # here, because `check` knows this module and asks no network
 
-    chain = list(_chain(error))
+    chain = _chain(error)
     names = " ".join(base.__name__ for item in chain for base in type(item).__mro__)
-    for item in chain:
-        if isinstance(item, ssl.SSLError):
-            why = item.reason or "TLS error"
-            text = "no encrypted connection ({}); a proxy's certificate goes into SSL_CERT_FILE"
-            return "certificate", Message(text, why)
-        if isinstance(item, socket.gaierror):
-            return "connect", Message("its name cannot be resolved")
-        if isinstance(item, ConnectionRefusedError):
-            return "connect", Message("the connection was refused")
-    if "OfflineModeIsEnabled" in names:
-        return "offline", Message("huggingface_hub is in offline mode")
-    if "ProxyError" in names:
-        return "connect", Message("the proxy did not let the connection through")
-    if "Timeout" in names:
-        return "timeout", Message("it did not answer in time")
-    if "NameResolutionError" in names:
-        return "connect", Message("its name cannot be resolved")
-    if "ConnectError" in names or "NewConnectionError" in names:
-        reasons = [item.strerror for item in chain if isinstance(item, OSError) and item.strerror]
-        return "connect", Message("no connection ({})", Message(reasons[-1])) if reasons else Message("no connection")
-    if any(word in names for word in ("ConnectionError", "Protocol", "ReadError", "IncompleteRead", "ChunkedEncoding")):
-        return "dropped", Message("the connection broke off")
-    if "DecodeError" in names or "DecodingError" in names or "ContentDecoding" in names:
-        return "dropped", Message("the answer cannot be decompressed")
-    return "other", Message("the request failed ({})", type(error).__name__)
+    cause, said = next((cause, said) for pattern, cause, said in _CAUSES if re.search(pattern, names))
+    details: list[str] = []
+    if cause == "other":
+        details = [type(error).__name__]
+    elif cause == "certificate":
+        details = [item.reason for item in chain if isinstance(item, ssl.SSLError) and item.reason]
+    elif said == _UNCONNECTED:
+        details = [Message(item.strerror) for item in chain if isinstance(item, OSError) and item.strerror]
+    return cause, Message("{} ({})", said, details[-1]) if details else said
 
 
 def _chain(error: BaseException) -> list[BaseException]:

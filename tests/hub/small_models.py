@@ -27,11 +27,9 @@ def transport(hub: Hub, **options: object) -> Transport:
     return Transport(**given)  # type: ignore[arg-type]
 
 
-def access(
-    hub: Hub, *, environ: dict[str, str] | None = None, largest_header: int = 100_000_000, **options: object
-) -> Access:
-    """The same, as what a command may ask for; ``environ`` may name a place for envdoctor's own cache."""
-    return Access("", environ or {}, largest_header=largest_header, transport=transport(hub, **options))
+def access(hub: Hub, *, largest_header: int = 100_000_000, **options: object) -> Access:
+    """The same, as what a command may ask for."""
+    return Access("", {}, largest_header=largest_header, transport=transport(hub, **options))
 
 
 def opened(hub: Hub, revision: str | None = None, repo: str = "zai-org/tiny", **options: object) -> HubSnapshot:

@@ -48,7 +48,7 @@ def test_headers_cost_two_requests_a_shard_and_little_more_than_their_bytes(hub,
     headers = snapshot.headers(weights(snapshot))
     assert headers == {f"model-{i:05d}-of-00007.safetensors": header(40 + i) for i in range(7)}
     assert len(hub.log) == 14
-    assert hub.bytes_of(".safetensors") <= 3 * 8192 + 4 * (1.04 * len(header(46)) + 256)
+    assert hub.bytes_of(".safetensors") <= 3 * 8192 + 4 * (1.01 * len(header(46)) + 256)
 
 
 def test_a_longer_header_costs_one_more_request_that_needs_no_redirect(hub):
@@ -80,16 +80,6 @@ def test_connections_are_kept(hub, repo):
     assert len({e.connection for e in hub.log}) == 1
     snapshot.headers(weights(snapshot))
     assert len({(e.server, e.connection) for e in hub.log}) <= 8
-
-
-def test_known_headers_are_not_asked_for_again(hub, repo, tmp_path):
-    place = {"XDG_CACHE_HOME": str(tmp_path)}
-    first = opened(hub, environ=place)
-    kept = first.headers(weights(first))
-    hub.forget()
-    second = opened(hub, environ=place)
-    assert second.headers(weights(second)) == kept
-    assert hub.bytes_of(".safetensors") == 0
 
 
 def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hub, repo):
@@ -180,6 +170,8 @@ def test_without_a_network_the_answer_comes_at_once(hub, repo):
     with Hub() as gone:
         nowhere = gone.endpoint
     refused(hub, "network", "the connection was refused", endpoint=nowhere, pause=30.0)
+    in_the_open = hub.endpoint.replace("http:", "https:")
+    refused(hub, "network", "no encrypted connection", "(WRONG_VERSION_NUMBER)", endpoint=in_the_open, pause=30.0)
     nameless = {"endpoint": "http://no-such-host.invalid", "pause": 30.0}
     refused(hub, "network", "no-such-host.invalid cannot be reached", **nameless)
 

@@ -122,7 +122,7 @@ def values_are_none(text: str) -> bool:
 
 
 #: Rooms whose sentences are still to move: their values may be clauses.
-LATER = ("memory", "hub", "revision", "probe", "payload", "watch")
+LATER = ("memory", "revision", "probe", "payload", "watch")
 
 
 def words_of(node: ast.AST | None) -> str:
