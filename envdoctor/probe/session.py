@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -63,24 +64,32 @@ def run_session(
         outcomes = run(jobs, workers=workers or _workers(jobs))
     else:
         outcomes = run(first)
-        device = session_of(outcomes).device
+        device, card = (found := session_of(outcomes)).device, found.environment.get("device", {})
         if device is None:
             outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
         else:
-            jobs = _jobs(wishes, device)
+            jobs = _jobs(wishes, device, emulated=card.get("bf16") is False)
             outcomes += run(jobs, workers=workers or (_workers(jobs) if device == "cpu" else 1))
     return session_of(outcomes)._replace(seconds=time.monotonic() - started)
 
 
-def _jobs(wishes: Wishes, device: str) -> list[Job]:
-    """The children that the wishes mean on a device, without the context."""
+def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
+    """The children that the wishes mean on a device, without the context.
+
+    On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
+    says bf16.
+    """
     given: dict[str, Any] = {"model": wishes.model, "recipe": wishes.recipe, "entries": wishes.entries}
-    return [
+    jobs = [
         job
         for probe in wishes.probes
         if probe.name != FIRST
         for job in probe.jobs(wishes.suite, device, asked=wishes.asked, **given)
     ]
+    if emulated and wishes.recipe.get("dtype") != "bf16":
+        halves = (replace(job, dtype="fp16") if job.dtype == "bf16" else job for job in jobs)
+        return list({job.label: job for job in halves}.values())
+    return jobs
 
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:
