@@ -84,8 +84,10 @@ _POISONED = {
 }
 _SHORT = 16
 #: Texts of an error that says that there is nothing to compile with, or for: torch/_inductor/exc.py has the last two.
-_TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
-_TOOLS += ("working triton installation", "too old to be supported by the triton")
+_TOOLS = (
+    *("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler"),
+    *("working triton installation", "too old to be supported by the triton"),
+)
 
 
 def attention(job: Job, emit: Emit) -> None:

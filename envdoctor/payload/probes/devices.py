@@ -347,7 +347,8 @@ def _soak(places: list[Any], limit: float, case: dict[str, Any], emit: Emit, uui
     held = [(a.to(place), b.to(place)) for place in places]
     first = [multiplied(*given, number) for number, given in enumerate(held)]
     changed = [torch.zeros((), dtype=torch.int64, device=place) for place in places]
-    until, rounds, under = time.monotonic() + limit, 0, [{} for _ in places]
+    until, rounds = time.monotonic() + limit, 0
+    under: List[Dict[str, Any]] = []  # noqa: UP006
     while time.monotonic() < until and not any(map(int, changed)):
         for _ in range(_ROUNDS):
             rounds += 1

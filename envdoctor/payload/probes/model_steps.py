@@ -295,9 +295,9 @@ def _driver_kib() -> float:
     """KiB that the driver has given away: on a card that nobody else computes on, all of it, with what libraries beside
     torch hold; elsewhere what torch's allocator has, for another's memory comes and goes."""
     if computing([identity(0, torch.cuda.get_device_properties(0))]) != [1]:
-        return torch.cuda.memory_reserved() / 1024.0
+        return float(torch.cuda.memory_reserved()) / 1024.0
     free, total = torch.cuda.mem_get_info()
-    return (total - free) / 1024.0
+    return float(total - free) / 1024.0
 
 
 def _use(model: Any, length: int) -> None:

@@ -168,6 +168,12 @@ def note_error(found: dict[str, Any], name: str, tensor: Any, exact: tuple[Any, 
         found["ratio"][name] = round(rms(value - truth) / max(rms(rounded - truth), floor), 3)
 
 
+def part_ratio(value: Any, truth: Any, rounded: Any, dtype: Any) -> float:
+    """The error of the worst matrix of a stack of them, in units of the error that rounding alone must make in it."""
+    errors, units, sizes = ((part.square().mean((-1, -2)).sqrt()) for part in (value - truth, rounded - truth, truth))
+    return float((errors / torch.maximum(units, 0.05 * torch.finfo(dtype).eps * sizes + 1e-30)).max())
+
+
 def rms(values: Any) -> float:
     """The root of the mean square."""
     return float(values.square().mean().sqrt())
