@@ -68,7 +68,8 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     if not force and free is None:
         return Permission(None, Message("{}. {}", joined(busy[:4]), _WAYS))
     if all_gpus and (force or not busy):
-        return Permission(setting, None, _unread(items))
+        forced = tuple(Message("{} (--force)", one) for one in busy)
+        return Permission(setting, None, (*forced, *_unread(items)))
     if all_gpus:
         idle = [place for place, trouble in enumerate(troubles) if trouble is None]
         shown = ",".join(_visible(items[place], place, setting) for place in idle)

@@ -33,6 +33,7 @@ def asked(gpus: Any, all_gpus: bool = False, force: bool = False, **environ: str
         ([gpu("GPU-a", processes=UNREAD, free=UNREAD)], {}, "GPU-a", "whether others compute on the GPU could not"),
         ([A, B], {"all_gpus": True}, None, None),
         ([BUSY], {"force": True}, "GPU-a", "--force"),
+        ([A, gpu("GPU-b", processes=1)], {"force": True, "all_gpus": True}, None, "1 other process (--force)"),
         ([FULL], {"force": True}, "GPU-a", "--force"),
         ([gpu("GPU-a", processes=2), B], {}, "GPU-b", "GPU 0 (NVIDIA H200) is in use by 2 other processes: GPU 1"),
         ([gpu("GPU-a", processes=HIDDEN)], {}, "GPU-a", "a container does not show"),
