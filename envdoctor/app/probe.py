@@ -117,6 +117,7 @@ def run_probes(
     python = gathered.needed_interpreter(Message("the experiments run"))
     visible: str | None = ""
     refused: Message | None = None
+    left_out: Sequence[Message] = ()
     environ, here = request.sources.environ, request.here
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
@@ -127,7 +128,7 @@ def run_probes(
         refused = permission.refused
         if refused is not None and not (here is not None and here.rank):
             raise JobError(refused)
-        visible = permission.visible
+        visible, left_out = permission.visible, permission.left_out
         notices += [Notice("note", text) for text in permission.notes]
     with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
         place = Place(python, environ, request.sources.folder(), scratch, visible, request.payload)
@@ -140,7 +141,7 @@ def run_probes(
             )
         results = _judged(session, gathered.facts, request, probes)
         if here is None:
-            return results, notices
+            return results._replace(unmeasured=[*results.unmeasured, *left_out]), notices
         from envdoctor.app.probe_ranks import meet, with_the_others
 
         met = meet(here, request.wait, session, results, refused=refused, place=place, probes=probes, matrix=matrix)

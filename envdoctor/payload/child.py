@@ -35,8 +35,10 @@ OLDEST_TORCH = (2, 0)
 #: Characters of a text that is handed back, and of a line.
 LONGEST_TEXT = 2000
 LONGEST_LINE = 60000
-#: Parts of the messages of CUDA errors that leave the context of the process unusable.
-STICKY = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
+#: Parts of the messages of CUDA errors that may leave the context of the process unusable: it is then asked.
+_SUSPECT = ("CUDA error", "illegal", "device-side", "misaligned", "CUDNN_STATUS_EXEC", "unspecified launch failure")
+#: Part of the message of one that says that torch was not compiled for the card.
+_NO_KERNEL = "no kernel image"
 EXIT_CODES = {"ok": 0, "sticky": 3, "oom": 4, "no-torch": 5, "torch-broken": 5, "torch-old": 5, "no-device": 5}
 #: Endings after which nothing that follows in this process would be true.
 LAST = ("sticky", "oom", "no-torch", "torch-broken", "torch-old")
@@ -208,7 +210,9 @@ def _named(error: BaseException) -> tuple[str, str]:
 
     if is_out_of_memory(error):
         return "oom", _said(error)
-    if "torch" in sys.modules and any(part in str(error) for part in STICKY) and _cuda_in_use():
+    if _NO_KERNEL in str(error) and _cuda_in_use():
+        return "no-device", _not_built_for_it()
+    if is_sticky(error):
         return "sticky", _said(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "failed", f"{_said(error)} ({os.path.basename(last.filename)}:{last.lineno})"
@@ -225,8 +229,30 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _cuda_in_use() -> bool:
+def is_sticky(error: BaseException) -> bool:
+    """Whether CUDA works no more in this process. What is not supported, or was not compiled for the card, says "CUDA
+    error" as well and spoils nothing: a context that is spoiled cannot even wait and copy
+    (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html, cudaErrorIllegalAddress)."""
+    if not any(part in str(error) for part in _SUSPECT) or not _cuda_in_use():
+        return False
     torch: Any = sys.modules["torch"]
+    try:
+        torch.cuda.synchronize()
+        torch.empty(1, device="cuda").cpu()
+    except Exception:
+        return True
+    return False
+
+
+def _not_built_for_it() -> str:
+    torch: Any = sys.modules["torch"]
+    card = torch.cuda.get_device_properties(0)
+    built = " ".join(torch.cuda.get_arch_list()) or "nothing"
+    return f"torch {torch.__version__} has no code for {card.name} (sm_{card.major}{card.minor}), only for {built}"
+
+
+def _cuda_in_use() -> bool:
+    torch: Any = sys.modules.get("torch")
     try:
         return bool(torch.cuda.is_initialized())
     except Exception:

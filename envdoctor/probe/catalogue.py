@@ -80,9 +80,10 @@ class Probe:
     ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``settles`` are the
     names by which rules ask for it (its own name by itself), ``attention`` the implementation of attention that it runs
     (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it imports, ``suites``
-    its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, ``gpu_memory_mib``
-    what it may take of the device. ``alone``: never in one process with others, because it measures the process itself
-    or may bring it down. ``entries``: it runs import statements of what is installed.
+    its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, where that differs
+    on a GPU ``cuda_memory_mib``, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process
+    with others, because it measures the process itself or may bring it down. ``entries``: it runs import statements of
+    what is installed.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Probe:
     attention: str | None = None
     needs: tuple[str, ...] = ("torch",)
     memory_mib: int = _MEMORY_MIB
+    cuda_memory_mib: int | None = None
     gpu_memory_mib: int | None = _GPU_MEMORY_MIB
     entries: bool = False
 
@@ -131,7 +133,7 @@ class Probe:
                 recipe=recipe or {},
                 needs=self.needs,
                 seconds=float(entry.get("seconds", limit)) + first_import,
-                memory_mib=self.memory_mib,
+                memory_mib=(self.cuda_memory_mib if device == "cuda" else None) or self.memory_mib,
                 gpu_memory_mib=self.gpu_memory_mib,
                 alone=self.alone,
                 script=self.script,

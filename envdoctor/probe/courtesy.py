@@ -13,11 +13,13 @@ LEAST_FREE_GIB = 1.0
 
 class Permission(NamedTuple):
     """``visible`` is the value for CUDA_VISIBLE_DEVICES (None: as it is), ``refused`` why nothing may run on a GPU, a
-    sentence for the user, or None; ``notes`` are sentences about what could not be checked or was chosen."""
+    sentence for the user, or None; ``notes`` are sentences about what could not be checked or was chosen, ``left_out``
+    about GPUs that were asked for and are not shown."""
 
     visible: str | None
     refused: Message | None = None
     notes: tuple[Message, ...] = ()
+    left_out: tuple[Message, ...] = ()
 
 
 def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
@@ -46,8 +48,9 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
 def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool) -> Permission:
     """Which GPUs the children may see. ``gpus`` is the fact ``gpu``: the visible ones, as CUDA numbers them.
 
-    One device is enough, so one is shown unless ``all_gpus``: the first that has at least 1 GiB free and on which
-    nobody computes. A MIG slice is kept as the user named it: its memory and tenants are its own and not read here.
+    One device is shown, the first that has at least 1 GiB free and on which nobody computes, and it is said that the
+    others are not measured; with ``all_gpus`` all that are so, and what is left out is said. A MIG slice is kept as the
+    user named it: its memory and tenants are its own and not read here.
     """
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     first = setting.split(",")[0].strip() if setting else None
@@ -62,14 +65,22 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     troubles = [_trouble(View.of(item)) for item in items]
     busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
     free = troubles.index(None) if None in troubles else None
-    if not force and (busy if all_gpus else free is None):
+    if not force and free is None:
         return Permission(None, Message("{}. {}", joined(busy[:4]), _WAYS))
+    if all_gpus and (force or not busy):
+        forced = tuple(Message("{} (--force)", one) for one in busy)
+        return Permission(setting, None, (*forced, *_unread(items)))
     if all_gpus:
-        return Permission(setting, None, _unread(items))
+        idle = [place for place, trouble in enumerate(troubles) if trouble is None]
+        shown = ",".join(_visible(items[place], place, setting) for place in idle)
+        left_out = tuple(Message("not measured: {}", one) for one in busy)
+        return Permission(shown, None, _unread([items[place] for place in idle]), left_out)
+    text = Message("{} of {} GPUs is measured, {}: --all-gpus measures all", 1, len(items), names[free or 0])
+    others = (text,) if len(items) > 1 else ()
     if free is None:
-        return Permission(_visible(items[0], 0, setting), None, (Message("{} (--force)", busy[0]),))
+        return Permission(_visible(items[0], 0, setting), None, (Message("{} (--force)", busy[0]), *others))
     notes = (Message("{}: {} was taken", busy[0], names[free]),) if free else ()
-    return Permission(_visible(items[free], free, setting), None, (*notes, *_unread([items[free]])))
+    return Permission(_visible(items[free], free, setting), None, (*notes, *others, *_unread([items[free]])))
 
 
 _WAYS = Message("--force runs the experiments there all the same, --device cpu leaves the GPU alone")

@@ -121,6 +121,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
             _amount(computed, "cpu_seconds") if computed is not None else None,
             data.get("earlier") or "",
             quoted(str(data.get("earlier_detail", ""))),
+            data.get("again") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RecordingError("{}:{}: not what a child of a probe gave: {}", path, number, error) from None

@@ -18,6 +18,13 @@ from envdoctor.text.message import NOTHING, Message
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
+#: Verdicts that are doubted until the same gave them once more.
+DOUBTED = ("fail", "error")
+_UNLIKE = "unlike-answers"
+#: Numbers of the same input that are further apart than this share are two answers: seen between processes of one
+#: healthy machine: none at all on a CPU; atomics of a GPU change the last digits.
+_APART = 0.1
+_MEASURED = ("o", "dq", "dk", "dv", "d0", "d1", "d2", "dx", "dw", "relative", "difference", "e1", "eN")
 #: How an ending is called in a record: its verdict and its signature.
 _ENDED = {
     "timeout": ("timeout", "timeout"),
@@ -166,10 +173,80 @@ class Group(NamedTuple):
 
 
 def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
-    """Every observation that is a case, judged, in the order in which they came."""
+    """Every observation that is a case, judged, in the order in which they came.
+
+    A case that failed, at first or when its job ran again, and that gave other numbers for the same input at another
+    time, is none of what it failed by: it is "unlike-answers", and so is all that failed in the same job.
+    """
+    once = [outcome for outcome in outcomes if not outcome.again]
+    repeated: dict[_Same, list[Case]] = {}
+    for outcome in outcomes:
+        for same, case in _named(outcome, _judged([outcome])) if outcome.again else ():
+            repeated.setdefault(same, []).append(case)
+    cases = _judged(once)
+    if not repeated:
+        return cases
+    names = [same for outcome in once for same, _ in _named(outcome, _judged([outcome]))]
+    doubted = [_doubted(case, repeated.get(same, ())) for same, case in zip(names, cases, strict=True)]
+    shaken = {same[0] for same, case in zip(names, doubted, strict=True) if case.verdict.signature == _UNLIKE}
+    return [_shaken(case) if same[0] in shaken else case for same, case in zip(names, doubted, strict=True)]
+
+
+_Same = tuple[str, str, str, int]
+
+
+def _judged(outcomes: Iterable[Outcome]) -> list[Case]:
     observations = [observation for outcome in outcomes for observation in outcome.observations]
     verdicts = judge_all(observations)
     return [Case(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None]
+
+
+def _named(outcome: Outcome, cases: Iterable[Case]) -> list[tuple[_Same, Case]]:
+    """The cases of a job, each with what names it in every run of that job."""
+    count: Counter[tuple[str, str, str]] = Counter()
+    named = []
+    for case in cases:
+        name = (outcome.job.label, case.title, str(case.observation.get("dtype")))
+        count[name] += 1
+        named.append(((*name, count[name]), case))
+    return named
+
+
+def _doubted(case: Case, others: Sequence[Case]) -> Case:
+    """The case, with a verdict of its own when the same input gave two answers of which one is wrong."""
+    wrong = next((one for one in (case, *others) if one.verdict.verdict in DOUBTED), None)
+    other = next((one for one in others if _unlike(case, one)), None)
+    if wrong is None or other is None:
+        return case
+    said = [one.verdict.why or Message("what is right") for one in (case, other)]
+    why = Message("the same input gave: {}; and again: {}: suspect hardware, a race or clocks", *said)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, wrong.verdict.tensors, None, why))
+
+
+def _shaken(case: Case) -> Case:
+    """The case, whose verdict is not its own where other cases of its job gave two answers."""
+    if case.verdict.verdict not in DOUBTED or case.verdict.signature == _UNLIKE:
+        return case
+    why = Message("{}; other cases of this experiment gave two answers to the same input", case.verdict.why)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, case.verdict.tensors, None, why))
+
+
+def _unlike(one: Case, other: Case) -> bool:
+    """Whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
+    first, second = one.verdict, other.verdict
+    if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
+        return first.verdict in DOUBTED or second.verdict in DOUBTED
+    before, after = _numbers(one), _numbers(other)
+    pairs = [(before[name], after[name]) for name in _MEASURED]
+    return any(abs(seen - again) > _APART * max(seen, again) for seen, again in pairs)
+
+
+def _numbers(case: Case) -> dict[str, float]:
+    """What was measured, by name."""
+    seen = case.observation
+    ratios = seen.get("ratio")
+    given = {**(ratios if isinstance(ratios, dict) else {}), **seen}
+    return {name: _float(given.get(name)) for name in _MEASURED}
 
 
 _Family = tuple[str, str, str | None, str | None]
@@ -180,8 +257,10 @@ def groups_of(outcomes: Sequence[Outcome], cases: Iterable[Case] | None = None) 
 
     ``cases`` are those of the outcomes, for who has judged them already.
     """
+    cases = cases_of(outcomes) if cases is None else cases
+    outcomes = [outcome for outcome in outcomes if not outcome.again]
     families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
-    for case in cases_of(outcomes) if cases is None else cases:
+    for case in cases:
         said = case.observation
         family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
         families.setdefault(family, []).append(case)

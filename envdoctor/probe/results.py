@@ -49,6 +49,8 @@ def results_of(
     if session.unusable is not None:
         outcomes = [session.unusable, *(outcome for outcome in outcomes if "torch" not in outcome.job.needs)]
     cases = cases_of(outcomes)
+    outcomes = [outcome for outcome in outcomes if not outcome.again]
+    session = session._replace(outcomes=outcomes)
     groups = groups_of(outcomes, cases)
     title = ", ".join(asked) or suite
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]

@@ -21,7 +21,8 @@ class Outcome(NamedTuple):
     ``observations`` carry probe, device, dtype and backend of the job. ``ending`` is one of
     :data:`~envdoctor.sandbox.target.ENDINGS`, with a ``detail`` in words; ``begin``, ``seconds``, ``cpu_seconds`` and
     ``peak_mib`` are those of its answer. ``earlier`` is how a first try ended, in a process shared with other jobs,
-    when this second one, alone, was done; ``earlier_detail`` says more.
+    when this second one, alone, was done; ``earlier_detail`` says more. ``again``: the job had been done, with a case
+    that failed, and this is what the same gave once more.
     """
 
     job: Job
@@ -34,6 +35,7 @@ class Outcome(NamedTuple):
     cpu_seconds: float | None = None
     earlier: str = ""
     earlier_detail: Message = NOTHING
+    again: bool = False
 
     @property
     def without_torch(self) -> bool:
@@ -51,10 +53,12 @@ def run_jobs(
     place: Place,
     *,
     workers: int = 1,
+    again: bool = False,
     tell: Callable[[str], None] = lambda text: None,
     keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Run all jobs, ``workers`` processes at a time, and return their outcomes in the order of the jobs.
+    """Run all jobs, ``workers`` processes at a time, and return their outcomes in the order of the jobs; ``again``
+    marks them as those of jobs that had been done.
 
     ``tell`` hears what is going on, ``keep`` each outcome as soon as its process has ended; both are called in this
     thread. An interrupt ends the children that run. Once torch cannot be imported, no further child tries.
@@ -71,8 +75,8 @@ def run_jobs(
                 done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     for number, outcome in zip(waiting.pop(future), future.result(), strict=True):
-                        outcomes[number] = outcome
-                        keep(outcome)
+                        outcomes[number] = outcome._replace(again=again)
+                        keep(outcomes[number])
                 tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(sorted(run.now.values()))}")
         except BaseException:
             run.stop.set()

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Job, Probe
+from envdoctor.probe.reproducer import DOUBTED, cases_of
 from envdoctor.probe.running import UNUSABLE, Outcome, run_jobs
 from envdoctor.sandbox.process_tree import processors
 from envdoctor.sandbox.target import Place
@@ -14,6 +16,8 @@ from envdoctor.text.message import Message
 
 #: Two children at once need this much memory free beside what they are allowed, in MiB.
 _SPARE_MIB = 1024
+#: A job that took longer is not done again, in seconds.
+_LONGEST_AGAIN = 120.0
 
 
 class Wishes(NamedTuple):
@@ -54,7 +58,8 @@ def run_session(
 ) -> Session:
     """Run the experiments. The context comes first and alone, because it says whether torch works and which device
     there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
-    time; None leaves it to cores and memory."""
+    time; None leaves it to cores and memory. What failed runs again, in a new process and once more in the same: a
+    fault of the machine gives two answers, one of a program gives its own."""
     started = time.monotonic()
     run = partial(run_jobs, place=place, tell=tell, keep=keep)
     first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
@@ -63,24 +68,46 @@ def run_session(
         outcomes = run(jobs, workers=workers or _workers(jobs))
     else:
         outcomes = run(first)
-        device = session_of(outcomes).device
+        device, card = (found := session_of(outcomes)).device, found.environment.get("device", {})
         if device is None:
             outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
         else:
-            jobs = _jobs(wishes, device)
+            jobs = _jobs(wishes, device, emulated=card.get("bf16") is False)
             outcomes += run(jobs, workers=workers or (_workers(jobs) if device == "cpu" else 1))
+    doubted = _doubted(outcomes)
+    if doubted:
+        outcomes += run([*reversed(doubted), *doubted], again=True, workers=workers or 1)
     return session_of(outcomes)._replace(seconds=time.monotonic() - started)
 
 
-def _jobs(wishes: Wishes, device: str) -> list[Job]:
-    """The children that the wishes mean on a device, without the context."""
-    given: dict[str, Any] = {"model": wishes.model, "recipe": wishes.recipe, "entries": wishes.entries}
+def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
+    """The jobs with a case that failed, which are not too long to be done again, in one process with others: what comes
+    with every so many calls comes elsewhere then."""
     return [
+        replace(outcome.job, alone=False)
+        for outcome in outcomes
+        if outcome.ending == "ok" and outcome.seconds <= _LONGEST_AGAIN and not outcome.job.entries
+        if any(case.verdict.verdict in DOUBTED for case in cases_of([outcome]))
+    ]
+
+
+def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
+    """The children that the wishes mean on a device, without the context.
+
+    On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
+    says bf16.
+    """
+    given: dict[str, Any] = {"model": wishes.model, "recipe": wishes.recipe, "entries": wishes.entries}
+    jobs = [
         job
         for probe in wishes.probes
         if probe.name != FIRST
         for job in probe.jobs(wishes.suite, device, asked=wishes.asked, **given)
     ]
+    if emulated and wishes.recipe.get("dtype") != "bf16":
+        halves = (replace(job, dtype="fp16") if job.dtype == "bf16" else job for job in jobs)
+        return list({job.label: job for job in halves}.values())
+    return jobs
 
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:

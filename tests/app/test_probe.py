@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import payload, write_probe
+from fakes import CONTEXT, payload, write_probe
 from observing import shipped
 
-from envdoctor.app import JobError, Sources, UsageProblem
-from envdoctor.app.probe import Request, probe
-from envdoctor.facts import Records, Unknown
+from envdoctor.app import JobError, Sources, UsageProblem, collect_facts
+from envdoctor.app.probe import Request, catalogue, probe, run_probes
+from envdoctor.facts import Fact, Records, Unknown
 from envdoctor.report import Report, load, names, render
+from envdoctor.text import Message
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (
@@ -210,3 +211,18 @@ def test_a_model_that_was_given_and_not_measured_is_no_clean_run(
     assert ("not measured, only others: no such code" in render(report)) == (code == 3)
     assert run({"replay": path, "sources": Sources()}).exit_code == code, "a recording knows that there was one"
     assert '"model": "model"' in path.read_text()
+
+
+def test_gpus_that_were_asked_for_and_are_busy_are_missing_from_the_answer(tmp_path: Path) -> None:
+    home = payload(tmp_path)
+    for name, body in (("context", CONTEXT), ("one", PASS)):
+        write_probe(home, name, body, alone=name == "context", gpu_memory_mib=None)
+    sources, matrix = Sources(python=sys.executable, cwd=tmp_path), shipped()
+    gathered = collect_facts(sources, matrix)
+    cards = [{"name": "H100", "uuid": f"GPU-{n}", "processes": n, "free_gib": 79.0} for n in range(2)]
+    gathered.facts.update([Fact("gpu", Records(cards), Message("a stand-in"), "machine")])
+    request = Request(all_gpus=True, device="cuda", sources=sources, payload=home)
+    results, _ = run_probes(gathered, request, matrix, catalogue(home))
+    (value,) = [fact.value for fact in results.facts if fact.key == "probe"]
+    assert isinstance(value, Records) and [item["verdict"] for item in value.items] == ["pass"]
+    assert results.unmeasured == ["not measured: GPU 1 (H100) is in use by 1 other process"]

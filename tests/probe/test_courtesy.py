@@ -27,9 +27,13 @@ def asked(gpus: Any, all_gpus: bool = False, force: bool = False, **environ: str
 @pytest.mark.parametrize(
     ("gpus", "options", "visible", "note"),
     [
-        ([A, B], {}, "GPU-a", None),
+        ([A], {}, "GPU-a", None),
+        ([A, B], {}, "GPU-a", "1 of 2 GPUs is measured, GPU 0 (NVIDIA H200): --all-gpus measures all"),
+        # A card in slices (MIG): of which nobody knows who computes there.
+        ([gpu("GPU-a", processes=UNREAD, free=UNREAD)], {}, "GPU-a", "whether others compute on the GPU could not"),
         ([A, B], {"all_gpus": True}, None, None),
         ([BUSY], {"force": True}, "GPU-a", "--force"),
+        ([A, gpu("GPU-b", processes=1)], {"force": True, "all_gpus": True}, None, "1 other process (--force)"),
         ([FULL], {"force": True}, "GPU-a", "--force"),
         ([gpu("GPU-a", processes=2), B], {}, "GPU-b", "GPU 0 (NVIDIA H200) is in use by 2 other processes: GPU 1"),
         ([gpu("GPU-a", processes=HIDDEN)], {}, "GPU-a", "a container does not show"),
@@ -49,12 +53,18 @@ def test_one_idle_device_is_shown_and_what_is_odd_is_said(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "all_gpus"), [([BUSY], False), ([FULL], False), ([A, gpu("GPU-b", processes=1)], True)]
+    ("gpus", "all_gpus"), [([BUSY], False), ([FULL], False), ([BUSY, gpu("GPU-b", processes=1)], True)]
 )
 def test_without_an_idle_device_nothing_runs_unless_forced(gpus: list[Any], all_gpus: bool) -> None:
     refused = asked(gpus, all_gpus).refused
     assert "--force" in refused
     assert "--device cpu" in refused
+
+
+def test_of_all_gpus_the_busy_ones_are_left_out_and_named() -> None:
+    permission = asked([A, gpu("GPU-b", processes=2), gpu("GPU-c")], all_gpus=True)
+    assert permission[:3] == ("GPU-a,GPU-c", None, ())
+    assert permission.left_out == ("not measured: GPU 1 (NVIDIA H200) is in use by 2 other processes",)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ def test_without_an_idle_device_nothing_runs_unless_forced(gpus: list[Any], all_
 def test_a_rank_has_the_gpu_of_its_number_or_the_only_one(
     gpus: list[dict[str, Any]], local: int | None, environ: dict[str, str], visible: str
 ) -> None:
-    assert ask_local(Records(gpus), environ, local, force=False) == (visible, None, ())
+    assert ask_local(Records(gpus), environ, local, force=False) == (visible, None, (), ())
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,11 @@ _POISONED = {
     "row, 15 keys": ((1, 2, 40, 64), 15, 7, slice(None)),
 }
 _SHORT = 16
-#: Texts of an error that says that there is nothing to compile with.
-_TOOLS = ("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler")
+#: Texts of an error that says that there is nothing to compile with, or for: torch/_inductor/exc.py has the last two.
+_TOOLS = (
+    *("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler"),
+    *("working triton installation", "too old to be supported by the triton"),
+)
 
 
 def attention(job: Job, emit: Emit) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..probing.kit import Emit, Job
-from ..probing.nvml import used_mib
+from ..probing.nvml import identity, used_mib
 
 PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
 
@@ -34,7 +34,12 @@ _VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "ATEN_CPU_CAPABILITY",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_VISIBLE_DEVICES",
 )
+#: Those of NCCL and of torch's use of it, which hide a bad link or bring one out, begin so; names of files and hosts in
+#: them are nobody's business.
+_PREFIXES, _PRIVATE, _MOST = ("NCCL_", "TORCH_NCCL_"), ("FILE", "PATH", "DIR", "HOST", "ID", "ADDR"), 40
 _BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 
 
@@ -60,21 +65,29 @@ def _build() -> dict[str, Any]:
         "cpu_capability": _asked(lambda: torch.backends.cpu.get_cpu_capability()),
         "threads": torch.get_num_threads(),
         "accelerators": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "variables": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "variables": _variables(),
     }
 
 
+def _variables() -> dict[str, str]:
+    names = [*_VARIABLES, *sorted(name for name in os.environ if name.startswith(_PREFIXES))[:_MOST]]
+    return {name: "set" if name.endswith(_PRIVATE) else os.environ[name] for name in names if name in os.environ}
+
+
 def _device() -> dict[str, Any]:
-    """The device, and what a context on it costs in seconds and MiB of the driver's memory."""
-    before = used_mib()
+    """The device, and what a context on it costs in seconds and MiB of the driver's memory. Raises RuntimeError where
+    this torch has no code for it."""
+    properties = torch.cuda.get_device_properties(0)
+    own = [identity(0, properties)]
+    before = used_mib(own)[0]
     started = time.time()
     torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     seconds = time.time() - started
-    after = used_mib()
-    properties = torch.cuda.get_device_properties(0)
+    after = used_mib(own)[0]
     free, total = torch.cuda.mem_get_info()
-    cost = max((now - then for then, now in zip(before, after)), default=None)
+    cost = None if before is None or after is None else max(0, after - before)
+    (torch.ones(1, device="cuda") + 1).cpu()  # what was not compiled for this card ends here
     return {
         "name": properties.name,
         "cc": f"{properties.major}.{properties.minor}",
@@ -85,7 +98,8 @@ def _device() -> dict[str, Any]:
         "context_mib": cost,
         "cudnn": _asked(_cudnn),
         "driver_cuda": _asked(lambda: torch._C._cuda_getDriverVersion()),
-        "bf16": _asked(lambda: torch.cuda.is_bf16_supported()),
+        # Units for bf16 came with 8.0; before, torch says that it is supported and emulates it.
+        "bf16": bool(torch.version.hip) or properties.major >= 8,
     }
 
 

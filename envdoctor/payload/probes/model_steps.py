@@ -28,6 +28,7 @@ from ..probing.kit import (
     relative,
     vector,
 )
+from ..probing.nvml import computing, identity
 
 PROBES = {
     "checkpointing": {
@@ -284,11 +285,19 @@ def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[lis
             work(length)
         kib.append(held_kib(device))
         if device == "cuda":
-            free, total = torch.cuda.mem_get_info()
-            reserved.append((total - free) / 1024.0)
+            reserved.append(_driver_kib())
     held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
     params = {"mask": "bool_left", "cycles": len(cycles)}
     emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
+
+
+def _driver_kib() -> float:
+    """KiB that the driver has given away: on a card that nobody else computes on, all of it, with what libraries beside
+    torch hold; elsewhere what torch's allocator has, for another's memory comes and goes."""
+    if computing([identity(0, torch.cuda.get_device_properties(0))]) != [1]:
+        return float(torch.cuda.memory_reserved()) / 1024.0
+    free, total = torch.cuda.mem_get_info()
+    return float(total - free) / 1024.0
 
 
 def _use(model: Any, length: int) -> None:

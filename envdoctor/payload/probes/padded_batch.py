@@ -59,7 +59,15 @@ _FORMS = (
 
 def run(job: Job, emit: Emit) -> None:
     """One observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
-    torch.use_deterministic_algorithms(False)
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode(0)
+    try:
+        _all_models(job, emit)
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+
+
+def _all_models(job: Job, emit: Emit) -> None:
     options = job["options"]
     for name in tiny_models.chosen(job["model"], options.get("models") or tiny_models.NAMES):
         called = tiny_models.label(name, job["model"])

@@ -29,7 +29,8 @@ _MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "boo
 def cases(suite: str) -> list[dict[str, Any]]:
     """All cases of the suite ``quick`` or ``full``, with their ``number``."""
     full = suite != "quick"
-    return numbered(_DEFAULTS, [*_published(full), *_broadcast(full), *_small(full), *_heads(full)])
+    blocks = (_published, _broadcast, _small, _heads, _batches)
+    return numbered(_DEFAULTS, [case for block in blocks for case in block(full)])
 
 
 def numbered(usual: dict[str, Any], varied: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -86,3 +87,11 @@ def _heads(full: bool) -> Iterator[dict[str, Any]]:
         yield from vary(D=depths, mask=("causal", "bool_left"), stress=("unit", "shift-"))
         layouts = ("offset", "bshd", "packed")
         yield from vary(L=(65, 97, 261), D=128, layout=layouts, mask="bool_left", stress="outlier")
+
+
+def _batches(full: bool) -> Iterator[dict[str, Any]]:
+    """As many samples and heads as training has, and more keys than a tile or a block of them."""
+    yield from vary(B=8, H=4, Hk=4, L=64, mask=("causal", "bool_left") if full else "bool_left", layout="bshd")
+    yield from vary(B=9, H=8, Hk=2, L=65, mask="bool_left", layout="bshd", gqa="flag")
+    yield from vary(B=1, L=1100, mask=("causal", "bool_band") if full else "causal")
+    yield from vary(B=1, L=16, S=2100, mask=("none", "bool_key") if full else "none")

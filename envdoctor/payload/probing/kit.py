@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no other
 
 import torch
 
-from ..child import STICKY, is_out_of_memory
+from ..child import is_out_of_memory, is_sticky
 
 #: ``device``, ``suite``, ``dtype``, ``backend``, ``options``, ``model`` (a folder) and ``recipe``.
 Job = Dict[str, Any]  # noqa: UP006
@@ -85,7 +85,7 @@ def failure(error: BaseException, device: str) -> dict[str, Any]:
     text = f"{type(error).__name__}: {error}"[:1000]
     if is_out_of_memory(error):
         return {"error": text, "oom": True}
-    if device == "cuda" and any(part in text for part in STICKY):
+    if device == "cuda" and is_sticky(error):
         return {"error": text, "sticky": True}
     if any(part in text for part in _DECLINED):
         return {"skip": str(error).strip().split("\n")[0][:300]}
@@ -166,6 +166,12 @@ def note_error(found: dict[str, Any], name: str, tensor: Any, exact: tuple[Any, 
     else:
         floor = 0.05 * limits.eps * rms(truth) + 1e-30
         found["ratio"][name] = round(rms(value - truth) / max(rms(rounded - truth), floor), 3)
+
+
+def part_ratio(value: Any, truth: Any, rounded: Any, dtype: Any) -> float:
+    """The error of the worst matrix of a stack of them, in units of the error that rounding alone must make in it."""
+    errors, units, sizes = ((part.square().mean((-1, -2)).sqrt()) for part in (value - truth, rounded - truth, truth))
+    return float((errors / torch.maximum(units, 0.05 * torch.finfo(dtype).eps * sizes + 1e-30)).max())
 
 
 def rms(values: Any) -> float:

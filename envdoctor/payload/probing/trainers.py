@@ -19,7 +19,11 @@ def base_arguments(kind: Any, device: str, **chosen: Any) -> Any:
     """TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
     settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **chosen}
     if device == "cuda":
-        return kind(**settings)
+        made = kind(**settings)
+        # With more GPUs it would split each batch over them (DataParallel), and take as many times the samples.
+        _ = made.device  # counts them, once
+        made._n_gpu = 1
+        return made
     try:
         return kind(use_cpu=True, **settings)
     except TypeError:

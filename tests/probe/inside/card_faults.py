@@ -36,20 +36,49 @@ def _now_and_then(result: Any, given: Any) -> Any:
     return _bad_bit(result, given) if _calls[0] % 20 == 0 else result  # in the first 20 rounds
 
 
-def _counted(put: Put) -> None:
-    FAULTS["eight-cards"](put)
-    answers = iter([0, 3])  # before, after
+def _bad_cell(values: Any, given: Any) -> Any:
+    """One bit of one number in the memory of one card."""
+    if given[1] == _BAD:
+        values[77] ^= 4
+    return values
 
-    def counters() -> Any:
-        seen = next(answers)
-        return [{"ecc_uncorrected": seen if number == _BAD else 0} for number in range(8)]
 
-    put(import_module("payload.probes.devices"), "counters", counters)
+def _counted(before: dict[str, Any], after: dict[str, Any]) -> Any:
+    """What the driver says of one card of eight before and after, and of the others always that nothing happened."""
+
+    def plant(put: Put) -> None:
+        FAULTS["eight-cards"](put)
+        looks = iter([before])
+
+        def counters(uuids: Any) -> Any:
+            seen, well = next(looks, after), dict.fromkeys(before, 0)
+            return [seen if number == _BAD else well for number in range(len(uuids))]
+
+        put(import_module("payload.probes.devices"), "counters", counters)
+
+    return plant
+
+
+def _one_flaky(put: Put) -> None:
+    """A single device that errs in every 20th product: it has nobody to be compared with but itself."""
+    devices = import_module("payload.probes.devices")
+    real, calls = devices.multiplied, [0]
+
+    def multiplied(*given: Any) -> Any:
+        calls[0] += 1
+        return _bad_bit(real(*given), (0, 0, _BAD)) if calls[0] % 20 == 0 else real(*given)
+
+    put(devices, "multiplied", multiplied)
 
 
 _eight("eight-cards", lambda result, given: result)
 _eight("bad-card", lambda result, given: result * 1.5 if given[2] == _BAD else result)
 _eight("bad-bit", _bad_bit)
-_eight("now-and-then", _now_and_then)
+_eight("now-and-then", _now_and_then, "multiplied")
+_eight("bad-memory", _bad_cell, "stored")
 _eight("bad-copy", lambda result, given: result * 0, "copied")
-FAULTS["memory-errors"] = _counted
+FAULTS["one-card"] = _one_flaky
+FAULTS["memory-errors"] = _counted({"ecc_uncorrected": 0}, {"ecc_uncorrected": 3})
+FAULTS["memory-unrepaired"] = _counted({"failed": True, "pending": False}, {})
+FAULTS["memory-errors-before"] = _counted({"ecc_uncorrected": 2}, {"ecc_uncorrected": 2})
+FAULTS["link-errors"] = _counted({"nvlink_errors": 0, "pcie_replays": None}, {"nvlink_errors": 9, "pcie_replays": 1})

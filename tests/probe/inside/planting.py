@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import card_faults  # noqa: F401 — each of these puts its faults into the table
 import faults  # noqa: F401
+import flaky_faults  # noqa: F401
 import loop_faults  # noqa: F401
+import shape_faults  # noqa: F401
 import trial_faults  # noqa: F401
 from patches import FAULTS, Put
 

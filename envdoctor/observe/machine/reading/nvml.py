@@ -176,7 +176,7 @@ def _gpus(call: Call, request: Request) -> tuple[Value, Value]:
         item = _gpu(call, request, index, handle)
         if _mig_is_on(call, handle):
             slices = Unknown(Message("MIG is on: a process sees a slice of this GPU"))
-            item.update(memory_gib=slices, free_gib=slices)
+            item.update(memory_gib=slices, free_gib=slices, processes=slices)
             incomplete = Message("MIG is on for GPU {}, and its slices are not read", index)
         items.append(item)
     return visible(request.environ, items, incomplete), missing(request.environ, items, incomplete)

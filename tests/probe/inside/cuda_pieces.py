@@ -1,0 +1,247 @@
+"""The GPU code of the experiments with a stand-in for torch.cuda; prints {name of the check: true or what is wrong}.
+
+python cuda_pieces.py PAYLOAD_FOLDER CHECK ...
+
+A stand-in can show which way the code goes, never what a card computes: for that there is test_on_a_gpu.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+PAYLOAD = sys.argv[1]
+sys.path.insert(0, os.path.dirname(PAYLOAD))
+PACKAGE = os.path.basename(PAYLOAD)
+CARD = SimpleNamespace(name="Tesla V100", major=7, minor=0, uuid="11-22", total_memory=16 << 30)
+
+
+def part(name: str) -> Any:
+    return import_module(f"{PACKAGE}.{name}")
+
+
+def cuda(stack: ExitStack, **more: Any) -> None:
+    """torch.cuda as on a machine with eight cards, as far as the code asks it."""
+    given = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 8,
+        "set_device": lambda device: None,
+        "synchronize": lambda *device: None,
+        "get_device_properties": lambda place: CARD,
+        "get_arch_list": lambda: ["sm_80", "sm_90"],
+        **more,
+    }
+    for name, value in given.items():
+        stack.enter_context(patch.object(torch.cuda, name, value))
+
+
+def the_trainer_splits_no_batch_over_eight_cards() -> Any:
+    trainers = part("probing.trainers")
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        cuda(stack)
+        made = trainers.arguments("cuda", output_dir=folder, per_device_train_batch_size=2)
+        found = [made.n_gpu, made.train_batch_size, made.eval_batch_size]
+    return found == [1, 2, 8] or found
+
+
+def _broken() -> None:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def only_a_context_that_is_lost_ends_the_process() -> Any:
+    failure, found = part("probing.kit").failure, []
+    real = torch.empty
+    for text, lives in (
+        ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasGemmEx", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+        ("shape mismatch", False),
+    ):
+        with ExitStack() as stack:
+            cuda(stack, synchronize=(lambda *device: None) if lives else _broken)
+            stack.enter_context(patch.object(torch, "empty", lambda size, device: real(size)))
+            found.append(sorted(failure(RuntimeError(text), "cuda")))
+    return found == [["error"], ["error", "sticky"], ["error"]] or found
+
+
+def a_card_that_torch_was_not_built_for_is_one_sentence() -> Any:
+    with ExitStack() as stack:
+        cuda(stack)
+        error = RuntimeError("CUDA error: no kernel image is available for execution on the device")
+        ending, detail = part("child")._named(error)
+    words = f"torch {torch.__version__} has no code for Tesla V100 (sm_70), only for sm_80 sm_90"
+    return (ending, detail) == ("no-device", words) or [ending, detail]
+
+
+def bf16_that_is_emulated_is_not_called_supported() -> Any:
+    context, found = part("probes.context"), []
+    real = {name: getattr(torch, name) for name in ("zeros", "ones")}
+    for major in (7, 8):
+        with ExitStack() as stack:
+            card = SimpleNamespace(**{**vars(CARD), "major": major})
+            memory = {"mem_get_info": lambda: (1 << 30, 16 << 30), "is_bf16_supported": lambda: True}
+            cuda(stack, get_device_properties=lambda place, card=card: card, **memory)
+            for name, make in real.items():
+                stack.enter_context(patch.object(torch, name, lambda *size, device=None, make=make: make(*size)))
+            uses = iter([[200], [700]])
+            asked: list[Any] = []
+            # The card that is measured, whatever others take of theirs in the meantime.
+            one = patch.object(
+                context, "used_mib", lambda uuids, asked=asked, uses=uses: asked.append(uuids) or next(uses)
+            )
+            stack.enter_context(one)
+            device = context._device()
+            found.append([device["bf16"], device["context_mib"], asked])
+    return found == [[False, 500, [["GPU-11-22"]] * 2], [True, 500, [["GPU-11-22"]] * 2]] or found
+
+
+def settings_of_nccl_are_recorded_without_names_of_files() -> Any:
+    given = {"NCCL_P2P_DISABLE": "1", "TORCH_NCCL_BLOCKING_WAIT": "0", "NCCL_TOPO_FILE": "/home/me/t.xml"}
+    with patch.dict(os.environ, {**given, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NOT_NCCL_": "x"}):
+        found = part("probes.context")._build()["variables"]
+    wanted = {**given, "NCCL_TOPO_FILE": "set", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return ({**found, **wanted} == found and "NOT_NCCL_" not in found) or found
+
+
+def deterministic_mode_comes_back_behind_the_padded_batch() -> Any:
+    torch.set_deterministic_debug_mode("warn")
+    job = {"device": "cpu", "dtype": "bf16", "model": None, "recipe": {}}
+    emitted: list[Any] = []
+    part("probes.padded_batch").run({**job, "options": {"models": ["chatglm-like"], "gains": [1]}}, emitted.append)
+    found = [torch.get_deterministic_debug_mode(), len(emitted)]
+    torch.set_deterministic_debug_mode("default")
+    return found == [1, 5] or found
+
+
+def atomics_of_a_gpu_are_information() -> Any:
+    checks, found = part("probes.training_checks"), []
+    for device in ("cuda", "cpu"):
+        emitted: list[Any] = []
+        given = iter(range(8))
+        with patch.object(
+            checks,
+            "_once",
+            lambda *a, given=given: {"forward": [torch.ones(1)], "backward": [torch.tensor(next(given))]},
+        ):
+            checks.repeatable({"device": device}, emitted.append)
+        found.append([(case["kind"], case["equal"]) for case in emitted])
+    wanted = [[("case", True), ("info", False)] * 2, [("case", True), ("case", False)] * 2]
+    return found == wanted or found
+
+
+def without_a_compiler_for_the_card_nothing_is_compiled() -> Any:
+    checks, found = part("probes.attention_checks"), []
+    for text in (
+        "Cannot find a working triton installation.",
+        "Found Tesla P100 which is too old to be supported by the triton GPU compiler",
+        "an error of the compiler itself",
+    ):
+
+        def refuses(function: Any, text: str = text) -> Any:
+            raise RuntimeError(text)
+
+        with patch.object(torch, "compile", refuses):
+            checks.compile({"device": "cpu"}, lambda case: found.append(sorted({"skip", "error"} & set(case))))
+    return found == [["skip"], ["skip"], ["error"]] or found
+
+
+def the_memory_of_another_tenant_is_no_growth() -> Any:
+    steps, found = part("probes.model_steps"), []
+    for processes in (1, 2, None):
+        with ExitStack() as stack:
+            cuda(stack, memory_reserved=lambda: 5 << 10, mem_get_info=lambda: (1 << 20, 8 << 20))
+            stack.enter_context(patch.object(steps, "computing", lambda uuids, n=processes: [n]))
+            found.append(steps._driver_kib())
+    return found == [7 << 10, 5, 5] or found
+
+
+def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
+    arithmetic, seen = part("probes.arithmetic"), []
+    torch.set_float32_matmul_precision("medium")
+
+    def case(operation: Any, dtype: str, device: str) -> dict[str, Any]:
+        seen.append((dtype, torch.get_float32_matmul_precision()))
+        return {}
+
+    with patch.object(arithmetic, "_case", case):
+        arithmetic.run({"device": "cpu"}, lambda case: None)
+    after = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    return ({way for dtype, way in seen if dtype == "fp32"} == {"highest"} and after == "medium") or [seen, after]
+
+
+def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
+    arithmetic = part("probes.arithmetic")
+    emitted: list[Any] = []
+    switches = {"allow_bf16_reduced_precision_reduction": True}
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(arithmetic, "_without_reduced_reductions", lambda: switches))
+        stack.enter_context(patch.object(arithmetic, "_ones", lambda *a: None))
+        stack.enter_context(patch.object(arithmetic, "_dropped", lambda device: {}))
+        real = arithmetic._case
+        stack.enter_context(
+            patch.object(arithmetic, "_case", lambda operation, dtype, device: real(operation, dtype, "cpu"))
+        )
+        arithmetic.run({"device": "cuda"}, emitted.append)
+    tiled = [case for case in emitted if case.get("params", {}).get("operation") == "tiled linear"]
+    limits = [case["limits"][:2] for case in tiled]
+    ratios = [max(case["ratio"].values()) for case in tiled]
+    return (limits == [[16.0, 64.0]] * 2 and max(ratios) < 2 and tiled[0].get("kind") is None) or [limits, ratios]
+
+
+def cards_are_alike_where_their_libraries_are() -> Any:
+    devices = part("probes.devices")
+
+    class Library:
+        def cublasGetProperty(self, kind: int, number: Any) -> int:
+            ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = (12, 6, 4)[kind]
+            return 0
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(devices, "version", lambda: "570.86.15"))
+        stack.enter_context(patch.object(torch.backends.cudnn, "version", lambda: 91002))
+        stack.enter_context(patch.object(ctypes, "CDLL", lambda name: Library()))
+        found = devices._libraries()
+    return found == ["cuDNN 91002", "driver 570.86.15", "cuBLAS 12.6.4"] or found
+
+
+def slices_of_one_card_are_no_broken_fabric() -> Any:
+    devices = part("probes.devices")
+    said = "a process of 2 ended with 1: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b0"
+    found = [sorted(devices._unfinished("rank 0", text)) for text in (said, "a process of 2 ended with 1: broken")]
+    return found == [["case", "skip"], ["case", "error"]] or found
+
+
+def memory_that_is_full_is_not_called_right() -> Any:
+    devices = part("probes.devices")
+    with ExitStack() as stack:
+        cuda(stack, mem_get_info=lambda place: (700 << 20, 80 << 30), empty_cache=lambda: None)
+        found = devices._memory(torch.device("cuda", 0), 0, True)
+    return sorted(found) == ["case", "skip"] or found
+
+
+def every_tile_of_a_product_is_compared_with_float64() -> Any:
+    """A product with one tile of 128 x 128 lost, in 4,096 x 4,096, is far from rounding."""
+    devices = part("probes.devices")
+    a, b = devices._drawn(1024)
+    with patch.dict(devices._ROWS, cpu=1024):
+        truth = devices._truth("matmul", torch.device("cpu"))
+        right = (a.float() @ b.float()).to(torch.bfloat16)
+        wrong = right.clone()
+        wrong[128:256, 256:384] = 0
+        found = [devices._error(right, truth), devices._error(wrong, truth)]
+    return (found[0] < 2 and found[1] > 16) or found
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: globals()[name]() for name in sys.argv[2:]}))

@@ -1,0 +1,106 @@
+"""What fails runs again: a fault that comes and goes is called so, and no library is accused of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from planted import INSIDE, PROBES, seen
+
+from envdoctor.probe import (
+    PAYLOAD,
+    Job,
+    Outcome,
+    Wishes,
+    cases_of,
+    read_recording,
+    run_session,
+    write_head,
+    write_outcome,
+)
+from envdoctor.sandbox import Place
+
+#: Those of inside/flaky_faults.py, with the experiments that reach them.
+FLAKY = {
+    "an exponent bit of products": ("lora", "model-code"),
+    "a sign of batched products": ("arithmetic",),
+    "NaN in attention": ("attention",),
+    "a factor of attention": ("attention",),
+    "a scale of layer norm": ("arithmetic",),
+    "sums of softmax": ("arithmetic",),
+    "a row of the embedding": ("model-code",),
+    "a loss": ("model-code",),
+    "a factor of rms_norm": ("rms-norm",),
+    "a norm of gradients": ("grad-clip",),
+}
+FAST = ("a sign of batched products", "a factor of rms_norm")
+#: A fault that is always there has a cause, which is told.
+STEADY = "layer norm weight gradient x 0.5"
+
+pytestmark = pytest.mark.torch
+
+
+def ran(python: str, folder: Path, fault: str, *names: str) -> list[Outcome]:
+    """What a session with these experiments gives where every child has the fault."""
+    environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
+    place = Place(python, environ, str(folder), str(folder), "", PAYLOAD)
+    wishes = Wishes([PROBES[name] for name in names], True, "quick", "cpu")
+    return list(run_session(PROBES["context"], wishes, place, cpu_for_sure=True, workers=1).outcomes)
+
+
+@pytest.mark.parametrize(
+    "fault", [fault if fault in FAST else pytest.param(fault, marks=pytest.mark.slow) for fault in FLAKY]
+)
+def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path: Path, fault: str) -> None:
+    outcomes = ran(torch_python, tmp_path, fault, *FLAKY[fault])
+    found = seen(outcomes)
+    assert found.roots == {"probe-unlike-answers"}, [(group.name, group.signature, group.why) for group in found.wrong]
+    assert len(found.told) == 1
+    assert "and again" in found.told[0].message.en
+
+
+def test_a_fault_that_is_always_there_has_its_cause(torch_python: str, tmp_path: Path) -> None:
+    outcomes = ran(torch_python, tmp_path, STEADY, "arithmetic")
+    assert [outcome.again for outcome in outcomes if outcome.job.probe == "arithmetic"] == [False, True, True]
+    assert seen(outcomes).roots == {"probe-operation-inaccurate"}
+    # What ran again is evidence, no result of its own.
+    assert len(cases_of(outcomes)) == len(cases_of([one for one in outcomes if not one.again]))
+
+
+def answers(*given: float | None) -> list[Outcome]:
+    """One case measured so often, None where it was right."""
+    job = Job("lora", "cpu", "quick")
+    told = [{"judge": "change", "signature": "lora-differs", "limit": 1e-3, "case": "merged"} for _ in given]
+    for case, value in zip(told, given, strict=True):
+        case["relative"] = 1e-7 if value is None else value
+    return [Outcome(job, ({"probe": "lora", **case},), "ok", again=place > 0) for place, case in enumerate(told)]
+
+
+@pytest.mark.parametrize(
+    ("given", "signature"),
+    [
+        ((0.2, 0.2, 0.2), "lora-differs"),
+        ((0.2, 0.2001, 0.2), "lora-differs"),  # the last digits, by atomics
+        ((0.2, None, None), "unlike-answers"),
+        ((0.2, 0.2, None), "unlike-answers"),
+        ((0.2, 0.2, 0.9), "unlike-answers"),
+        ((None, None, 0.2), "unlike-answers"),  # beside another case of its job that failed
+        ((None, None, None), "ok"),
+        ((0.2,), "lora-differs"),
+    ],
+)
+def test_two_answers_to_one_question_are_a_verdict(given: tuple[float | None, ...], signature: str) -> None:
+    (case,) = cases_of(answers(*given))
+    assert case.verdict.signature == signature
+    assert ("suspect hardware" in case.verdict.why) == (signature == "unlike-answers")
+
+
+def test_what_is_repeated_is_read_back_from_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as file:
+        write_head(file, {})
+        for outcome in answers(0.2, None):
+            write_outcome(file, outcome)
+    (case,) = cases_of(read_recording(path).outcomes)
+    assert case.verdict.signature == "unlike-answers"

@@ -1,0 +1,183 @@
+"""The GPU code of the experiments goes the right way, shown with stand-ins where there is no card."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import payload, write_probe
+from planted import INSIDE, PROBES, pure
+
+from envdoctor.probe import PAYLOAD, Wishes, find_probes, run_session
+from envdoctor.sandbox import Place
+
+CHECKS = (
+    "the_trainer_splits_no_batch_over_eight_cards",
+    "only_a_context_that_is_lost_ends_the_process",
+    "a_card_that_torch_was_not_built_for_is_one_sentence",
+    "bf16_that_is_emulated_is_not_called_supported",
+    "settings_of_nccl_are_recorded_without_names_of_files",
+    "deterministic_mode_comes_back_behind_the_padded_batch",
+    "atomics_of_a_gpu_are_information",
+    "without_a_compiler_for_the_card_nothing_is_compiled",
+    "the_memory_of_another_tenant_is_no_growth",
+    "tf32_that_a_container_sets_is_no_error_of_arithmetic",
+    "products_of_many_tiles_are_judged_as_torch_is_set",
+    "cards_are_alike_where_their_libraries_are",
+    "slices_of_one_card_are_no_broken_fabric",
+    "memory_that_is_full_is_not_called_right",
+    "every_tile_of_a_product_is_compared_with_float64",
+)
+
+
+@pytest.fixture(scope="module")
+def pieces(torch_python: str) -> Any:
+    command = [torch_python, "-B", INSIDE / "cuda_pieces.py", PAYLOAD, *CHECKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("check", CHECKS)
+def test_with_a_stand_in_for_cuda(pieces: Any, check: str) -> None:
+    assert pieces[check] is True
+
+
+# --- the driver's counters --------------------------------------------------------------------------------------------
+
+
+class Nvml:
+    """A stand-in for libnvidia-ml with two cards: functions of its ``answers``, a code or the numbers that come out."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"nvmlInit_v2": 0, "nvmlShutdown": 0, **answers}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.answers:
+            raise AttributeError(name)
+        answer = self.answers[name]
+
+        def called(*given: Any) -> int:
+            if name == "nvmlDeviceGetHandleByUUID":
+                return 0 if given[0] in answer else 6
+            if not isinstance(answer, tuple):
+                return int(answer)
+            for place, value in zip(given[-len(answer) :], answer, strict=True):
+                place._obj.value = value
+            return 0
+
+        return called
+
+
+BOTH = {"nvmlDeviceGetHandleByUUID": (b"GPU-a", b"GPU-b")}
+WELL = {
+    **BOTH,
+    "nvmlDeviceGetTotalEccErrors": (0,),
+    "nvmlDeviceGetRemappedRows": (1, 0, 0, 0),
+    "nvmlDeviceGetClockInfo": (1980,),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": (0x48,),
+}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, uuids: list[str | None], **answers: Any) -> list[dict[str, Any]]:
+    nvml = pure("nvml")
+    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: Nvml(**answers))
+    found: list[dict[str, Any]] = nvml.counters(uuids)
+    return found
+
+
+def test_what_the_driver_counts_is_that_of_the_cards_that_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, unknown = counted(monkeypatch, ["GPU-b", None], **WELL)
+    wanted = {"ecc_uncorrected": 0, "pending": False, "failed": False, "sm_mhz": 1980}
+    assert {key: first[key] for key in wanted} == wanted
+    assert first["slowed"] == ["hardware", "heat (hardware)"] and first["celsius"] is None
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    ("answers", "key", "value"),
+    [
+        ({"nvmlDeviceGetRemappedRows": (9, 2, 1, 0)}, "pending", True),
+        ({"nvmlDeviceGetRemappedRows": (9, 2, 0, 1)}, "failed", True),
+        ({"nvmlDeviceGetRetiredPagesPendingStatus": (1,)}, "pending", True),
+        ({"nvmlDeviceGetNvLinkErrorCounter": (3,)}, "nvlink_errors", 3 * 18 * 4),
+        ({"nvmlDeviceGetPowerUsage": (699_500,)}, "watts", 699),
+        ({"nvmlDeviceGetTotalEccErrors": 3}, "ecc_uncorrected", None),  # ECC is off, or there is none
+        ({"nvmlDeviceGetRemappedRows": 4}, "failed", None),  # may not be asked
+    ],
+)
+def test_what_is_wrong_and_what_is_not_said_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], key: str, value: Any
+) -> None:
+    assert counted(monkeypatch, ["GPU-a"], **{**WELL, **answers})[0][key] == value
+
+
+def test_without_the_drivers_library_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert counted(monkeypatch, ["GPU-a"], **{**WELL, "nvmlInit_v2": 9}) == [{}]
+    nvml = pure("nvml")
+
+    def missing(name: str) -> Any:
+        raise OSError(name)
+
+    monkeypatch.setattr(nvml.ctypes, "CDLL", missing)
+    assert (nvml.counters(["GPU-a"]), nvml.used_mib(["GPU-a"]), nvml.version()) == ([{}], [None], None)
+
+
+def test_a_list_that_has_no_room_says_how_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = pure("nvml")
+    answers = {**BOTH, "nvmlDeviceGetComputeRunningProcesses_v3": 7}
+    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: Nvml(**answers))
+    assert nvml.computing(["GPU-a", "GPU-c"]) == [0, None]
+
+
+def test_a_device_of_torch_is_found_again_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml, older = pure("nvml"), SimpleNamespace()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x, GPU-y,2")
+    assert nvml.identity(1, SimpleNamespace(uuid="12-34")) == "GPU-12-34"
+    assert [nvml.identity(number, older) for number in (1, 2, 3)] == ["GPU-y", None, None]
+
+
+# --- processes that exchange numbers ----------------------------------------------------------------------------------
+
+
+def test_a_process_that_hangs_is_told_by_what_it_was_at() -> None:
+    collective = pure("collective")
+    said = "import sys, time; print('stage: importing torch', file=sys.stderr, flush=True); time.sleep(60)"
+    pipe = subprocess.PIPE
+    child = subprocess.Popen([sys.executable, "-c", said], stdout=pipe, stderr=pipe, text=True)
+    assert collective.finish(child, 3) == {"error": "did not finish in 3 s, while importing torch"}
+
+
+def test_eight_processes_with_cuda_have_the_memory_that_they_take() -> None:
+    (job,) = PROBES["all-reduce"].jobs("full", "cuda")
+    assert job.memory_mib >= 8 * 1500 and job.seconds > 150
+    (job,) = PROBES["all-reduce"].jobs("full", "cpu")
+    assert job.memory_mib == 3000
+
+
+# --- what runs where, from a context that says so ---------------------------------------------------------------------
+
+OLD_CARD = 'emit({"kind": "environment", "case": "device", "name": "Tesla V100", "cc": "7.0", "bf16": False})'
+
+
+@pytest.mark.parametrize(
+    ("bf16", "recipe", "dtypes"),
+    [(True, {}, ["bf16"]), (False, {}, ["fp16"]), (False, {"dtype": "bf16"}, ["bf16"])],
+)
+def test_a_card_without_bf16_is_tried_in_the_dtype_that_it_trains_in(
+    tmp_path: Path, bf16: bool, recipe: dict[str, str], dtypes: list[str]
+) -> None:
+    home = payload(tmp_path)
+    write_probe(home, "context", OLD_CARD.replace("False", str(bf16)), alone=True, gpu_memory_mib=None)
+    write_probe(home, "half", "emit({'case': 'a case', 'judge': 'exact', 'equal': True})", gpu_memory_mib=None)
+    probes = find_probes(home)
+    place = Place(sys.executable, {}, str(tmp_path), str(tmp_path), "", home)
+    session = run_session(probes["context"], Wishes([probes["half"]], device="cuda", recipe=recipe), place)
+    assert [outcome.job.dtype for outcome in session.outcomes if outcome.job.probe == "half"] == dtypes
+    assert {outcome.ending for outcome in session.outcomes} == {"ok"}
