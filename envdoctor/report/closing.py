@@ -56,7 +56,7 @@ def _thing(item: Mapping[str, Value], page: Page) -> str:
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
     """Return what is to be read before anything else."""
-    return Section("", [Banner(label, page.say("{name}: {value}", name=label, value=text)) for label, text in said])
+    return Section("", [Banner(label, page.labelled(label, text)) for label, text in said])
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
@@ -215,7 +215,7 @@ def _advice(report: Report, name: str, page: Page) -> str:
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not is_given(report, spec.key)]
     named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
-    return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
+    return page.labelled(text, " ".join(named)) if named else text
 
 
 def is_given(report: Report, key: str) -> bool:

@@ -89,7 +89,7 @@ def _outcome(target: TargetOutcome, page: Page) -> str:
     counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
     counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
     found = page.separated(counts)
-    return page.say("{name}: {value}", name=target.name, value=found or page.say("nothing found"))
+    return page.labelled(target.name, found or page.say("nothing found"))
 
 
 def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:

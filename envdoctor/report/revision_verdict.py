@@ -61,7 +61,7 @@ def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form:
     worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
     told = [shortened(page.message(one), _LONGEST) for one in worst[: form.causes]]
     if told:
-        told[0] = page.say("{name}: {value}", name=page.say(worst[0].severity), value=told[0])
+        told[0] = page.labelled(page.say(worst[0].severity), told[0])
         more = len(ranked) - len(told)
         told += [page.say("{n} more finding(s)", more)] if more else []
     doubts = [*_unread(section.unread, page), *_not_judged(section, page, with_names=form.names)]
@@ -71,7 +71,7 @@ def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form:
     parts = parts or [_calm(section, page)]
     weights = page.say(_WEIGHTS[section.weights])
     if section.weights == "identical" and section.weights_equal and form.sizes:
-        weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
+        weights = page.labelled(weights, page.sentence(section.weights_equal))
     parts += [weights] if section.weights != "none" or is_calm else []
     parts += (
         [page.say("going back would be {n} error(s)", len(section.mended))] if section.mended and form.mended else []
@@ -99,7 +99,7 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
 def _mend(mended: Mended, page: Page) -> str:
     """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
     text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
-    since = [page.say("{name}: {value}", name=page.say("Since"), value=mended.commit)] if mended.commit else []
+    since = [page.labelled(page.say("Since"), mended.commit)] if mended.commit else []
     return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
