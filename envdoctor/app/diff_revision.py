@@ -88,6 +88,7 @@ def diff_revision(
     judgement = run.judged(facts, rules)
     back = _way_back(pair, comparison, facts, judgement, rules)
     commits = _history(pair, _wanted([*judgement.findings, *back], comparison), matrix, tell) if request.history else {}
+    cost = Cost(access.requests, access.received, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
         "diff-revision",
@@ -95,7 +96,7 @@ def diff_revision(
         judgement,
         notices,
         incomplete=bool(comparison.unread),
-        revision=_section(pair, access, comparison, judgement, matrix)._replace(
+        revision=_section(pair, cost, comparison, judgement, matrix)._replace(
             introduced=tuple(Introduced(*entry) for entry in commits.items()),
             tensors=tuple(comparison.listing) if request.tensors else None,
             mended=tuple(Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
@@ -191,9 +192,7 @@ def _told(commit: Commit) -> str:
     return f"{commit.id[:7]}{day} {commit.title}"
 
 
-def _section(
-    pair: Pair, access: Access, comparison: Comparison, judgement: Judgement, matrix: Matrix
-) -> RevisionSection:
+def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
     """Everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
@@ -210,7 +209,7 @@ def _section(
         equal=tuple(comparison.equal()),
         amounts=comparison.amounts,
         introduced=(),
-        cost=Cost(access.requests, access.received),
+        cost=cost,
         moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),

@@ -194,7 +194,7 @@ def _recipe(facts: FactSet, page: Page) -> str:
         named = (getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin)
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
-    return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))
+    return page.bracket(page.separated(files[:3]), text) if files else page.bracket(text, page.separated(origins[:3]))
 
 
 def _gpu(name: str | None, cc: str | None) -> str:

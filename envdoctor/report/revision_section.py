@@ -50,10 +50,12 @@ class Moved(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What was asked of the Hub: requests, and bytes received."""
+    """What was asked of the Hub: requests, and bytes received; ``values``: so many bytes of weights might be among
+    them, None where none was read."""
 
     requests: int
     bytes: int
+    values: int | None = None
 
 
 class Mended(NamedTuple):
@@ -123,17 +125,16 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
     if section.tensors:
         listed = section._replace(changes=section.tensors, unjudged=())
         blocks.append(_table(listed, [_line(change, page) for change in section.tensors], page))
-    causes: dict[str, list[str]] = {}
-    for part in section.unread:
-        causes.setdefault(page.sentence(part.reason), []).append(part.path)
-    unread = [page.labelled(page.separated(paths), why) for why, paths in causes.items()]
+    unread = not_read(section, page)
     blocks += [Field(page.say("Not read"), unread)] if unread else []
     if section.equal:
         blocks.append(Field(page.say("Equal"), [page.say("; ").join(map(page.sentence, section.equal))]))
-    requests, received = section.cost
+    requests, received, values = section.cost
     if requests:
         size = f"{received / 1000:,.1f} kB" if received < 1_000_000 else f"{received / 1e6:,.1f} MB"
-        cost = page.say("{requests} requests, {size} read, no weights", requests=requests, size=size)
+        text = "{requests} requests, {size} read, of weights only what --values compares"
+        text = text if values is not None else "{requests} requests, {size} read, no weights"
+        cost = page.say(text, requests=requests, size=size)
         blocks.append(Paragraph(cost, ""))
     return Section(page.say("Changes"), blocks, bare=True)
 
@@ -218,6 +219,19 @@ def _changes(section: RevisionSection, told: set[Place], page: Page, *, everythi
             more = page.say("{n} more", n=len(of_area) - len(listed))
             lines.append(page.labelled(page.value("change.area", area), page.bracket(more, unjudged)))
     return lines
+
+
+def not_judged(section: RevisionSection, page: Page) -> list[str]:
+    """Return a line for each change that was not judged."""
+    return [_line(change, page) for change in section.unjudged]
+
+
+def not_read(section: RevisionSection, page: Page) -> list[str]:
+    """Return a line for each reason why parts were not read."""
+    causes: dict[str, list[str]] = {}
+    for part in section.unread:
+        causes.setdefault(page.sentence(part.reason), []).append(part.path)
+    return [page.labelled(page.separated(paths), why) for why, paths in causes.items()]
 
 
 def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Page, *, by: str) -> list[Field]:

@@ -135,8 +135,12 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
     for change in changes[:_NAMED] if with_names else changes:
         name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
         areas.setdefault(page.value("change.area", change.area), []).append(name)
-    words = {area: page.separated(names) if with_names else str(len(names)) for area, names in areas.items()}
-    told = page.separated([f"{area} {text}" for area, text in words.items()])
+    told = page.separated(
+        [
+            f"{area} {page.separated(names)}" if with_names else page.say("{n} in {area}", n=len(names), area=area)
+            for area, names in areas.items()
+        ]
+    )
     if with_names and len(changes) > _NAMED:
         told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
     yield page.say("changed, not judged: {parts}", parts=told)
