@@ -22,13 +22,7 @@ _PHASES = {
     "start": "start of the engine",
     "KV cache": "KV cache",
 }
-_FORMATS = {
-    "conversations": "conversations",
-    "instructions": "instructions",
-    "preferences": "preferences",
-    "text": "text",
-    "other": "columns of other names, their texts together",
-}
+_OTHER = "columns of other names, their texts together"
 
 
 def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
@@ -147,17 +141,16 @@ def _gib(size: float) -> str:
 
 def lengths(section: DataSection, page: Page) -> Section:
     """How long samples are, how many are cut off, what of a batch is padding."""
-    formats = page.separated([page.say(_FORMATS[name]) for name in section["formats"]])
+    formats = page.separated([page.say(_OTHER if name == "other" else name) for name in section["formats"]])
     rows = page.say("{rows} rows of {path}", rows=f"{section['rows']:,}", path=section["path"])
     texts: list[Content] = [page.bracket(rows, formats)]
+    most = f"{section['longest_at_most']:,}"
     if section["longest"] is not None:
         names = {name: f"{section[name]:,}" for name in ("p50", "p90", "p99", "longest")}
         texts.append(page.say("tokens: half have up to {p50}, 90% {p90}, 99% {p99}, the longest {longest}", **names))
         if section["longest_at_most"] > section["longest"]:
-            most = f"{section['longest_at_most']:,}"
             texts.append(page.say("a row that was not counted may have up to {most}", most=most))
     else:
-        most = f"{section['longest_at_most']:,}"
         texts.append(page.say("the longest text has {most} bytes, and no more tokens than that", most=most))
     if section["cut"]:
         share = f"{section['cut'] / section['rows']:.2%}"
