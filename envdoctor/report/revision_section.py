@@ -166,9 +166,9 @@ def changed_lines(
     for change in sorted(section.changes, key=lambda one: one.after is None):
         sides = [("-", change.before), ("+", change.after)]
         if change.area in _SETTINGS and about(change) and not change.hunk:
-            lines = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
-            values.setdefault(change.path, []).extend(lines)
-    beside = [Diff(path, lines, beside=True) for path, lines in values.items()]
+            told = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
+            values.setdefault(change.path, []).extend(told)
+    beside = [Diff(path, told, beside=True) for path, told in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
 
