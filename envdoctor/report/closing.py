@@ -9,6 +9,7 @@ from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
+from envdoctor.text.message import Message
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -201,6 +202,15 @@ def advices(report: Report, page: Page) -> list[str]:
         texts.append(page.say("then {n} more: {help}" if texts else "{n} more rule(s): {help}", count, help=advice))
     rest = len(report.not_checked) - helped
     others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
+    if report.revision is not None and report.revision.unread:  # the cause is said above
+        others = [
+            one._replace(
+                missing={
+                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in one.missing.items()
+                }
+            )
+            for one in others
+        ]
     reasons = why_not(others, page) if rest else []
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
