@@ -70,11 +70,11 @@ def check(
     if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
         from envdoctor.app.memory import known_memory, predictor
 
-        facts, peak = known_memory(gathered.facts, sources, matrix)
+        facts, peak, why = known_memory(gathered.facts, sources, matrix)
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = [_not_predicted(sources)] if peak is None else _without_length(peak)
+        hint = _without_length(peak) if peak is not None else [_not_predicted(sources, why)]
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
@@ -194,11 +194,11 @@ def _without_length(peak: "MemorySection") -> list[Notice]:
     return [Notice("note", Message(text, peak["tokens"]))] if peak["gpu"] and peak["verdict"] is None else []
 
 
-def _not_predicted(sources: Sources) -> Notice:
-    """That nobody knows the peak of this recipe, and what would predict it."""
+def _not_predicted(sources: Sources, why: Message | None) -> Notice:
+    """That nobody knows the peak of this recipe, why, and what would predict it."""
     more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
     command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
-    return Notice("note", Message("whether this run fits into memory was not judged: {}", command))
+    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", why, command))
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:

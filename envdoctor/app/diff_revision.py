@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -23,13 +22,11 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
-from envdoctor.report.revision_section import Cost, Introduced, Mended, Moved, RevisionSection, Side
+from envdoctor.report.revision_section import Cost, Introduced, Mended, Moved, Place, RevisionSection, Side, change_of
 from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
 from envdoctor.revision.effects import effect_of
 from envdoctor.text.message import Message, said_by
 
-#: Area, kind, path and symbol of a change.
-Wanted: TypeAlias = tuple[str, str, str, str]
 #: Areas that the way back is compared in.
 _MENDED_AREAS = ("config", "generation", "tokenizer", "code")
 
@@ -91,6 +88,7 @@ def diff_revision(
     judgement = run.judged(facts, rules)
     back = _way_back(pair, comparison, facts, judgement, rules)
     commits = _history(pair, _wanted([*judgement.findings, *back], comparison), matrix, tell) if request.history else {}
+    cost = Cost(access.requests, access.received, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
         "diff-revision",
@@ -98,7 +96,7 @@ def diff_revision(
         judgement,
         notices,
         incomplete=bool(comparison.unread),
-        revision=_section(pair, access, comparison, judgement, matrix)._replace(
+        revision=_section(pair, cost, comparison, judgement, matrix)._replace(
             introduced=tuple(Introduced(*entry) for entry in commits.items()),
             tensors=tuple(comparison.listing) if request.tensors else None,
             mended=tuple(Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
@@ -161,25 +159,25 @@ def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Jud
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
-    tell_apart = {(*_change_of(finding)[2:], finding.id) for finding in judgement.findings}
+    tell_apart = {(*change_of(finding)[2:], finding.id) for finding in judgement.findings}
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
     found = judge(turned, rules, Policy()).findings
     errors = [one for one in found if one.severity == "error" and one.item and one.superseded_by is None]
-    return [one for one in errors if one.id not in ids and (*_change_of(one)[2:], one.id) not in tell_apart]
+    return [one for one in errors if one.id not in ids and (*change_of(one)[2:], one.id) not in tell_apart]
 
 
-def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Wanted]:
+def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Place]:
     """Return the change behind each finding, by fingerprint; for the way back, what changed at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
     found = {change[:4] for change in comparison.changes}
-    about = {finding.fingerprint: _change_of(finding) for finding in findings if finding.item}
+    about = {finding.fingerprint: change_of(finding) for finding in findings if finding.item}
     known = {name: change if change in found else at_place.get(change[2:]) for name, change in about.items()}
     return {name: change for name, change in known.items() if change is not None}
 
 
-def _history(pair: Pair, wanted: Mapping[str, Wanted], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
+def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
     """The commit that introduced each change, by the finding's fingerprint."""
     from envdoctor.revision.history import attribute
 
@@ -188,25 +186,18 @@ def _history(pair: Pair, wanted: Mapping[str, Wanted], matrix: Matrix, tell: Cal
     return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
 
 
-def _change_of(finding: Finding) -> Wanted:
-    item = finding.item
-    return (item.get("area", ""), item.get("kind", ""), item.get("path", ""), item.get("symbol", ""))
-
-
 def _told(commit: Commit) -> str:
     day = f" ({commit.date.date().isoformat()})" if commit.date else ""
     return f"{commit.id[:7]}{day} {commit.title}"
 
 
-def _section(
-    pair: Pair, access: Access, comparison: Comparison, judgement: Judgement, matrix: Matrix
-) -> RevisionSection:
+def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
     """Everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)
     excused = {kind: effect for kind in kinds if (effect := effect_of(*kind, matrix)) is not None}
-    told = {_change_of(finding) for finding in judgement.findings}
+    told = {change_of(finding) for finding in judgement.findings}
     return RevisionSection(
         weights=weights if isinstance(weights, str) else "unknown",
         weights_equal=equal[0] if equal else "",
@@ -217,7 +208,7 @@ def _section(
         equal=tuple(comparison.equal()),
         amounts=comparison.amounts,
         introduced=(),
-        cost=Cost(access.requests, access.received),
+        cost=cost,
         moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),

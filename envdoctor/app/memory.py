@@ -147,17 +147,19 @@ def memory(
     )
 
 
-def known_memory(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[FactSet, MemorySection | None]:
+def known_memory(
+    facts: FactSet, sources: Sources, matrix: Matrix
+) -> tuple[FactSet, MemorySection | None, Message | None]:
     """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
-    length it has the longest samples that fit on the GPU."""
+    by shipped coefficients, and the section of the report; None where nothing is known of it, with the reason. Of a
+    recipe without a length it has the longest samples that fit on the GPU."""
     usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
         section = _predicted(facts, sources, matrix, None, usual)
         section["changes"] = _offered(section, facts, matrix)
-    except (MemoryProblem, UsageProblem, JobError):
-        return facts, None
-    return with_facts(facts, _facts(section), matrix), section
+    except (MemoryProblem, UsageProblem, JobError) as error:
+        return facts, None, said_by(error)
+    return with_facts(facts, _facts(section), matrix), section, None
 
 
 def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:

@@ -173,7 +173,7 @@ class _New:
             if new is None:
                 return _Torch(version, build, version == fitting[0], objections[0] if objections else "")
             message = after.errors[new].in_language(page.lang)
-            objections.append(page.say("{name}: {value}", name=new.rule_id, value=message))
+            objections.append(page.labelled(new.rule_id, message))
         wanted = ", ".join(asked) or page.say("any")
         return (
             objections[0] if objections else page.say("no release of torch for it is known ({wanted})", wanted=wanted)
@@ -243,11 +243,11 @@ class _New:
         origin = page.say("resolved by uv, for {what}", what=page.separated(what))
         rules = report.rules_checked
         remarks = [
-            page.say("{name}: {value}", name=_GENERATED, value=origin),
+            page.labelled(_GENERATED, origin),
             page.say("{n} rules judged it: no error; warnings: {warnings}", rules, warnings=warnings),
         ]
         added = {**self._newest, **self._bounds}
-        remarks += [page.say("{name}: {value}", name=bound, value=why) for bound, why in added.items()]
+        remarks += [page.labelled(bound, why) for bound, why in added.items()]
         remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
         remarks.append(page.say("install: uv pip install{options} -r FILE, or: pip install -r FILE", options=best))
@@ -283,7 +283,7 @@ def _stated(sources: Sources, matrix: Matrix) -> Sources:
 
 
 def _told(finding: Finding, page: Page) -> str:
-    return page.say("{name}: {value}", name=finding.id, value=page.message(finding))
+    return page.labelled(finding.id, page.message(finding))
 
 
 def _settings(changes: Mapping[str, str], page: Page) -> list[str]:

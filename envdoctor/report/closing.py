@@ -1,7 +1,7 @@
 """What a report says of itself: what was not judged, notices, counts, what could not be checked and what would help."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import NotChecked
@@ -9,6 +9,7 @@ from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
+from envdoctor.text.message import Message
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2
@@ -23,6 +24,19 @@ _MOST_BEYOND = 6
 def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
     """Return what was not judged and would be taken for it, each with its label."""
     return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
+
+
+def left_open(report: Report, page: Page) -> Iterator[tuple[str, str]]:
+    """Yield the same, and what of a comparison was not read and not judged, a line each; for formats without a first
+    line."""
+    yield from unjudged(report, page)
+    if report.revision is not None:
+        from envdoctor.report.revision_section import not_judged, not_read
+
+        parts = {page.say("Not read"): not_read, page.say("Not judged"): not_judged}
+        for label, lines_of in parts.items():
+            if lines := lines_of(report.revision, page):
+                yield label, "\n".join(lines)
 
 
 def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
@@ -56,7 +70,7 @@ def _thing(item: Mapping[str, Value], page: Page) -> str:
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
     """Return what is to be read before anything else."""
-    return Section("", [Banner(label, page.say("{name}: {value}", name=label, value=text)) for label, text in said])
+    return Section("", [Banner(label, page.labelled(label, text)) for label, text in said])
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
@@ -124,7 +138,7 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 
 def not_shown(report: Report, page: Page) -> list[Section]:
     """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, missing_words(entry, page)) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, page.say("; ").join(why_not([entry], page))) for entry in report.not_checked]
     others = [(f, f.ignored, f.superseded_by) for f in report.findings]
     ignored = [(f.severity, f.id, page.message(f), reason) for f, reason, _ in others if reason is not None]
     twins = [(f.severity, f.id, page.message(f), twin) for f, reason, twin in others if twin and reason is None]
@@ -188,12 +202,21 @@ def advices(report: Report, page: Page) -> list[str]:
         texts.append(page.say("then {n} more: {help}" if texts else "{n} more rule(s): {help}", count, help=advice))
     rest = len(report.not_checked) - helped
     others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
-    reasons = list(dict.fromkeys(missing_words(entry, page) for entry in others))
-    if rest and len(reasons) <= _MOST_REASONS:
-        texts.append(page.say("{n} rule(s) for other reasons: {reasons}", rest, reasons=page.say("; ").join(reasons)))
-    elif rest:
-        texts.append(page.say("{n} rule(s) for other reasons: see -v", rest))
-    return texts
+    if report.revision is not None and report.revision.unread:  # the cause is said above
+        others = [
+            one._replace(
+                missing={
+                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in one.missing.items()
+                }
+            )
+            for one in others
+        ]
+    reasons = why_not(others, page) if rest else []
+    more = len(reasons) - _MOST_REASONS
+    reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
+    said = page.say("; ").join(reasons)
+    text = "{n} rule(s) for other reasons: {reasons}" if texts else "{n} rule(s): {reasons}"
+    return [*texts, page.say(text, rest, reasons=said)] if said else texts
 
 
 def _taken(report: Report) -> set[str]:
@@ -215,7 +238,7 @@ def _advice(report: Report, name: str, page: Page) -> str:
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not is_given(report, spec.key)]
     named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
-    return page.say("{name}: {value}", name=text, value=" ".join(named)) if named else text
+    return page.labelled(text, " ".join(named)) if named else text
 
 
 def is_given(report: Report, key: str) -> bool:
@@ -227,13 +250,23 @@ def is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def missing_words(entry: NotChecked, page: Page) -> str:
-    """What was missing, by reason; of a list of things the list itself, not each of its columns."""
-    if entry.reason is not None:
-        return page.sentence(entry.reason)
-    missing: dict[str, dict[str, None]] = {}
-    for key, reason in entry.missing.items():
-        records = page.registry.records_of(key)
-        missing.setdefault(reason, {})[page.name(records.key if records is not None else key)] = None
-    said = [(page.separated(list(names)), page.sentence(reason)) for reason, names in missing.items()]
-    return page.say("; ").join(page.say("{name} not known ({reason})", name=names, reason=why) for names, why in said)
+def why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
+    """Return why rules could not be checked, the commonest first: what is not known, by reason. A list of things stands
+    for its columns, and what depends on another fact that is not known needs no words."""
+    counts: Counter[str] = Counter()
+    names: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        missing = {} if entry.reason is not None else dict(entry.missing)
+        specs = {key: page.registry.find(key) for key in missing}
+        first = [key for key, spec in specs.items() if spec is None or not missing.keys() & {*spec.depends_on}]
+        for key in first or missing:
+            records = page.registry.records_of(key)
+            names.setdefault(missing[key], {})[page.name(records.key if records is not None else key)] = None
+        counts.update(
+            dict.fromkeys(missing[key] for key in first or missing).keys() if missing else [entry.reason or ""]
+        )
+    ordered = [reason for reason, _ in counts.most_common()]
+    return [
+        page.not_known(page.separated(list(names[reason])), reason) if reason in names else page.sentence(reason)
+        for reason in ordered
+    ]

@@ -38,7 +38,7 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     """The answer at the page's width; ``target`` and ``facts`` are those of the environment that it is for."""
     answer = cleaned(answer)
     reading = answer.reading
-    said = page.say("{name}: {value}", name=reading.error, value=reading.message) if reading.error else reading.message
+    said = page.labelled(reading.error, reading.message) if reading.error else reading.message
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
     if not answer.known:
         text = page.say("Not known: nothing about this is known of released packages")
@@ -61,8 +61,8 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
 def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
     title = suspect.title.in_language(page.lang)
     name = f"rule[{suspect.id}]" if suspect.rule else page.say("known error")
-    yield Paragraph(page.say("{name}: {value}", name=name, value=title), "")
-    said = page.say("{name}: {value}", name=page.say("line {n}", suspect.line), value=shortened(suspect.said, 200))
+    yield Paragraph(page.labelled(name, title), "")
+    said = page.labelled(page.say("line {n}", suspect.line), shortened(suspect.said, 200))
     yield _field(page.say("seen"), said)
     yield _field(page.say("why"), suspect.why.in_language(page.lang))
     if suspect.applies:
@@ -100,7 +100,7 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
             yield Field("", [text])
     for rule in answer.rules:
         title = rule.title.in_language(page.lang)
-        text = page.say("{name}: {value}", name=rule.id, value=title)
+        text = page.labelled(rule.id, title)
         yield _field(page.say("rule"), text)
     for moved in answer.moved:
         if moved.source:
@@ -137,7 +137,7 @@ def _moved(moved: Moved, page: Page) -> str:
     where = f"{moved.package} {moved.releases}".rstrip()
     text = page.bracket(moved.new, where) if moved.new else ""
     write = moved.write.in_language(page.lang) if moved.write is not None else ""
-    return page.say("{name}: {value}", name=text, value=write) if text and write else text or write
+    return page.labelled(text, write) if text and write else text or write
 
 
 def _fits(asker: Asker, page: Page) -> str:

@@ -43,7 +43,7 @@ def render(
         kind = page.say("default") if default else page.say("guess: lowers the confidence")
         text = page.say("{key} not given: {value} is assumed ({kind})", key=key, value=value, kind=kind)
         reason = text_of(because).in_language(lang)
-        lines += page.lines(page.say("{name}: {value}", name=text, value=reason))
+        lines += page.lines(page.labelled(text, reason))
     lines += ["", page.say("fixes"), *_fixes(texts["fix"], page)]
     lines += ["", page.say("evidence"), *_evidence(texts["evidence"], page)]
     lines += ["", page.say("history"), *_history(rule, texts, page)]

@@ -197,7 +197,7 @@ def _fix_words(fix: OfferedFix, page: Page) -> str:
 
 def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
     """``batch size: 1``"""
-    return [page.say("{name}: {value}", name=page.name(key), value=page.value(key, settings[key])) for key in settings]
+    return [page.labelled(page.name(key), page.value(key, settings[key])) for key in settings]
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
     told = [*plan.keys.values(), *_setting_words(words, page)]
     settings, last = ([Paragraph(text) for text in texts] for texts in (told, said))
-    title = page.say("{name}: {value}", name=ends, value=_ids(cleared, page))
+    title = page.labelled(ends, _ids(cleared, page))
     return [Section(title, [*settings, Commands(plan.commands), *last])]
 
 

@@ -5,7 +5,7 @@ escaped as its own toolkit does (actions/toolkit: command.ts).
 """
 
 from envdoctor.judge.finding import SEVERITIES, Finding
-from envdoctor.report.closing import counts_line
+from envdoctor.report.closing import counts_line, left_open
 from envdoctor.report.findings import finding_text
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.places import project_place
@@ -16,13 +16,14 @@ _TYPES = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """An annotation for each finding, the worst first; of more than ten the last one counts the others."""
+    """What was not judged or not read, then an annotation for each finding, the worst first; of more than ten of a kind
+    the last one counts the others."""
     page = Page(report.registry, lang)
     shown = report.shown()
-    lines = [f"::error::{_data(page.sentence(text))}" for level, text in report.notices if level == "error"][
-        : _MOST // 2
-    ]
-    room = {"error": _MOST - len(lines)}
+    errors = [f"::error::{_data(page.sentence(text))}" for level, text in report.notices if level == "error"]
+    errors, open_ = errors[: _MOST // 2], list(left_open(report, page))[: _MOST // 2]
+    lines = errors + [f"::warning title={_property(label)}::{_data(text)}" for label, text in open_]
+    room = {"error": _MOST - len(errors), "warning": _MOST - len(open_)}
     for severity in reversed(SEVERITIES):
         findings = [finding for finding in shown if finding.severity == severity]
         most = room.get(severity, _MOST)

@@ -44,7 +44,7 @@ def gpu_groups(facts: FactSet) -> list[str]:
         for gpu in facts.each("gpu"):
             kinds[_gpu(gpu.text("name"), gpu.text("cc"))] += 1
     else:  # a facts file or --set may give columns as plain values
-        names, ccs = (_texts(facts.value(f"gpu.{column}")) for column in ("name", "cc"))
+        names, ccs = (_texts(facts, f"gpu.{column}") for column in ("name", "cc"))
         for place in range(max(len(names), len(ccs))):
             name = names[place] if place < len(names) else None
             kinds[_gpu(name, ccs[place] if place < len(ccs) else None)] += 1
@@ -89,7 +89,7 @@ def _outcome(target: TargetOutcome, page: Page) -> str:
     counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
     counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
     found = page.separated(counts)
-    return page.say("{name}: {value}", name=target.name, value=found or page.say("nothing found"))
+    return page.labelled(target.name, found or page.say("nothing found"))
 
 
 def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:
@@ -145,7 +145,7 @@ def _gpus(facts: FactSet, groups: list[str], page: Page) -> list[str]:
     if groups:
         more = page.say("perhaps more GPUs ({reason})", reason=page.sentence(doubt)) if doubt else ""
         return [*groups, more] if more else groups
-    others = [kind for kind in _texts(facts.value("machine.accelerators")) if kind != "nvidia"]
+    others = [kind for kind in _texts(facts, "machine.accelerators") if kind != "nvidia"]
     others = [page.value("machine.accelerators", kind) for kind in others]
     if doubt:
         return [page.not_known(page.name("gpu"), doubt), *others]
@@ -169,7 +169,7 @@ def _model(facts: FactSet, page: Page) -> str:
 
 
 def _code(facts: FactSet, page: Page) -> str:
-    files = _texts(facts.value("code.files"))
+    files = _texts(facts, "code.files")
     named = page.separated([shortened(name, 100) for name in files[:_SCRIPTS]])
     return page.bracket(named, page.say("{n} more", n=len(files) - _SCRIPTS) if len(files) > _SCRIPTS else "")
 
@@ -194,7 +194,7 @@ def _recipe(facts: FactSet, page: Page) -> str:
         named = (getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin)
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
-    return page.bracket(", ".join(files[:3]), text) if files else page.bracket(text, ", ".join(origins[:3]))
+    return page.bracket(page.separated(files[:3]), text) if files else page.bracket(text, page.separated(origins[:3]))
 
 
 def _gpu(name: str | None, cc: str | None) -> str:
@@ -202,13 +202,9 @@ def _gpu(name: str | None, cc: str | None) -> str:
     return text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    match value:
-        case str():
-            return (value,)
-        case tuple():
-            return value
-    return ()
+def _texts(facts: FactSet, key: str) -> tuple[str, ...]:
+    text = facts.text(key)
+    return facts.words(key) or () if text is None else (text,)
 
 
 def _known(facts: FactSet, key: str) -> str:

@@ -135,7 +135,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
     changes = [
         json_data(change) | {"state": state, **json_data(_known(effect=section.effect_of(change)))}
-        for change, state in zip(section.changes, section.states(), strict=True)
+        for change, state in section.judged()
     ]
     amounts = {
         side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}

@@ -3,24 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from envdoctor.judge.finding import SEVERITIES
-from envdoctor.report.blocks import (
-    Banner,
-    Bars,
-    Block,
-    Card,
-    Commands,
-    Content,
-    Diff,
-    Field,
-    Folded,
-    Group,
-    Items,
-    Lines,
-    Paragraph,
-    Part,
-    Sources,
-    Table,
-)
+from envdoctor.report import blocks
+from envdoctor.report.blocks import Block, Card, Content, Part
 from envdoctor.report.color import paint
 from envdoctor.report.page import LABEL, Page, display_width, pad
 
@@ -40,9 +24,9 @@ def part_lines(part: Part, page: Page, color: bool = False) -> list[str]:
     return title + block_lines(part.blocks, page, color)
 
 
-def block_lines(blocks: Iterable[Block], page: Page, color: bool = False) -> list[str]:
+def block_lines(given: Iterable[Block], page: Page, color: bool = False) -> list[str]:
     """Return the lines of blocks below each other."""
-    return [line for block in blocks for line in _block(block, page, color)]
+    return [line for block in given for line in _block(block, page, color)]
 
 
 def _card(card: Card, page: Page, color: bool) -> list[str]:
@@ -63,39 +47,39 @@ def _card(card: Card, page: Page, color: bool) -> list[str]:
 
 def _block(block: Block, page: Page, color: bool) -> list[str]:
     match block:
-        case Field():
+        case blocks.Field():
             if block.bare:
                 return [line for content in block.contents for line in _bare(content, page)]
             return _contents(block.contents, pad(block.label, LABEL), " " * LABEL, page)
-        case Group():
+        case blocks.Group():
             return [*page.lines(block.title, "  ", "    "), *_contents(block.contents, " " * 4, " " * 4, page)]
-        case Table(lines=None):
+        case blocks.Table(lines=None):
             return ["  " + " ".join([*(pad(cell, _COLUMN) for cell in row[:-1]), row[-1]]) for row in block.rows]
-        case Table():
+        case blocks.Table():
             return [line for text in block.lines or () for line in page.lines(text, "  ", " " * 6)]
-        case Paragraph():
+        case blocks.Paragraph():
             return page.lines(block.text, block.margin, block.margin + "  ")
-        case Lines():
+        case blocks.Lines():
             return list(block.lines)
-        case Diff(beside=False):
+        case blocks.Diff(beside=False):
             shown = block.shown(page.verbosity > 0)
             painted = [paint(line, line[:1], color and line[:1] in ("+", "-", "@")) for line in shown]
             last = [block.hint] if block.hint and len(shown) < len(block.lines) else []
             return [*page.lines(block.title, "  "), *(f"    {line}" for line in [*painted, *last])]
-        case Diff():
+        case blocks.Diff():
             return []
-        case Banner():
+        case blocks.Banner():
             # painted after wrapping: colour codes take no columns
             first, *others = page.lines(block.text, "", "  ")
             style = block.level if block.level in SEVERITIES else "bold"
             return [paint(block.label, style, color and bool(block.label)) + first[len(block.label) :], *others]
-        case Items():
+        case blocks.Items():
             return page.items(block.texts, "", "", block.glue)
-        case Commands():
+        case blocks.Commands():
             return _content(block, "  ", "  ", page)
-        case Folded() if page.verbosity > 0:
+        case blocks.Folded() if page.verbosity > 0:
             return block_lines(block.blocks, page, color)
-        case Folded():
+        case blocks.Folded():
             return [f"  {block.hint}"] if block.hint else []
 
 
@@ -113,22 +97,22 @@ def _contents(contents: Sequence[Content], first: str, rest: str, page: Page) ->
 
 def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
     match content:
-        case Items():
+        case blocks.Items():
             texts = content.texts if page.verbosity > 0 else content.texts[: content.most]
             return page.items(texts, first, rest, content.glue) if texts else []
-        case Commands():
+        case blocks.Commands():
             listed = content.lines if page.verbosity > 0 else content.lines[:_MOST]
             starts = [first, *[rest] * len(listed)]
             written = zip(starts, listed, strict=False)
             return [line for start, command in written for line in page.command(command, start, rest)]
-        case Sources():
+        case blocks.Sources():
             return _sources(content, first, rest, page)
-        case Bars():
+        case blocks.Bars():
             return _bars(content, first, rest, page)
     return page.lines(content, first, rest)
 
 
-def _bars(block: Bars, first: str, rest: str, page: Page) -> list[str]:
+def _bars(block: blocks.Bars, first: str, rest: str, page: Page) -> list[str]:
     """Return bars whose lengths are rounded as a whole, so that they can be compared; or their texts."""
     if not block.drawn:
         return _contents([bar.text for bar in block.bars if bar.text], first, rest, page)
@@ -143,7 +127,7 @@ def _bars(block: Bars, first: str, rest: str, page: Page) -> list[str]:
     return lines
 
 
-def _sources(sources: Sources, first: str, rest: str, page: Page) -> list[str]:
+def _sources(sources: blocks.Sources, first: str, rest: str, page: Page) -> list[str]:
     """Return the first source with the confidence; with ``-v`` all of them, with what each shows."""
     lines: list[str] = []
     everything = page.verbosity > 0

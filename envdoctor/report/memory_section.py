@@ -22,13 +22,7 @@ _PHASES = {
     "start": "start of the engine",
     "KV cache": "KV cache",
 }
-_FORMATS = {
-    "conversations": "conversations",
-    "instructions": "instructions",
-    "preferences": "preferences",
-    "text": "text",
-    "other": "columns of other names, their texts together",
-}
+_OTHER = "columns of other names, their texts together"
 
 
 def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
@@ -43,6 +37,11 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
         amount = page.say(
             "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
         )
+        if section["verdict"] == "does-not-fit" and section["interval"]["mostly"] > low:
+            mostly = page.say(
+                "four of five such processes take {size} GiB or more", size=_gib(section["interval"]["mostly"])
+            )
+            amount = page.say("; ").join([amount, mostly])
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
@@ -72,7 +71,9 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
-    changes = [Bar(_change(change, page), [(change["gib"], change["verdict"])]) for change in section["changes"]]
+    changes = [
+        Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in section["changes"]
+    ]
     most = max([_whole(section), *(change["gib"] for change in section["changes"])])
     fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
     reach = [
@@ -117,7 +118,7 @@ def _peak(section: MemorySection, page: Page) -> str:
     return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
 
 
-def _change(change: MemorySaving, page: Page) -> str:
+def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
     """The settings of a change, in keys of the recipe where it has such, the size with it, and whether it fits."""
     keys = change.get("keys", {})
     settings = [
@@ -125,7 +126,8 @@ def _change(change: MemorySaving, page: Page) -> str:
         for key, value in change["set"].items()
     ]
     verdict = page.value("memory.verdict", change["verdict"])
-    size = page.say("{size} GiB, {verdict}", size=_gib(change["gib"]), verdict=verdict)
+    text = "{size} GiB, {verdict}" if section["serving"] is not None else "{size} GiB of tensors, {verdict}"
+    size = page.say(text, size=_gib(change["gib"]), verdict=verdict)
     return page.bracket(page.separated(list(dict.fromkeys(settings))), size)
 
 
@@ -139,17 +141,16 @@ def _gib(size: float) -> str:
 
 def lengths(section: DataSection, page: Page) -> Section:
     """How long samples are, how many are cut off, what of a batch is padding."""
-    formats = page.separated([page.say(_FORMATS[name]) for name in section["formats"]])
+    formats = page.separated([page.say(_OTHER if name == "other" else name) for name in section["formats"]])
     rows = page.say("{rows} rows of {path}", rows=f"{section['rows']:,}", path=section["path"])
     texts: list[Content] = [page.bracket(rows, formats)]
+    most = f"{section['longest_at_most']:,}"
     if section["longest"] is not None:
         names = {name: f"{section[name]:,}" for name in ("p50", "p90", "p99", "longest")}
         texts.append(page.say("tokens: half have up to {p50}, 90% {p90}, 99% {p99}, the longest {longest}", **names))
         if section["longest_at_most"] > section["longest"]:
-            most = f"{section['longest_at_most']:,}"
             texts.append(page.say("a row that was not counted may have up to {most}", most=most))
     else:
-        most = f"{section['longest_at_most']:,}"
         texts.append(page.say("the longest text has {most} bytes, and no more tokens than that", most=most))
     if section["cut"]:
         share = f"{section['cut'] / section['rows']:.2%}"

@@ -47,6 +47,10 @@ class Page(NamedTuple):
         """``text (more)``, or whichever of the two there is."""
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more
 
+    def labelled(self, name: str, value: str) -> str:
+        """``name: value``, or whichever of the two there is."""
+        return self.say("{name}: {value}", name=name, value=value) if name and value else name or value
+
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
         """Lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
 
@@ -130,7 +134,7 @@ class Page(NamedTuple):
             return f"{number} {name}" if number.isdigit() else shortened(value, _LONGEST_VALUE)
         text = self.value(key, value)
         if (spec is not None and spec.type == "boolean") or not text.isascii():
-            return self.say("{name}: {value}", name=name, value=text)
+            return self.labelled(name, text)
         return self.say("{name} {value}", name=name, value=text)
 
     def not_known(self, name: str, reason: str = "") -> str:

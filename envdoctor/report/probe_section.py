@@ -104,7 +104,7 @@ def _group(group: ProbeGroup, page: Page) -> Group:
     verdict, outcome = (page.value(f"probe.{column}", group[column]) for column in ("verdict", "signature"))
     what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
-    title = page.say("{name}: {value}", name=f"{what}{times}{of}", value=where)
+    title = page.labelled(f"{what}{times}{of}", where)
     contents: list[Content] = [page.say("only on {ranks}", ranks=group["ranks"])] if group["ranks"] else []
     evidence = [", ".join(group["tensors"])]
     ratio = group["ratio"]

@@ -1,10 +1,11 @@
 """What a comparison of two revisions says besides its findings: what was compared and what changed, with its lines."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.judge.finding import SEVERITIES, Finding, Text
+from envdoctor.judge.finding import Finding, Text
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
@@ -14,7 +15,6 @@ DETAILS = ("stat", "usual", "patch", "all")
 #: Changes of an area that are listed before "and N more", unless all are asked for.
 _LISTED = 12
 _LONGEST = 160
-_IDENTITY = ("area", "kind", "path", "symbol")
 #: Functions whose lines are shown, and lines of each, unless all are asked for.
 _FUNCTIONS, _SHOWN = 12, 20
 #: Areas whose values a page shows side by side.
@@ -23,6 +23,8 @@ _SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 _COLOURS = 6
 #: Tensors, parameters, bytes.
 Amount: TypeAlias = tuple[int, int, int]
+#: Area, kind, path and symbol of a change.
+Place: TypeAlias = tuple[str, str, str, str]
 
 
 class Side(NamedTuple):
@@ -48,10 +50,12 @@ class Moved(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What was asked of the Hub: requests, and bytes received."""
+    """What was asked of the Hub: requests, and bytes received; ``values``: so many bytes of weights might be among
+    them, None where none was read."""
 
     requests: int
     bytes: int
+    values: int | None = None
 
 
 class Mended(NamedTuple):
@@ -92,40 +96,45 @@ class RevisionSection(NamedTuple):
         """Return why the change has no effect, None where nothing says so."""
         return self.effects.get(f"{change.area} {change.kind}")
 
-    def states(self) -> list[str]:
-        """Return for each change ``judged`` (a finding tells it), ``no-effect`` or ``not-judged``."""
+    def judged(self) -> list[tuple[Change, str]]:
+        """Return each change with ``judged`` (a finding tells it), ``no-effect`` or ``not-judged``."""
         unjudged = set(self.unjudged)
         told = ("judged", "no-effect")
         return [
-            "not-judged" if change in unjudged else told[self.effect_of(change) is not None] for change in self.changes
+            (change, "not-judged" if change in unjudged else told[self.effect_of(change) is not None])
+            for change in self.changes
         ]
+
+
+def change_of(finding: Finding) -> Place:
+    """Return which change a finding tells; empty names for one that is about none."""
+    area, kind, path, symbol = (finding.item.get(name, "") for name in ("area", "kind", "path", "symbol"))
+    return area, kind, path, symbol
 
 
 def differences(section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual") -> Section:
     """Counts by area, the changes themselves, what could not be read, what is equal, and what it cost."""
     blocks: list[Block] = []
-    changed = [(area, sum(change.area == area for change in section.changes)) for area in AREAS]
-    counts = [f"{page.value('change.area', area)} {number}" for area, number in changed if number]
+    changed = Counter(change.area for change in section.changes)
+    counts = [f"{page.value('change.area', area)} {changed[area]}" for area in AREAS if changed[area]]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []
-    told = {tuple(finding.item.get(key, "") for key in _IDENTITY) for finding in findings}
+    told = {change_of(finding) for finding in findings}
     lines = _changes(section, told, page, everything=detail == "all") if detail != "stat" else []
     blocks += [_table(section, lines, page)] if section.changes else []
     blocks += _amounts(section.amounts, page, by="module" if detail == "all" else "dtype")
     if section.tensors:
         listed = section._replace(changes=section.tensors, unjudged=())
         blocks.append(_table(listed, [_line(change, page) for change in section.tensors], page))
-    causes: dict[str, list[str]] = {}
-    for part in section.unread:
-        causes.setdefault(page.sentence(part.reason), []).append(part.path)
-    if causes:
-        texts = [page.say("{name}: {value}", name=page.separated(paths), value=why) for why, paths in causes.items()]
-        blocks.append(Field(page.say("Not read"), texts))
+    unread = not_read(section, page)
+    blocks += [Field(page.say("Not read"), unread)] if unread else []
     if section.equal:
         blocks.append(Field(page.say("Equal"), [page.say("; ").join(map(page.sentence, section.equal))]))
-    requests, received = section.cost
+    requests, received, values = section.cost
     if requests:
         size = f"{received / 1000:,.1f} kB" if received < 1_000_000 else f"{received / 1e6:,.1f} MB"
-        cost = page.say("{requests} requests, {size} read, no weights", requests=requests, size=size)
+        text = "{requests} requests, {size} read, of weights only what --values compares"
+        text = text if values is not None else "{requests} requests, {size} read, no weights"
+        cost = page.say(text, requests=requests, size=size)
         blocks.append(Paragraph(cost, ""))
     return Section(page.say("Changes"), blocks, bare=True)
 
@@ -138,42 +147,28 @@ def changed_lines(
     if detail == "stat":
         return []
     everything = detail in ("patch", "all")
-    levels = {tuple(finding.item.get(key, "") for key in _IDENTITY): finding.severity for finding in findings}
-    ranks = {**dict(zip(reversed(SEVERITIES), range(3), strict=True)), "not-judged": 2, "judged": 3, "no-effect": 4}
-    found: dict[tuple[str, str, tuple[str, ...]], int] = {}
-    for change, state in zip(section.changes, section.states(), strict=True):
-        rank = ranks[levels.get(tuple(change[:4]), state)]
-        if change.hunk and (everything or state != "no-effect"):
-            key = (change.path, about(change), change.hunk)
-            found[key] = min(rank, found.get(key, rank))
-    shown = sorted(found, key=lambda key: found[key])[: None if everything else _FUNCTIONS]
+    levels = {change_of(finding): finding.severity for finding in findings}
+    order = ("error", "warning", "not-judged", "note", "judged", "no-effect")
+    ranked = sorted(section.judged(), key=lambda one: order.index(levels.get(one[0][:4], one[1])))
+    wanted = [change for change, state in ranked if change.hunk and (everything or state != "no-effect")]
+    found = list(dict.fromkeys((change.path, about(change), change.hunk) for change in wanted))
+    most, lines = (None, None) if everything else (_FUNCTIONS, _SHOWN)
     blocks: list[Block] = []
-    for path, symbol, hunk in shown:
-        more = 0 if everything else len(hunk) - _SHOWN
-        hint = page.say("{n} more line(s): --patch", more) if more > 0 else ""
-        title = page.bracket(f"{path} {symbol}".rstrip(), amount(hunk))
-        blocks.append(Diff(title, hunk, None if everything else _SHOWN, hint))
-    if len(shown) < len(found):
-        names = page.separated(
-            [symbol or path for path, symbol, _ in sorted(found, key=lambda key: found[key])[_FUNCTIONS:]]
-        )
-        blocks.append(
-            Paragraph(
-                page.say(
-                    "{n} more with changed lines, see --patch: {names}",
-                    n=len(found) - len(shown),
-                    names=shortened(names, 300),
-                )
-            )
-        )
+    for path, symbol, hunk in found[:most]:
+        hint = page.say("{n} more line(s): --patch", len(hunk) - lines) if lines and len(hunk) > lines else ""
+        blocks.append(Diff(page.bracket(f"{path} {symbol}".rstrip(), amount(hunk)), hunk, lines, hint))
+    if most and len(found) > most:
+        names = shortened(page.separated([symbol or path for path, symbol, _ in found[most:]]), 300)
+        more = page.say("{n} more with changed lines, see --patch: {names}", n=len(found) - most, names=names)
+        blocks.append(Paragraph(more))
     values: dict[str, list[str]] = {}
     # What only went comes last, so that it does not stand beside what came under another name.
     for change in sorted(section.changes, key=lambda one: one.after is None):
         sides = [("-", change.before), ("+", change.after)]
         if change.area in _SETTINGS and about(change) and not change.hunk:
-            lines = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
-            values.setdefault(change.path, []).extend(lines)
-    beside = [Diff(path, lines, beside=True) for path, lines in values.items()]
+            told = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
+            values.setdefault(change.path, []).extend(told)
+    beside = [Diff(path, told, beside=True) for path, told in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
 
@@ -193,7 +188,7 @@ def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
             *(shortened(text or "", _LONGEST) for text in (change.path, about(change), change.before, change.after)),
             _standing(section, change, state, page),
         )
-        for change, state in zip(section.changes, section.states(), strict=True)
+        for change, state in section.judged()
     ]
     columns = ("area", "kind", "path", "symbol", "before", "after")
     head = [*(page.name(f"change.{column}") for column in columns), page.say("effect")]
@@ -204,33 +199,39 @@ def _standing(section: RevisionSection, change: Change, state: str, page: Page) 
     """``not judged``, ``no effect: the same tensors lie in other files``, or nothing where a finding tells it."""
     effect = section.effect_of(change)
     if state == "no-effect" and effect is not None:
-        return page.say("{name}: {value}", name=page.say("no effect"), value=effect.in_language(page.lang))
+        return page.labelled(page.say("no effect"), effect.in_language(page.lang))
     return page.say("not judged") if state == "not-judged" else ""
 
 
-def _changes(section: RevisionSection, told: set[tuple[str, ...]], page: Page, *, everything: bool) -> list[str]:
+def _changes(section: RevisionSection, told: set[Place], page: Page, *, everything: bool) -> list[str]:
     """The changes, those that were not judged first; those that a finding told already only when all are asked for."""
-    stands = [
-        (state != "not-judged", change, _standing(section, change, state, page))
-        for change, state in zip(section.changes, section.states(), strict=True)
-        if everything or tuple(change[:4]) not in told
-    ]
-    by_area: dict[tuple[bool, str], list[str]] = {}
-    for is_known, change, standing in sorted(stands, key=lambda one: one[0]):
-        line = _line(change, page)
-        by_area.setdefault((is_known, change.area), []).append(
-            f"{line}{page.say('; ')}{standing}" if standing else line
-        )
+    by_area: dict[tuple[str, str], list[str]] = {}
+    for change, state in sorted(section.judged(), key=lambda one: one[1] != "not-judged"):
+        if everything or change[:4] not in told:
+            words = filter(None, [_line(change, page), _standing(section, change, state, page)])
+            unjudged = page.say("not judged") if state == "not-judged" else ""
+            by_area.setdefault((change.area, unjudged), []).append(page.say("; ").join(words))
     lines: list[str] = []
-    for (is_known, area), of_area in by_area.items():
+    for (area, unjudged), of_area in by_area.items():
         listed = of_area if everything else of_area[:_LISTED]
         lines += listed
         if len(listed) < len(of_area):
-            more = page.bracket(
-                page.say("{n} more", n=len(of_area) - len(listed)), "" if is_known else page.say("not judged")
-            )
-            lines.append(page.say("{name}: {value}", name=page.value("change.area", area), value=more))
+            more = page.say("{n} more", n=len(of_area) - len(listed))
+            lines.append(page.labelled(page.value("change.area", area), page.bracket(more, unjudged)))
     return lines
+
+
+def not_judged(section: RevisionSection, page: Page) -> list[str]:
+    """Return a line for each change that was not judged."""
+    return [_line(change, page) for change in section.unjudged]
+
+
+def not_read(section: RevisionSection, page: Page) -> list[str]:
+    """Return a line for each reason why parts were not read."""
+    causes: dict[str, list[str]] = {}
+    for part in section.unread:
+        causes.setdefault(page.sentence(part.reason), []).append(part.path)
+    return [page.labelled(page.separated(paths), why) for why, paths in causes.items()]
 
 
 def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Page, *, by: str) -> list[Field]:
@@ -274,7 +275,7 @@ def _line(change: Change, page: Page) -> str:
     times = f" x {change.count}" if change.count > 1 else ""
     name = f" {shortened(about(change), 200)}" if change.symbol != change.path else ""
     kind = page.say("{name} {value}", name=page.value("change.kind", change.kind), value=shortened(change.path, 200))
-    text = page.say("{name}: {value}", name=page.value("change.area", change.area), value=f"{kind}{name}{times}")
+    text = page.labelled(page.value("change.area", change.area), f"{kind}{name}{times}")
     if change.hunk:
         return page.bracket(text, amount(change.hunk))
     before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))

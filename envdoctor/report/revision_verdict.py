@@ -4,7 +4,6 @@ It calms only where each change has a stated reason to have no effect.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Unread
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
@@ -26,24 +25,8 @@ _WEIGHTS = {
 }
 
 
-class _Form(NamedTuple):
-    """What the line has room for: so many causes, how many weights were compared, what is mended, names of what was
-    not judged."""
-
-    causes: int
-    sizes: bool
-    mended: bool
-    names: bool
-
-
-#: The fullest first.
-_FORMS = (
-    _Form(2, sizes=True, mended=True, names=True),
-    _Form(2, sizes=False, mended=True, names=True),
-    _Form(1, sizes=False, mended=True, names=True),
-    _Form(1, sizes=False, mended=False, names=True),
-    _Form(1, sizes=False, mended=False, names=False),
-)
+#: What the line goes without where it is too long, one after the other.
+_LEFT_OUT = ("sizes", "second cause", "mended", "names")
 
 
 def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
@@ -53,29 +36,28 @@ def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -
     """
     # What is known best comes first: a reproduced cause before a reported one.
     ranked = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
-    lines = [_line(section, ranked, page, form) for form in _FORMS]
+    lines = [_line(section, ranked, page, _LEFT_OUT[:number]) for number in range(len(_LEFT_OUT) + 1)]
     return next((line for line in lines if len(line) <= _LINE), lines[-1])
 
 
-def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, form: _Form) -> str:
+def _line(section: RevisionSection, ranked: Sequence[Finding], page: Page, without: Sequence[str]) -> str:
     worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
-    told = [shortened(page.message(one), _LONGEST) for one in worst[: form.causes]]
+    told = [shortened(page.message(one), _LONGEST) for one in worst[: 1 if "second cause" in without else 2]]
     if told:
-        told[0] = page.say("{name}: {value}", name=page.say(worst[0].severity), value=told[0])
+        told[0] = page.labelled(page.say(worst[0].severity), told[0])
         more = len(ranked) - len(told)
         told += [page.say("{n} more finding(s)", more)] if more else []
-    doubts = [*_unread(section.unread, page), *_not_judged(section, page, with_names=form.names)]
+    doubts = [*_unread(section.unread, page), *_not_judged(section, page, with_names="names" not in without)]
     # A note is worth knowing; what was not read or not judged may be worse.
     parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
     is_calm = not parts
     parts = parts or [_calm(section, page)]
     weights = page.say(_WEIGHTS[section.weights])
-    if section.weights == "identical" and section.weights_equal and form.sizes:
-        weights = page.say("{name}: {value}", name=weights, value=page.sentence(section.weights_equal))
+    if section.weights == "identical" and section.weights_equal and "sizes" not in without:
+        weights = page.labelled(weights, page.sentence(section.weights_equal))
     parts += [weights] if section.weights != "none" or is_calm else []
-    parts += (
-        [page.say("going back would be {n} error(s)", len(section.mended))] if section.mended and form.mended else []
-    )
+    if section.mended and "mended" not in without:
+        parts.append(page.say("going back would be {n} error(s)", len(section.mended)))
     parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
     old, new = _sides(section)
     return page.bracket(page.say("; ").join(parts), page.say("{old} -> {new}", old=old, new=new))
@@ -99,7 +81,7 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
 def _mend(mended: Mended, page: Page) -> str:
     """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
     text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
-    since = [page.say("{name}: {value}", name=page.say("Since"), value=mended.commit)] if mended.commit else []
+    since = [page.labelled(page.say("Since"), mended.commit)] if mended.commit else []
     return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
@@ -135,8 +117,12 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
     for change in changes[:_NAMED] if with_names else changes:
         name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
         areas.setdefault(page.value("change.area", change.area), []).append(name)
-    words = {area: page.separated(names) if with_names else str(len(names)) for area, names in areas.items()}
-    told = page.separated([f"{area} {text}" for area, text in words.items()])
+    told = page.separated(
+        [
+            f"{area} {page.separated(names)}" if with_names else page.say("{n} in {area}", n=len(names), area=area)
+            for area, names in areas.items()
+        ]
+    )
     if with_names and len(changes) > _NAMED:
         told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
     yield page.say("changed, not judged: {parts}", parts=told)

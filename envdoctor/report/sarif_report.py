@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from envdoctor import __version__
 from envdoctor.judge.finding import Finding
+from envdoctor.report.closing import left_open
 from envdoctor.report.findings import finding_text
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
@@ -33,6 +34,7 @@ def render(report: Report, lang: str = "en") -> str:
     rules = list(dict.fromkeys(finding.id for finding in findings))
     left_out = len(findings) - _MOST
     notifications = [_notification(level, page.sentence(text)) for level, text in report.notices]
+    notifications += [_notification("warning", page.labelled(*part)) for part in left_open(report, page)]
     if left_out > 0:
         notifications.append(_notification("warning", page.say("{n} more finding(s), left out of this file", left_out)))
     notifications += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,11 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert any(change["verdict"] == "fits" for change in section["changes"])
     text = check("--set", "gpu.name=A6000").out
     assert "error[does-not-fit]" in text and "shipped coefficients of transformers 5." in text
-    assert "gradient_checkpointing: true (" in text and "per_device_train_batch_size: 1 (" in text
+    assert "gradient_checkpointing: true (" in text and " GiB of tensors, fits)" in text
+    assert "per_device_train_batch_size: 1 (" in text
+    (needed,) = re.findall(r"expected to need ([\d.]+) GiB or more", text)
+    assert f"four of five such processes take {needed} GiB or more" in " ".join(text.split())
+    assert "found  verdict on memory" not in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out
     assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
 
@@ -51,7 +56,9 @@ def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., 
     answer = check("--set", "gpu.name=A6000", "--quiet", model=str(tmp_path))
     assert "envdoctor memory" not in answer.out
     text = " ".join(check("--set", "gpu.name=A6000", model=str(tmp_path)).out.split())
-    assert "whether this run fits into memory was not judged: envdoctor memory --model" in text
+    said = text.partition("whether this run fits into memory was not judged (")[2]
+    why, _, command = said.partition("): ")
+    assert len(why.split()) > 3 and command.startswith("envdoctor memory --model"), said
     assert "--recipe train.yaml --set recipe.max_length=2048" in text
 
 

@@ -76,7 +76,7 @@ def test_the_line_stays_short_and_counts_what_it_has_no_room_for(report: Report,
     section = SECTION._replace(changes=long_, unjudged=long_)
     message = "a sentence about what is wrong that takes up a hundred characters, as the lint allows it to be long"
     line = first_line(compared.changed(findings=(found(report, message),), revision=section))
-    assert line == f"error: {message}; changed, not judged: code 3; weights identical (b098244 -> main)"
+    assert line == f"error: {message}; changed, not judged: 3 in code; weights identical (b098244 -> main)"
 
 
 def test_the_verdict_names_two_causes_and_counts_the_rest(report: Report, compared: Report) -> None:
@@ -152,9 +152,31 @@ def test_of_many_functions_those_of_findings_are_shown_first_and_the_rest_are_na
 @pytest.mark.parametrize("name", ["concise", "github", "junit", "markdown", "html"])
 def test_no_format_counts_nothing_where_something_was_not_judged(compared: Report, name: str) -> None:
     text = load(name)(compared.changed(revision=SECTION._replace(unjudged=(CODE,))))
-    assert name == "github" or "changed, not judged: code A.f" in text.replace("\\", "")
+    said = "::warning title=Not judged::code: definition-added modeling.py A.f: (self)"
+    assert (said if name == "github" else "changed, not judged: code A.f") in text.replace("\\", "")
     assert name == "junit" or "1 change not judged" in text
     assert "Nothing stops this run" not in text
+
+
+def test_annotations_and_sarif_name_what_was_not_judged_and_not_read(compared: Report) -> None:
+    unread = Unread("a.py", Message("it has no name"))
+    open_ = compared.changed(revision=SECTION._replace(changes=(NOISE, CODE), unjudged=(CODE,), unread=(unread,)))
+    lines = load("github")(open_, "zh").splitlines()
+    assert lines[0] == "::warning title=未读取::a.py：没有名称" and lines[1].startswith(
+        "::warning title=未判断::代码："
+    )
+    assert "transformers_version" not in lines[1]
+    assert "Not judged: code: definition-added modeling.py A.f" in load("sarif")(open_)
+    many = tuple(CODE._replace(symbol=f"A.f{number}") for number in range(400))
+    long_ = compared.changed(revision=SECTION._replace(changes=many, unjudged=many))
+    assert max(map(len, load("github")(long_).splitlines())) < 8_192
+
+
+def test_what_was_read_says_no_weights_unless_values_were_asked_for(compared: Report) -> None:
+    assert "12 requests, 345.7 kB read, no weights\n" in render(compared)
+    valued = compared.changed(revision=SECTION._replace(cost=Cost(12, 345_678_000, 4 * 10**9)))
+    assert "12 requests, 345.7 MB read, of weights only what --values compares\n" in render(valued)
+    assert "no weights" not in render(valued) and "未下载权重" not in render(valued, "zh")
 
 
 def test_changes_say_what_judged_them(compared: Report) -> None:

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
-from envdoctor.judge import Finding, FoundFact, OfferedFix, Text
+from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, FactSet, Records, Unknown
+from envdoctor.judge import Finding, FoundFact, NotChecked, OfferedFix, Text
 from envdoctor.observe import Target
 from envdoctor.report import Notice, Report, display_width, render
+from envdoctor.text import Message
 
 GOLDEN = """\
 Environment  /home/li/.venvs/glm (python 3.11.9, linux x86_64, glibc 2.35)
@@ -66,6 +67,18 @@ def test_the_header_and_a_finding_look_like_the_mock_up(report: Report) -> None:
     )
     # ignored and superseded findings are not shown, nor a probe before it exists
     assert not [word for word in ("accepted-slow", "older-nan", "envdoctor probe") if word in text]
+
+
+def test_why_rules_could_not_be_checked_is_said_the_commonest_reason_first(report: Report) -> None:
+    lost, broken = Message("it cannot be read: {}", "Permission denied"), Message("unknown key {!r}", "foo")
+    given = [NotChecked("a", "error", {}, reason=broken)]
+    given += [NotChecked(f"b{n}", "error", {key: lost}) for n, key in enumerate(("pkg.trl", "pkg.peft", "pkg.trl"))]
+    given += [NotChecked("c", "error", {"memory.verdict": NOT_GIVEN.reason, "memory.free_gib": NOT_GIVEN.reason})]
+    text = page(report, not_checked=tuple(given), width=None)
+    assert (
+        "\n  5 rules: trl, peft not known (it cannot be read: Permission denied); unknown key 'foo'; 1 more: " in text
+    )
+    assert "\n  1 rule: verdict on memory not known\n" in page(report, not_checked=tuple(given[-1:]))
 
 
 def test_the_chinese_finding_looks_like_the_mock_up(report: Report) -> None:
@@ -132,7 +145,7 @@ def test_verbose_adds_origins_reasons_withheld_fixes_and_what_is_not_shown(repor
     for words in (
         "torch 2.5.0+cu118 (torch/version.py)",
         "not offered: use torch 2.5.1 (torch==2.5.1): it would bring",
-        "error[b-needs-model]: model family not known (not given)",
+        "error[b-needs-model]: model family not known\n",
         "[unreadable]: unknown key 'foo'",
         "warning[accepted-slow]: we measured it",
         "error[older-nan]: torch-2-5-0-glm4-batch-nan",
