@@ -18,7 +18,7 @@ from envdoctor.text.message import Message, packed, unpacked
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
 LARGEST_PICKLE = 32 << 20
 #: Opcodes of one pickle that are followed, some seconds' worth. A tensor takes about 35.
-MOST_OPCODES = 4_000_000
+_MOST_OPCODES = 4_000_000
 #: Stands for a global whose name the pickle puts together while it runs.
 COMPUTED_NAME = "a name that is computed"
 
@@ -86,8 +86,8 @@ class _Scan:
         stream.seek(start)
         try:
             for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-                if count >= MOST_OPCODES:
-                    self.problem = Message("it has more than {} opcodes", f"{MOST_OPCODES:,}")
+                if count >= _MOST_OPCODES:
+                    self.problem = Message("it has more than {} opcodes", f"{_MOST_OPCODES:,}")
                     self.limited = True
                     break
                 self._add(opcode.name, argument)

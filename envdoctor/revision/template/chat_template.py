@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
-from envdoctor.revision.hunk import template_hunk
-from envdoctor.revision.short_text import around, short, visible
+from envdoctor.revision.short_text import around, short, template_hunk, visible
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message, as_message, unpacked
 
@@ -163,6 +162,7 @@ _PROCESSOR = "chat_template.json"
 _FOLDER = "additional_chat_templates/"
 _LIMIT = 1 << 20
 _MOST = 20
+_TOO_MANY = Message("only {} files of this kind are compared", _MOST)
 #: From what everybody meets to what few do, with the kind of a difference that begins there.
 _KINDS = {
     "chat": "rendering-changed",
@@ -192,14 +192,13 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes of the chat templates."""
-    named = [path for path in revisions.files if path.startswith(_FOLDER)][:_MOST]
-    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named]
-    present = [path for path in paths if path in revisions.files]
-    changed = revisions.changed(present)
+    named = [path for path in revisions.files if path.startswith(_FOLDER)]
+    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named[:_MOST]]
+    changed = revisions.changed()
     if not changed or (changed == [_TOKENIZER] and revisions.same(_JINJA)):
         # With a chat_template.jinja the text in tokenizer_config.json does not count.
-        return Compared(equal=(Message("chat templates"),) if present else ())
-    unread: list[Unread] = []
+        return Compared(equal=(Message("chat templates"),) if revisions.files else ())
+    unread = [Unread(path, _TOO_MANY) for path in revisions.changed(named[_MOST:])][:1]
     first, second = (_side(snapshot, paths, unread) for snapshot in (revisions.old, revisions.new))
     if unread:
         return Compared(unread=tuple(dict.fromkeys(unread)))
@@ -239,7 +238,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
         texts = templates_in(table.data.get("chat_template"))
         if texts is None:
             unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
-        found = {name: _Template(text, path) for name, text in list((texts or {}).items())[:_MOST]}
+        found = {name: _Template(text, path) for name, text in (texts or {}).items()}
         if path == _TOKENIZER:
             inline, variables = found, special_tokens(table.data)
         elif "default" in found:
@@ -254,8 +253,11 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
 def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
     # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
     variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
-    for name in list(dict.fromkeys([*first.templates, *second.templates]))[:_MOST]:
-        before, after = first.templates.get(name), second.templates.get(name)
+    sides = first.templates, second.templates
+    names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
+    yield from (Unread((sides[1].get(name) or sides[0][name]).path, _TOO_MANY) for name in names[_MOST:][:1])
+    for name in names[:_MOST]:
+        before, after = (side.get(name) for side in sides)
         if before is None and after is not None:
             yield Change("template", "template-added", after.path, name, None, f"{len(after.text)} characters")
         elif before is not None and after is None and name != "processor":
