@@ -10,7 +10,7 @@ from envdoctor.hub.snapshot import Snapshot, Unread, limited_to
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.code import remote_code, transformers_window
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
-from envdoctor.revision.files import licence, other_files
+from envdoctor.revision.files import other_files
 from envdoctor.revision.settings import settings_files
 from envdoctor.revision.template import chat_template
 from envdoctor.revision.tokenizer import tokenizer_files
@@ -34,7 +34,7 @@ COMPARERS = (
     _settings("preprocessor"),
     Comparer("files", other_files.compare, None),
     Comparer("files", pickles.compare, pickles.wants),
-    Comparer("licence", licence.compare, licence.wants),
+    Comparer("licence", other_files.compare_licences, other_files.is_licence),
 )
 
 

@@ -9,7 +9,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparing import compare_snapshots
 
 #: One request lists the files of a commit: more commits than this are not walked.
-MOST_STEPS = 200
+_MOST_STEPS = 200
 
 #: Area, kind, path and symbol of a change.
 Wanted = tuple[str, str, str, str]
@@ -32,10 +32,10 @@ def attribute(
     if not isinstance(new, HubSnapshot) or old.revision is None:
         raise SnapshotError("--history needs two revisions of one repository on the Hub", kind="usage")
     repo = str(new.repo)
-    newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), MOST_STEPS + 1)
+    newest_first, related = commits_between(new.access.hub, repo, old.revision, str(new.revision), _MOST_STEPS + 1)
     if not related:
         text = "{} is not among the {} commits before {}: their history cannot be walked"
-        raise SnapshotError(text, old.label, MOST_STEPS, new.label, kind="usage")
+        raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
     pending = list(wanted)
     found: dict[Wanted, Commit] = {}
     touched: dict[Wanted, Commit] = {}

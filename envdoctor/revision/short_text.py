@@ -1,13 +1,18 @@
-"""Short texts for people: JSON values, and two long texts around the place where they differ."""
+"""Short texts for people: JSON values, two long texts around the place where they differ, and the lines that do."""
 
 import json
 import re
+from difflib import unified_diff
 
 #: Characters of a before or after text.
 LONGEST = 90
 _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
+#: Lines of one diff, characters of a line, lines of each text that are compared, equal lines around a change.
+_MOST, _WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
+#: Templates are often one line: they are shown statement by statement.
+_STATEMENTS = re.compile(r"(?<=%\})(?=.)|\r?\n")
 _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -59,3 +64,19 @@ def _window(text: str, start: int, stop: int) -> str:
     # Escapes make the text longer; what is cut must not be the difference, which lies in the first half.
     shown = _cut(shown, 2 * LONGEST)
     return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")
+
+
+def template_hunk(before: str, after: str) -> tuple[str, ...]:
+    """Return the lines of a unified diff of two templates, each beginning with ``+``, ``-``, a blank or ``@``.
+
+    A blank at the end of a changed line, which becomes a token, is shown as ``\u00b7``.
+    """
+    old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
+    lines = list(unified_diff(old, new, n=_AROUND, lineterm=""))[2 : _MOST + 2]
+    return tuple(line[0] + _shown(line[1:], line[0] in "+-")[: _WIDEST - 1] for line in lines)
+
+
+def _shown(line: str, is_changed: bool) -> str:
+    text = visible(line.expandtabs(4))
+    bare = text.rstrip(" ")
+    return bare + "\u00b7" * (len(text) - len(bare)) if is_changed else bare

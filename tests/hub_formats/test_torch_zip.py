@@ -45,7 +45,7 @@ def test_globals_of_an_attack_are_found_and_nothing_runs(attack, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     found = scan(bytes.fromhex(attack["hex"]) if "hex" in attack else attack["pickle"].encode())
     assert found.globals == attack["globals"]
-    assert (found.problem is not None) is attack.get("problem", False)
+    assert found.problem is None and found.is_pickle
     assert os.listdir(tmp_path) == []
 
 
@@ -73,6 +73,12 @@ def test_globals_outside_of_an_archive(content, names, whole):
     assert (set(names) <= set(found.globals), bool(found.globals), found.all_globals) == (True, bool(names), whole)
 
 
+@pytest.mark.parametrize("between", [b"0" + b"X\x01\0\0\0a", b"}0"], ids=["taken back", "a table"])
+def test_only_texts_that_stand_before_it_are_a_name_for_certain(between):
+    pickle = b"\x80\x04X\x02\0\0\0osX\x06\0\0\0system" + between + b"\x93."
+    assert scan(pickle).globals == ["a name that is computed"]
+
+
 # --- tensors ----------------------------------------------------------------------------------------------------------
 
 
@@ -90,6 +96,19 @@ def test_names_dtypes_and_shapes_are_read(wrap):
 def test_tied_tensors_have_one_storage():
     found = read(zip_checkpoint(state_pickle(TENSORS, shared={"lm_head.weight": "model.embed.weight"})))
     assert found.tensors["lm_head.weight"] == found.tensors["model.embed.weight"]
+
+
+def test_what_torch_saves_is_read(tmp_path):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 8))
+    extra = {name: torch.zeros(1, 2, 3, 4, dtype=getattr(torch, name)) for name in ("bfloat16", "uint8", "bool")}
+    for state in ({**model.state_dict(), **extra}, dict(model.named_parameters()), {}):
+        for options in ({}, {"pickle_protocol": 4}, {"_use_new_zipfile_serialization": False}):
+            torch.save(state, tmp_path / "x.bin", **options)
+            found = read((tmp_path / "x.bin").read_bytes())
+            assert {name: tensor.shape for name, tensor in found.tensors.items()} == {
+                name: tuple(tensor.shape) for name, tensor in state.items()
+            }
 
 
 def test_weights_are_not_read():
@@ -132,15 +151,25 @@ LONGEST = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
 @pytest.mark.parametrize(
     "pickle",
     [
-        b"\x80\x02)" + b"\x85" * 200_000 + b".",
+        b"\x80\x02)" + b"\x85" * 200_000 + b"Q.",
         b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s.",
+        b"\x80\x02}X\x05\x00\x00\x00model" + state_pickle(TENSORS)[2:-1] + b"s.",
+        state_pickle(TENSORS, extra=b"K\x010"),
         state_pickle({"w": ("F32", (3, 5))}).replace(b"J\x03\0\0\0J\x05\0\0\0", LONGEST * 2),
         state_pickle({"w": ("F32", (1,) * 65)}),
     ],
-    ids=["deep", "a table that holds itself", "a shape that no tensor has", "too many dimensions"],
+    ids=[
+        "deep",
+        "a table that holds itself",
+        "a table in a table",
+        "what is taken back",
+        "a shape that no tensor has",
+        "too many dimensions",
+    ],
 )
-def test_what_is_no_table_of_tensors_has_none(pickle):
-    assert read(zip_checkpoint(pickle)).tensors == {}
+def test_tensors_of_what_is_not_plainly_a_table_of_them_are_not_known(pickle):
+    found = read(zip_checkpoint(pickle))
+    assert found.tensors is None and found.problem is None and found.all_globals
 
 
 def test_long_pickles_do_not_break_the_reader():

@@ -117,6 +117,12 @@ def test_licences_are_compared_by_their_texts() -> None:
     holds(outcome(licence, {"LICENSE": "a"}, {"MODEL_LICENSE": "a"}), "licence-text-removed LICENSE", added)
 
 
+def test_beyond_twenty_texts_of_licences_the_rest_is_said_to_be_unread() -> None:
+    old, new = ({f"LICENSE.{number:02}": text for number in range(21)} for text in "ab")
+    compared = outcome(licence, old, new)
+    assert (len(compared.changes), [part.path for part in compared.unread]) == (20, ["LICENSE.20"])
+
+
 def test_a_yaml_bomb_costs_nothing() -> None:
     bomb = "a: &a [x]\n" + "\n".join(f"b{n}: &b{n} [*a, *a]" for n in range(2000)) + "\nlicense: mit"
     holds(outcome(licence, readme("license: apache-2.0"), readme(bomb)), "licence-field-changed license")

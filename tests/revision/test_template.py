@@ -175,3 +175,11 @@ def test_what_cannot_be_compared_is_unread_and_never_equal(old: Any, new: Any, w
     compared = compare(old, new)
     assert compared.changes == () and compared.equal == ()
     assert why in compared.unread[0].reason
+
+
+def test_beyond_twenty_templates_the_rest_is_said_to_be_unread() -> None:
+    named = [{"name": str(number), "template": "x"} for number in range(21)]
+    removed = compare(named, [])
+    assert (len(removed.changes), [part.path for part in removed.unread]) == (20, [TOKENIZER])
+    folders = [{f"additional_chat_templates/{number:02}.jinja": text for number in range(21)} for text in "ab"]
+    assert [part.path for part in compare(*folders).unread] == ["additional_chat_templates/20.jinja"]

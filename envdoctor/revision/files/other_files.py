@@ -1,15 +1,21 @@
-"""Files that belong to no other area: which came, went or changed. They are not read unless nothing else can tell.
+"""The licence, and files that belong to no other area: which came, went or changed.
 
-Kinds of changes (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``; ``file-read-by-code``
-where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
-``documentation-changed`` (added and removed ones too).
+Kinds of changes of other files (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``;
+``file-read-by-code`` where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
+``documentation-changed`` (added and removed ones too). They are not read unless nothing else can tell.
+
+Kinds of changes of the licence: ``licence-field-changed``, ``licence-field-added``, ``licence-field-removed``
+(``symbol`` is the field of README.md, ``license``), ``licence-text-changed``, ``licence-text-added``,
+``licence-text-removed`` (``symbol`` is the file).
 """
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from envdoctor.hub.snapshot import Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions, outcome
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome
+from envdoctor.revision.short_text import short
 from envdoctor.text.message import Message
 
 _LIMIT = 16 << 20
@@ -17,10 +23,17 @@ _DOCUMENTATION = (
     *(".md", ".txt", ".rst", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb", ".gitattributes"),
     *(".gitignore", ".mp4", ".html", ".css"),
 )
+_README = "README.md"
+_LICENCES = ("licen", "copying", "notice", "use_policy", "usage_policy")
+_LONGEST_LICENCE, _MOST_LICENCES = 4 << 20, 20
+_FRONT = 64 << 10
+#: Read line by line: a YAML reader would follow the aliases of a hostile file, and one scalar is all that is wanted.
+_FIELD = re.compile(r"^(license|license_name|license_link)[ \t]*:(.*)", re.MULTILINE)
+_ITEMS = re.compile(r"^[ \t]*-(.+)", re.MULTILINE)
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes, in the order of the paths."""
+    """The changes of other files, in the order of the paths."""
     count = len(revisions.files)
     return outcome(_compare(revisions), Message("{} other files", count) if count else None)
 
@@ -44,3 +57,50 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
             named = type(code) is str and posixpath.basename(path) in code
             kind = "file-read-by-code" if named else f"file-{state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))
+
+
+def is_licence(path: str) -> bool:
+    """Texts of licences; and README.md, of which what it declares is the one thing that is compared."""
+    name = posixpath.basename(path).lower()
+    return path == _README or (any(word in name for word in _LICENCES) and not name.endswith((".py", ".safetensors")))
+
+
+def compare_licences(revisions: Revisions) -> Compared:
+    """The changes. Licence files are read only to see whether more than blanks and line breaks changed."""
+    return outcome(_compare_licences(revisions), Message("licence") if revisions.files else None)
+
+
+def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:
+    changed = revisions.changed()
+    for path in changed[_MOST_LICENCES:][:1]:
+        yield Unread(path, Message("only {} files of this kind are compared", _MOST_LICENCES))
+    for path in changed[:_MOST_LICENCES]:
+        pair = revisions.read(path, _LONGEST_LICENCE)
+        if isinstance(pair, Unread):
+            yield pair
+        elif path == _README:
+            for name, before, after in differences(*map(_front_matter, pair)):
+                yield _change("field", path, name, before, after)
+        elif None in pair or (pair[0] or b"").split() != (pair[1] or b"").split():
+            yield _change("text", path, path, *revisions.sizes(path))
+
+
+def _change(what: str, path: str, symbol: str, before: str | None, after: str | None) -> Change:
+    how = "added" if before is None else "removed" if after is None else "changed"
+    return Change("licence", f"licence-{what}-{how}", path, symbol, before, after)
+
+
+def _front_matter(content: bytes | None) -> dict[str, str]:
+    text = (content or b"")[:_FRONT].decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return {}
+    front = text[4:].partition("\n---")[0]
+    fields = {}
+    for match in _FIELD.finditer(front):
+        value = match[2].strip("\"' \t")
+        if not value:  # a list of licences on the lines below
+            block = re.match(r"(?:\n[ \t]*-[^\n]*)+", front[match.end() :])
+            value = ", ".join(item.strip("\"' \t") for item in _ITEMS.findall(block[0])) if block else ""
+        if value:
+            fields[match[1]] = short(value)
+    return fields

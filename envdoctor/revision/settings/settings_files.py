@@ -75,7 +75,7 @@ class Setting(NamedTuple):
     said: str
 
 
-Flat = Mapping[str, Setting]
+_Flat = Mapping[str, Setting]
 
 
 def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Setting]:
@@ -194,7 +194,7 @@ class Names(NamedTuple):
                     return str(entry["kind"])
         return None
 
-    def default(self, name: str, flat: Flat) -> Any:
+    def default(self, name: str, flat: _Flat) -> Any:
         """What the missing key means: the class's default or what follows from others; :data:`_MISSING` if unknown."""
         prefix, dot, leaf = name.rpartition(".")
         here = prefix + dot
@@ -278,7 +278,7 @@ def repeated_keys(names: Names, before: JsonObject, after: JsonObject) -> Iterat
             yield names.change("repeated-key", short(key), None, None)
 
 
-def compare_settings(names: Names, one: Flat, two: Flat) -> Iterator[Change]:
+def compare_settings(names: Names, one: _Flat, two: _Flat) -> Iterator[Change]:
     """The changes between two flat configurations, in the order of the new file, what is gone at the end."""
     before_whole, after_whole = _quantization(one), _quantization(two)
     whole = (before_whole is None) != (after_whole is None)
@@ -309,7 +309,7 @@ def _unordered(name: str, value: Any) -> Any:
     return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
 
 
-def _kind(names: Names, name: str, one: Flat, two: Flat) -> str | None:
+def _kind(names: Names, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     kind = _without_effect(names, name, one, two) or names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
@@ -324,7 +324,7 @@ def _kind(names: Names, name: str, one: Flat, two: Flat) -> str | None:
     return kind
 
 
-def _one_sided(names: Names, name: str, one: Flat, two: Flat) -> Change:
+def _one_sided(names: Names, name: str, one: _Flat, two: _Flat) -> Change:
     flat, other, plain = (two, one, "key-added") if name in two else (one, two, "key-removed")
     value, default, kind = flat[name].value, names.default(name, other), names.kind(name)
     was, now = (short(value) if name in side else None for side in (one, two))
@@ -346,7 +346,7 @@ def _one_sided(names: Names, name: str, one: Flat, two: Flat) -> Change:
     return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
-def _without_effect(names: Names, name: str, one: Flat, two: Flat) -> str | None:
+def _without_effect(names: Names, name: str, one: _Flat, two: _Flat) -> str | None:
     """A window that is switched off in both revisions."""
     prefix, dot, leaf = name.rpartition(".")
     if leaf not in ("sliding_window", "max_window_layers"):
@@ -361,7 +361,7 @@ def _is_of_quantization(name: str) -> bool:
     return f".{_QUANTIZATION}." in f".{name}"
 
 
-def _quantization(flat: Flat) -> str | None:
+def _quantization(flat: _Flat) -> str | None:
     """Method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``); None without one."""
     inside = {
         f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: setting.value
@@ -379,7 +379,7 @@ def _quantization(flat: Flat) -> str | None:
     return short(", ".join(words))
 
 
-def _number(flat: Flat, name: str) -> int | None:
+def _number(flat: _Flat, name: str) -> int | None:
     """A positive whole number."""
     value = flat[name].value if name in flat else None
     return value if type(value) is int and value > 0 else None

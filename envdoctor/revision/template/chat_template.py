@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
-from envdoctor.revision.hunk import template_hunk
-from envdoctor.revision.short_text import around, short, visible
+from envdoctor.revision.short_text import around, short, template_hunk, visible
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.text.message import Message, as_message, unpacked
 
@@ -34,7 +33,7 @@ SECONDS = 8.0
 _CHILD = "envdoctor.revision.template.parts.render_suite:answer"
 
 
-class Rendered(NamedTuple):
+class _Rendered(NamedTuple):
     """The outcome for one conversation.
 
     ``text`` is the rendering (its first 20,000 characters), ``digest`` stands for the whole, ``marks`` for the parts of
@@ -48,14 +47,14 @@ class Rendered(NamedTuple):
     problem: Message | None = None
     marks: str | None = None
 
-    def same(self, other: "Rendered") -> bool:
+    def same(self, other: "_Rendered") -> bool:
         """Whether both are the same text, or both refuse, or both fail in the same way."""
         if self.text is not None or other.text is not None:
             return self.digest == other.digest
         return (self.refused is None) == (other.refused is None) and self.problem == other.problem
 
 
-class Conversation(NamedTuple):
+class _Conversation(NamedTuple):
     """One input of a template.
 
     ``use`` says who meets it: ``chat`` (any fine-tune on conversations), ``prompt`` (generation, and loss masks that
@@ -91,25 +90,25 @@ _WEATHER = {
 _CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
-SUITE = (
-    Conversation(Message("one user turn"), "chat", _turns("U")),
-    Conversation(Message("one exchange"), "chat", _turns("U", "A")),
-    Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
-    Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
-    Conversation(
+_SUITE = (
+    _Conversation(Message("one user turn"), "chat", _turns("U")),
+    _Conversation(Message("one exchange"), "chat", _turns("U", "A")),
+    _Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
+    _Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
+    _Conversation(
         Message("unicode and blanks"),
         "chat",
         _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n'),
     ),
-    Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U"), add_generation_prompt=True),
-    Conversation(
+    _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U"), add_generation_prompt=True),
+    _Conversation(
         Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")], add_generation_prompt=True
     ),
-    Conversation(
+    _Conversation(
         Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2"), add_generation_prompt=True
     ),
-    Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")], [_WEATHER], add_generation_prompt=True),
-    Conversation(
+    _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")], [_WEATHER], add_generation_prompt=True),
+    _Conversation(
         Message("tool call and result"),
         "tools",
         [
@@ -120,16 +119,16 @@ SUITE = (
         ],
         [_WEATHER],
     ),
-    Conversation(Message("empty content"), "rare", _turns("", "")),
-    Conversation(Message("system only"), "rare", [_SYSTEM]),
-    Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
-    Conversation(Message("content in parts"), "rare", _turns([{"type": "text", "text": "U"}], "A")),
-    Conversation("reasoning", "rare", [*_turns("U"), _spoken("assistant", "A", reasoning_content="R"), *_turns("U2")]),
-    Conversation(Message("thinking tags"), "rare", _turns("U", "<think>\nR\n</think>\n\nA", "U2")),
+    _Conversation(Message("empty content"), "rare", _turns("", "")),
+    _Conversation(Message("system only"), "rare", [_SYSTEM]),
+    _Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
+    _Conversation(Message("content in parts"), "rare", _turns([{"type": "text", "text": "U"}], "A")),
+    _Conversation("reasoning", "rare", [*_turns("U"), _spoken("assistant", "A", reasoning_content="R"), *_turns("U2")]),
+    _Conversation(Message("thinking tags"), "rare", _turns("U", "<think>\nR\n</think>\n\nA", "U2")),
 )
 
 
-def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[Rendered] | Message:
+def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[_Rendered] | Message:
     """The outcomes of a template for each conversation of the suite, or why none could be had at all.
     ``variables`` are special tokens such as ``bos_token``.
 
@@ -140,7 +139,7 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
 
     asked = {"template": template, "variables": dict(variables)}
     columns = ("messages", "tools", "add_generation_prompt")
-    given = [{column: getattr(one, column) for column in columns} for one in SUITE]
+    given = [{column: getattr(one, column) for column in columns} for one in _SUITE]
     limits = Limits(seconds, mib=256, output=2 << 20)
     answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
     first = answers[0]
@@ -149,9 +148,9 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
     return [
-        Rendered(problem=answer.said())
+        _Rendered(problem=answer.said())
         if isinstance(answer, Problem)
-        else Rendered(**{name: unpacked(value) for name, value in answer.items()})
+        else _Rendered(**{name: unpacked(value) for name, value in answer.items()})
         for answer in answers
     ]
 
@@ -163,6 +162,7 @@ _PROCESSOR = "chat_template.json"
 _FOLDER = "additional_chat_templates/"
 _LIMIT = 1 << 20
 _MOST = 20
+_TOO_MANY = Message("only {} files of this kind are compared", _MOST)
 #: From what everybody meets to what few do, with the kind of a difference that begins there.
 _KINDS = {
     "chat": "rendering-changed",
@@ -192,14 +192,13 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """The changes of the chat templates."""
-    named = [path for path in revisions.files if path.startswith(_FOLDER)][:_MOST]
-    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named]
-    present = [path for path in paths if path in revisions.files]
-    changed = revisions.changed(present)
+    named = [path for path in revisions.files if path.startswith(_FOLDER)]
+    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named[:_MOST]]
+    changed = revisions.changed()
     if not changed or (changed == [_TOKENIZER] and revisions.same(_JINJA)):
         # With a chat_template.jinja the text in tokenizer_config.json does not count.
-        return Compared(equal=(Message("chat templates"),) if present else ())
-    unread: list[Unread] = []
+        return Compared(equal=(Message("chat templates"),) if revisions.files else ())
+    unread = [Unread(path, _TOO_MANY) for path in revisions.changed(named[_MOST:])][:1]
     first, second = (_side(snapshot, paths, unread) for snapshot in (revisions.old, revisions.new))
     if unread:
         return Compared(unread=tuple(dict.fromkeys(unread)))
@@ -239,7 +238,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
         texts = templates_in(table.data.get("chat_template"))
         if texts is None:
             unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
-        found = {name: _Template(text, path) for name, text in list((texts or {}).items())[:_MOST]}
+        found = {name: _Template(text, path) for name, text in (texts or {}).items()}
         if path == _TOKENIZER:
             inline, variables = found, special_tokens(table.data)
         elif "default" in found:
@@ -254,8 +253,11 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
 def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
     # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
     variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
-    for name in list(dict.fromkeys([*first.templates, *second.templates]))[:_MOST]:
-        before, after = first.templates.get(name), second.templates.get(name)
+    sides = first.templates, second.templates
+    names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
+    yield from (Unread((sides[1].get(name) or sides[0][name]).path, _TOO_MANY) for name in names[_MOST:][:1])
+    for name in names[:_MOST]:
+        before, after = (side.get(name) for side in sides)
         if before is None and after is not None:
             yield Change("template", "template-added", after.path, name, None, f"{len(after.text)} characters")
         elif before is not None and after is None and name != "processor":
@@ -290,14 +292,14 @@ def _rendered(
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
         yield Unread(before.path, reason)
     else:
-        yield from _outcomes(change, name, (before, after), list(zip(SUITE, one, two, strict=True)))
+        yield from _outcomes(change, name, (before, after), list(zip(_SUITE, one, two, strict=True)))
 
 
 def _outcomes(
     change: Callable[..., Change],
     name: str,
     sides: tuple[_Template, _Template],
-    pairs: list[tuple[Conversation, Rendered, Rendered]],
+    pairs: list[tuple[_Conversation, _Rendered, _Rendered]],
 ) -> Iterator[Change | Unread]:
     """The changes between the outcomes of two templates that can be rendered."""
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
@@ -321,13 +323,13 @@ def _outcomes(
         return
     use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))
     conversation, was, now = next(item for item in differing if item[0].use == use)
-    counts = [len(differing), len(SUITE)]
+    counts = [len(differing), len(_SUITE)]
     detail = Message('conversation "{}"; {} of {} conversations render differently', conversation.name, *counts)
     shown = _shown(was, now)
     yield change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
-def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:
+def _shown(was: _Rendered, now: _Rendered) -> tuple[str, str]:
     if was.text is not None and was.text == now.text:
         return Message("equal in its first 20,000 characters"), Message("different after them")
     if was.text is not None and now.text is not None:
@@ -335,7 +337,7 @@ def _shown(was: Rendered, now: Rendered) -> tuple[str, str]:
     return _said(was), _said(now)
 
 
-def _said(outcome: Rendered) -> str:
+def _said(outcome: _Rendered) -> str:
     if outcome.text is not None:
         return short(visible(outcome.text)) if outcome.text else "(empty)"
     return short(f"refuses: {outcome.refused}" if outcome.refused is not None else f"fails: {outcome.problem}")

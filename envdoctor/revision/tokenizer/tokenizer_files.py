@@ -151,7 +151,7 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
 # What one side holds.
 
 
-class Token(NamedTuple):
+class _Token(NamedTuple):
     """A token: its ids, as far as the files give any, and those of its flags that are given."""
 
     numbers: tuple[int, ...]
@@ -162,7 +162,7 @@ class Token(NamedTuple):
 _Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
 
 
-class TokenizerFile(NamedTuple):
+class _TokenizerFile(NamedTuple):
     """What is compared of one tokenizer.json.
 
     ``added`` are the entries of added_tokens; ``parts`` the steps around the model and its options, by kind and name;
@@ -173,10 +173,10 @@ class TokenizerFile(NamedTuple):
     parts: Mapping[tuple[str, str], Any]
     vocabulary: Mapping[str, Any]
     scores: str | None
-    merges: "Merges"
+    merges: "_Merges"
 
 
-class Merges(NamedTuple):
+class _Merges(NamedTuple):
     """How many there are, and a digest that stands for them. ``pairs`` says whether each is a list of two tokens
     (tokenizers >= 0.20) or one text (before)."""
 
@@ -191,7 +191,7 @@ class _Side(NamedTuple):
     config: JsonObject | None
     special: JsonObject | None
     added: JsonObject | None
-    file: TokenizerFile | None
+    file: _TokenizerFile | None
     broken: list[Unread]
 
     def roles(self) -> dict[str, list[_Entry]]:
@@ -205,20 +205,20 @@ class _Side(NamedTuple):
                 roles |= {_EXTRA[0]: entries} if entries else {}
         return roles
 
-    def tokens(self) -> dict[str, Token]:
+    def tokens(self) -> dict[str, _Token]:
         """Return tokens by content, from added_tokens_decoder, added_tokens of tokenizer.json, added_tokens.json."""
         decoder = _data(self.config).get("added_tokens_decoder")
         listed = decoder.items() if isinstance(decoder, Mapping) else ()
         rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
         rows += [(entry.get("id"), entry) for entry in (self.file.added if self.file else ())]
         rows += [(number, {"content": content}) for content, number in _data(self.added).items()]
-        tokens: dict[str, Token] = {}
+        tokens: dict[str, _Token] = {}
         for row in rows:
             match row:
                 case (int(number), {"content": str(content), **given}):
-                    known = tokens.get(content, Token((), {}))
+                    known = tokens.get(content, _Token((), {}))
                     numbers = tuple(sorted({*known.numbers, number}))
-                    tokens[content] = Token(numbers, {**_flags(given), **known.flags})
+                    tokens[content] = _Token(numbers, {**_flags(given), **known.flags})
         return tokens
 
 
@@ -261,7 +261,7 @@ def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
     return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)
 
 
-def _read_tokenizer_file(snapshot: Snapshot, path: str) -> TokenizerFile | Unread | None:
+def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
     """The file in a snapshot; None without one, unread when it is too large, hostile, or not of the expected shape."""
     found = read_json(snapshot, path, _LIMIT)
     if found is None or isinstance(found, Unread):
@@ -283,7 +283,7 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> TokenizerFile | Unrea
     steps = {(kind, key): found.data.get(key) for key, kind in _STEPS.items()}
     for key in ("vocab", "merges"):
         options.pop(("model-option-changed", f"model.{key}"), None)
-    return TokenizerFile(entries, {**options, **steps}, vocabulary, scores, merges)
+    return _TokenizerFile(entries, {**options, **steps}, vocabulary, scores, merges)
 
 
 def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
@@ -302,7 +302,7 @@ def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
     return tokens, scores.hexdigest()
 
 
-def _merges(merges: object) -> Merges | None:
+def _merges(merges: object) -> _Merges | None:
     if not isinstance(merges, list):
         return None
     digest, pairs = hashlib.sha256(), None
@@ -313,7 +313,7 @@ def _merges(merges: object) -> Merges | None:
                 digest.update(json.dumps(parts).encode())
             case _:
                 return None
-    return Merges(len(merges), digest.hexdigest(), pairs)
+    return _Merges(len(merges), digest.hexdigest(), pairs)
 
 
 # The differences.
@@ -384,7 +384,7 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 
 
 def _compare_tokens(
-    path: str, one: Mapping[str, Token], two: Mapping[str, Token], doubt: str | None, certain: Collection[str]
+    path: str, one: Mapping[str, _Token], two: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
 ) -> Iterator[Change]:
     """The changes of the added tokens.
 
@@ -423,12 +423,12 @@ def _flag_change(
         yield _change("special-flag-changed", path, _shown(content), was, now, detail=where)
 
 
-def _ids(token: Token) -> str:
+def _ids(token: _Token) -> str:
     """``id 5``, or ``id 5, 7`` of a token that has several."""
     return Message("id {}", ", ".join(map(str, token.numbers)))
 
 
-def _said(token: Token) -> str:
+def _said(token: _Token) -> str:
     return _ids(token) + (", special" if token.flags.get("special") else "")
 
 
@@ -451,7 +451,7 @@ def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
         yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
 
 
-def _compare_files(path: str, one: TokenizerFile, two: TokenizerFile) -> Iterator[Change]:
+def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Iterator[Change]:
     """The changes between two tokenizer.json files, without those of the added tokens."""
     yield from _compare_vocabularies(path, "model.vocab", one.vocabulary, two.vocabulary)
     if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
@@ -494,7 +494,7 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
         yield _change(kind, path, symbol, was, now, count, "; ".join(clauses))
 
 
-def _compare_merges(path: str, symbol: str, one: Merges, two: Merges) -> Iterator[Change]:
+def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Iterator[Change]:
     """``merges-changed`` when number, order or content of the merges differ."""
     if one.digest != two.digest:
         yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
@@ -528,10 +528,10 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
         yield _change("vocabulary-changed", path, name, was, f"{now} with other content" if was == now else now)
 
 
-def _merges_in(content: bytes) -> Merges:
+def _merges_in(content: bytes) -> _Merges:
     lines = [line.rstrip(b"\r") for line in content.split(b"\n")]
     lines = [line for number, line in enumerate(lines) if line and not (number == 0 and line.startswith(b"#"))]
-    return Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
+    return _Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
 
 
 def _lines_in(content: bytes) -> dict[str, int]:

@@ -20,8 +20,8 @@ from envdoctor.text.message import Message, listed
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")
 _MOST_GLOBALS = 20
-RUNS_CODE = "runs code"
-NOT_LISTED = "not on torch's list"
+_RUNS_CODE = "runs code"
+_NOT_LISTED = "not on torch's list"
 
 Names = Mapping[str, Collection[str]]
 Sets = Mapping[SetKey, tuple[str, ...]]
@@ -79,16 +79,16 @@ def _safetensors_removed(before: Sets, after: Sets) -> Iterator[Change]:
 def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
     """:data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that torch loads without being asked."""
     if name == COMPUTED_NAME:
-        return RUNS_CODE
+        return _RUNS_CODE
     module, _, attribute = name.rpartition(".")
     if attribute in safe.get(module, ()):
         return None
     while module:
         listed_here = unsafe.get(module, ())
         if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
-            return RUNS_CODE
+            return _RUNS_CODE
         module = module.rpartition(".")[0]
-    return NOT_LISTED
+    return _NOT_LISTED
 
 
 def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> Iterator[Change | Unread]:
@@ -104,17 +104,17 @@ def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> I
         if not checkpoint.all_globals:
             yield Unread(path, Message("not all of its pickle was looked at: {}", checkpoint.problem))
         verdicts = {name: _verdict(name, safe, unsafe) for name in checkpoint.globals}
-        bad = [(verdict != RUNS_CODE, name) for name, verdict in verdicts.items() if verdict is not None]
+        bad = [(verdict != _RUNS_CODE, name) for name, verdict in verdicts.items() if verdict is not None]
         before = read_checkpoint(old, path, revisions.clock) if bad and path in old.files else None
         for key in bad:
             if before is None or isinstance(before, Unread) or key[1] not in before.globals:
                 files.setdefault(key, []).append(path)
     ranked = sorted(files.items())
     for (mild, name), found in ranked[:_MOST_GLOBALS]:
-        detail, verdict = listed(found, 3) if len(found) > 1 else None, NOT_LISTED if mild else RUNS_CODE
+        detail, verdict = listed(found, 3) if len(found) > 1 else None, _NOT_LISTED if mild else _RUNS_CODE
         yield Change("files", "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail)
     rest = ranked[_MOST_GLOBALS:]
     if rest:
         ((mild, _), found), more = rest[0], Message("{} more globals", len(rest))
-        verdict = NOT_LISTED if mild else RUNS_CODE
+        verdict = _NOT_LISTED if mild else _RUNS_CODE
         yield Change("files", "unsafe-global-added", found[0], more, None, verdict, len(rest))

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
-from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.weights.parts import file_sets, layouts
 from envdoctor.revision.weights.parts.file_sets import (
@@ -82,7 +81,7 @@ def compare(revisions: Revisions) -> Compared:
 
 def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
     old, new = revisions.old, revisions.new
-    dtypes = dtype_releases(revisions.matrix)
+    dtypes = {row["key"]: row["since"] for row in revisions.matrix.rows("safetensors-dtypes")}  # dtype to first release
     pairs, sets = file_sets.plan(old, new, shared)
     changes: list[Change] = [*moved, *sets]
     patterns, unread = list(changes), list[Unread]()
@@ -105,8 +104,8 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         valued += result.equal
         differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
-            changes += needs_changes(one, two, dtypes, after.read == after.files)
-            needs.append(needs_of(two.tensors, dtypes))
+            changes += _needs_changes(one, two, dtypes, after.read == after.files)
+            needs.append(_needs_of(two.tensors, dtypes))
         read_all = read_all and not result.unread
         for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
@@ -124,7 +123,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         counted = amounts[side]["dtype"].values() if side in amounts else None
         parameters = _LEFT_ALONE if counted is None else sum(amount.parameters for amount in counted)
         facts[f"revision.parameters_{side}"] = parameters
-    facts["revision.safetensors_needs"] = newest_need(needs, read_all)
+    facts["revision.safetensors_needs"] = _newest_need(needs, read_all)
     settled = not unread and not differ and bool(pairs)
     unsaid = Message("every tensor's name, dtype and shape; the values were not compared")
     equal = tuple(valued) if len(valued) == len(pairs) else (unsaid,) if settled else ()
@@ -246,18 +245,13 @@ def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...
     return (Message("{} of {} weight files by {} ({})", len(entries), len(old), digest, size),)
 
 
-def dtype_releases(matrix: Matrix) -> dict[str, str]:
-    """dtype to the first release that reads it."""
-    return {row["key"]: row["since"] for row in matrix.rows("safetensors-dtypes")}
-
-
-def needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | None:
+def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | None:
     """The oldest release that reads every dtype; None without tensors, or for a dtype that the table lacks."""
     used = {spec.dtype for spec in tensors.values()}
     return max((dtypes[dtype] for dtype in used), key=rank, default=None) if used <= dtypes.keys() else None
 
 
-def newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
+def _newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
     """The newest release that is needed; with headers left out a lower bound, given when it asks for anything new."""
     known = [need for need in needs if need is not None]
     if not known:
@@ -268,13 +262,13 @@ def newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
     return newest
 
 
-def needs_changes(old: Layout, new: Layout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
+def _needs_changes(old: Layout, new: Layout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
     """``needs-newer-safetensors`` when the new headers hold a dtype that no release for the old ones reads.
 
     Unless all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the
     changed files did not have is still news of them.
     """
-    before, after = needs_of(old.tensors, dtypes), needs_of(new.tensors, dtypes)
+    before, after = _needs_of(old.tensors, dtypes), _needs_of(new.tensors, dtypes)
     if before is None or after is None or rank(after) <= rank(before):
         return []
     newer = [(name, spec) for name, spec in new.tensors.items() if dtypes[spec.dtype] == after]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 #: What a token can be for.
-ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
+_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 
 
 def templates_in(value: object) -> dict[str, str] | None:
@@ -27,7 +27,7 @@ def templates_in(value: object) -> dict[str, str] | None:
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """The tokens of the configuration by the names that templates know."""
     found: dict[str, str] = {}
-    for name in ROLES:
+    for name in _ROLES:
         match config.get(name):
             case str(token) | {"content": str(token)}:
                 found[name] = token[:200]

@@ -86,7 +86,7 @@ def main_set(sets: Iterable[SetKey]) -> SetKey | None:
     return root[0] if len(root) == 1 else None
 
 
-def missing_shards(paths: Iterable[str]) -> list[str]:
+def _missing_shards(paths: Iterable[str]) -> list[str]:
     """Names that a numbering "3 of 7" promises and that are not among the paths."""
     present = set(paths)
     absent: list[str] = []
@@ -195,7 +195,7 @@ def check_index(snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: L
 
     ``layout`` holds the shards that were read; of the others the index is taken at its word.
     """
-    absent = missing_shards(files)
+    absent = _missing_shards(files)
     path = index_path(key)
     if absent:
         yield Change("weights", "shard-missing", files[0], listed(absent), None, None, len(absent))

@@ -32,7 +32,7 @@ _ENDINGS = re.compile(r"[_.]?(?:proj|projs|linear|lin|layer|weight|attn|net)\Z",
 _PARTS = [names.split() for names in ("q k v", "query key value", "wq wk wv", "k v", "key value", "gate up", "w1 w3")]
 
 
-class Rename(NamedTuple):
+class _Rename(NamedTuple):
     """Patterns of one side and what they became on the other: one to one, one to many (split) or many to one (fused).
 
     The shapes fit; whether the values do is not known.
@@ -46,11 +46,11 @@ class Rename(NamedTuple):
 _Module = tuple[str, list[Group]]
 
 
-def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> list[Rename]:
+def _find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> list[_Rename]:
     """Pair the groups; what is in no rename was really removed or added."""
     gone, come = dict(removed), dict(added)
-    found = [Rename((whole,), parts) for whole, parts in _splits(gone, come)]
-    found += [Rename(parts, (whole,)) for whole, parts in _splits(come, gone)]
+    found = [_Rename((whole,), parts) for whole, parts in _splits(gone, come)]
+    found += [_Rename(parts, (whole,)) for whole, parts in _splits(come, gone)]
     budget = _MOST_LIKENESSES
     # Whole modules first: a norm's bias has the shape of many biases, a norm's weight and bias together have not.
     for split_off in (True, False):
@@ -62,7 +62,7 @@ def find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> li
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
                 for was, now in zip(one[1], other[1], strict=True):
-                    found.append(Rename((was,), (now,)))
+                    found.append(_Rename((was,), (now,)))
                     del gone[was.pattern], come[now.pattern]
     return sorted(found, key=lambda rename: rename.before[0].pattern)
 
@@ -163,16 +163,13 @@ _EMBEDDING = re.compile(
 _change = partial(Change, "weights")
 
 
-class Differences(NamedTuple):
-    """``changes`` have one item a cause, ``patterns`` one for every name pattern (``--tensors``)."""
-
-    changes: list[Change]
-    patterns: list[Change]
+#: Changes, one a cause, and those of every name pattern (``--tensors``).
+_Differences = tuple[list[Change], list[Change]]
 
 
 def compare_layouts(
     old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool, whole: bool
-) -> Differences:
+) -> _Differences:
     """Compare what was read of one set.
 
     ``relaid`` says that the set's files are cut differently. Unless ``whole``, parts could not be read: then only
@@ -183,7 +180,7 @@ def compare_layouts(
     reshaped = [name for name, spec, other in both if spec.shape != other.shape]
     embedding, covered = _embeddings(old, new, snapshots[1])
     gone, come = (group(_lone(*sides) if whole else (), sides[0].tensors) for sides in ((old, new), (new, old)))
-    renames = find_renames(gone, come)
+    renames = _find_renames(gone, come)
     for rename in renames:
         for side, items in ((gone, rename.before), (come, rename.after)):
             for item in items:
@@ -194,19 +191,19 @@ def compare_layouts(
     heads = _heads(heads_gone, heads_come, snapshots, (old, new))
     lost = relaid and bool(gone) and not come and not renames
     parts = [
-        Differences(embedding, embedding),
+        (embedding, embedding),
         _retyped(retyped, old, new),
         _reshaped([name for name in reshaped if name not in covered], old, new),
         _renamed(renames, new),
-        Differences(heads, heads),
+        (heads, heads),
         _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
         _one_sided("tensor-added", come, new),
     ]
     if new.twice and not old.twice:
         first = new.twice[0]
         again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]
-        parts.append(Differences(again, again))
-    return Differences(*([change for part in side for change in part] for side in zip(*parts, strict=True)))
+        parts.append((again, again))
+    return [change for part in parts for change in part[0]], [change for part in parts for change in part[1]]
 
 
 def _lone(layout: Layout, other: Layout) -> list[str]:
@@ -292,8 +289,9 @@ def _vocabulary(snapshot: Snapshot) -> int | None:
     return next((value for value in given if type(value) is int), None)
 
 
-def _retyped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
-    found = Differences([], [])
+def _retyped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
+    changes: list[Change] = []
+    patterns: list[Change] = []
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in names:
         pairs.setdefault((old.tensors[name].dtype, new.tensors[name].dtype), []).append(name)
@@ -301,14 +299,14 @@ def _retyped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
         groups = group(members, new.tensors)
         for pattern, item in groups.items():
             path, count = new.where[item.names[0]], len(item.names)
-            found.patterns.append(_change("tensor-retyped", path, pattern, *dtypes, count))
+            patterns.append(_change("tensor-retyped", path, pattern, *dtypes, count))
         was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
         sizes, path, count = f"{gigabytes(was)} → {gigabytes(now)}", new.where[members[0]], len(members)
-        found.changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, sizes))
-    return found
+        changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, sizes))
+    return changes, patterns
 
 
-def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
+def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
     found: list[Change] = []
     for pattern, item in group(names, new.tensors).items():
         shapes = [(old.tensors[name].shape, spec.shape) for name, spec in zip(item.names, item.specs, strict=True)]
@@ -318,15 +316,15 @@ def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> Differences:
         found.append(_change("tensor-reshaped", new.where[item.names[0]], pattern, was, now, len(shapes), detail))
     rest = found[_MOST_RESHAPED:]
     if not rest:
-        return Differences(found, found)
+        return found, found
     total, detail = sum(change.count for change in rest), listed([change.symbol for change in rest], 3)
     last = _change("tensor-reshaped", rest[0].path, Message("{} more patterns", len(rest)), None, None, total, detail)
-    return Differences([*found[:_MOST_RESHAPED], last], found)
+    return [*found[:_MOST_RESHAPED], last], found
 
 
-def _renamed(renames: Sequence[Rename], new: Layout) -> Differences:
+def _renamed(renames: Sequence[_Rename], new: Layout) -> _Differences:
     if not renames:
-        return Differences([], [])
+        return [], []
     patterns: list[Change] = []
     for rename in renames:
         before, after = (" + ".join(item.pattern for item in side) for side in rename)
@@ -344,10 +342,10 @@ def _renamed(renames: Sequence[Rename], new: Layout) -> Differences:
         told = _change("tensor-renamed", first.path, example, listed(gone, 6), listed(come, 6), total, detail)
     else:
         told = _change("tensor-path-renamed", first.path, example, example, first.after, total, detail)
-    return Differences([told], patterns)
+    return [told], patterns
 
 
-def _module_names(renames: Sequence[Rename]) -> tuple[list[str], list[str]]:
+def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
     """Module names that went and came: those of matrices in layers, which LoRA targets, or else all."""
     firsts = [(rename, rename.before[0]) for rename in renames]
     inner = [rename for rename, item in firsts if "{i}" in item.pattern and len(item.specs[0].shape) == 2]
@@ -360,9 +358,9 @@ def _module_names(renames: Sequence[Rename]) -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> Differences:
+def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> _Differences:
     if not groups:
-        return Differences([], [])
+        return [], []
 
     def told(item: Group, text: str, count: int, detail: str | None = None) -> Change:
         before, after = (None, text) if kind == "tensor-added" else (text, None)
@@ -376,7 +374,7 @@ def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> Differ
     text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(sum(item.bytes for item in groups.values()))}"
     largest = max(groups.values(), key=lambda item: item.bytes)
     others = [pattern for pattern in groups if pattern != largest.pattern]
-    return Differences([told(largest, text, total, f"also {listed(others)}" if others else None)], patterns)
+    return [told(largest, text, total, Message("also {}", listed(others)) if others else None)], patterns
 
 
 def _common(patterns: Iterable[str]) -> str:

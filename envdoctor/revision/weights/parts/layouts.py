@@ -98,7 +98,8 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layo
             layout.opaque.append(path)
             continue
         if checkpoint.tensors is None:
-            layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", checkpoint.problem)))
+            reason = checkpoint.problem or Message("it is no table of tensors as torch.save writes one")
+            layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", reason)))
             continue
         tensors = checkpoint.tensors
         layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()))
