@@ -248,6 +248,15 @@ def test_a_mask_that_is_turned_round_in_one_place_is_said_so() -> None:
     assert (change.kind, change.detail) == ("padding-mask-changed", TURNED)
 
 
+def test_a_causal_kernel_for_another_one_loses_no_mask() -> None:
+    compare(
+        "return flash_attn_func(x, causal=True)",
+        "return kernel(x, is_causal=True)",
+        "attention-default-changed M.forward",
+    )
+    compare("return kernel(x, is_causal=True)", "return kernel(x, is_causal=False)", "causal-mask-changed M.forward")
+
+
 def test_a_name_for_the_same_value_is_no_other_value() -> None:
     compare("a = x\nb = a + 1\nreturn b + a", "a = x\nb = x + 1\nreturn b + a", OTHER)
 
