@@ -93,6 +93,10 @@ CIRCLE = {"modeling_x.py": "from .a import f\nclass XModel: ...\n", "a.py": "fro
     [
         ({"modeling_x.py": MODEL.replace("XModel", "YModel")}, "config.json names XModel, which it does not define"),
         ({"config.json": {"auto_map": {"AutoModel": "gone.XModel"}}}, "config.json names it, and it is not there"),
+        (
+            {"modeling_x.py": MODEL.replace("from .conf", "from conf")},
+            "it imports configuration_x without a dot in front, which asks for a package of that name",
+        ),
         ({"modeling_x.py": MODEL + "from .gone import f\n"}, "it imports .gone.f, and there is no such file"),
         (
             {"parts/attention.py": "x = 1\n", "modeling_x.py": MODEL + "y = 1\n"},

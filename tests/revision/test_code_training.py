@@ -127,7 +127,7 @@ STEP = "y = x + 1\nreturn y"
         # devices
         ("return torch.zeros(2)", "return torch.zeros(2, device=x.device)", SAME),
         ("return torch.zeros(2)", "return torch.zeros(2, device='cpu')", OTHER),
-        ("return x + other", "return x + other.to(x.device)", SAME),
+        ("return x + other", "return x + other.to(x.device)", OTHER),
         # texts of errors
         ("raise ValueError('a')", "raise ValueError(f'b {x.shape}')", SAME),
         ("raise ValueError('a')", "raise KeyError('a')", OTHER),
@@ -214,6 +214,78 @@ def test_what_only_moved_to_another_function_is_no_loss() -> None:
     assert found == {"training-code-changed"}
 
 
+SCALED = "y = x / scale\nz = y + residual\nq = z\nreturn act_fn(y)[:, 1] * q"
+LOST, TURNED = "nothing takes its place", "an operator is turned round"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "detail"),
+    [
+        ("x / scale", "x", "attention-scale-changed", LOST),
+        ("y + residual", "y", "residual-changed", LOST),
+        ("act_fn(y)[:, 1]", "y[:, 1]", "activation-code-changed", LOST),
+        ("x / scale", "x / norm_factor", "attention-scale-changed", None),
+        ("y = x / scale\nz = y + residual", "y = x + 1\nz = y", "residual-changed", None),  # more than one statement
+        ("x / scale", "f(x, scale=scale)", "training-code-changed", "+1 -1"),
+        ("* q", "* y", "value-replaced", None),
+        ("* q", "* q * 2", "training-code-changed", "+1 -1"),
+        ("act_fn(y)[:, 1] * q", "act_fn(y)[:, 1]", "value-unused", None),
+    ],
+)
+def test_the_only_place_that_changed_says_what_became_of_it(old: str, new: str, kind: str, detail: str | None) -> None:
+    before, after = (text.replace("\n", "\n        ") for text in (SCALED, SCALED.replace(old, new)))
+    sides = (
+        {"m.py": f"{FORWARD.replace('other', 'scale, residual, norm_factor')}        {one}\n"}
+        for one in (before, after)
+    )
+    found = {(change.kind, change.detail) for change in outcome(remote_code, *sides).changes}
+    assert (kind, detail) in found
+
+
+def test_a_mask_that_is_turned_round_in_one_place_is_said_so() -> None:
+    mask = "def _make_causal_mask(mask, at):\n    mask.masked_fill_(at < at.view(4, 1), 0)\n    return mask\n"
+    (change,) = outcome(remote_code, {"m.py": mask}, {"m.py": mask.replace("<", ">")}).changes
+    assert (change.kind, change.detail) == ("padding-mask-changed", TURNED)
+
+
+def test_a_causal_kernel_for_another_one_loses_no_mask() -> None:
+    compare(
+        "return flash_attn_func(x, causal=True)",
+        "return kernel(x, is_causal=True)",
+        "attention-default-changed M.forward",
+    )
+    compare("return kernel(x, is_causal=True)", "return kernel(x, is_causal=False)", "causal-mask-changed M.forward")
+
+
+def test_a_name_for_the_same_value_is_no_other_value() -> None:
+    compare("a = x\nb = a + 1\nreturn b + a", "a = x\nb = x + 1\nreturn b + a", OTHER)
+
+
+def test_a_keyword_that_the_called_module_lost_is_said() -> None:
+    text = (
+        "class Rotary:\n    def forward(self, x, dtype):\n        return x\n"
+        "class M:\n    def __init__(self):\n        self.rotary = Rotary()\n"
+        "    def forward(self, x):\n        return self.rotary(x, dtype=x.dtype)\n"
+    )
+    found = outcome(remote_code, {"m.py": text}, {"m.py": text.replace("x, dtype):", "x):")}).changes
+    refused = [(change.symbol, change.after, change.detail) for change in found if change.kind == "call-refused"]
+    assert refused == [("M.forward", "dtype", "Rotary.forward")]
+    taken = text.replace("x, dtype):", "x, **kwargs):")
+    assert "call-refused" not in {one.kind for one in outcome(remote_code, {"m.py": text}, {"m.py": taken}).changes}
+
+
+def test_what_comes_with_an_option_that_is_off_is_not_judged() -> None:
+    config = "class TinyConfig:\n    def __init__(self, width=1, {}**kwargs):\n        self.width = width\n"
+    model = "class M:\n    def forward(self, x):\n        {}return x\n"
+    option = "if self.twice:\n            x = x + residual\n        "
+    kinds = []
+    for default in ("False", "True"):
+        sides = [config.format("") + model.format(""), config.format(f"twice={default}, ") + model.format(option)]
+        found = outcome(remote_code, *({"m.py": side} for side in sides)).changes
+        kinds.append({change.kind for change in found if change.symbol == "M.forward"})
+    assert kinds == [{"training-code-changed"}, {"residual-changed", "training-code-changed"}]
+
+
 def test_a_hunk_has_the_numbers_of_the_file_and_no_control_characters_and_an_end() -> None:
     head = "# a\n" * 40
     body = "".join(f"    x = f(x, {n}) + '\\u202e'\n" for n in range(1000))
@@ -273,6 +345,7 @@ OWN = SWITCHED.partition("    def _set")[0]
         (SWITCHED, SWITCHED.replace("(module, Encoder)", "(module, (Encoder, Base))"), ""),
         (SWITCHED, OWN.replace("class Encoder:", "class Encoder(GradientCheckpointingLayer):"), ""),
         (UNUSED, UNUSED + "x = 1\n", ""),
+        (SWITCHED, SWITCHED.replace("checkpointing = value", "checkpointing = False"), "noop"),
     ],
 )
 def test_checkpointing_reaches_whoever_asks_for_it(old: str, new: str, kind: str) -> None:

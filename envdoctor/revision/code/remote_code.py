@@ -20,6 +20,7 @@ the kinds of the table ``training-code`` what it means is known; before is what 
 ``signature-changed``                    a call that the old signature accepts may fail or mean something else
 ``signature-extended``                   only optional parameters more, or names that a configuration takes anyway
 ``default-changed``, ``default-unused``  of a parameter; unused: config.json sets it, or no training step calls it
+``call-refused``                         a keyword that what is called, in the same file, has no parameter for
 ``minor-only-gate``                      a comparison with the second number of a version alone
 ``version-gate-added``                   any other comparison with a version
 ``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
@@ -114,6 +115,8 @@ def compare(revisions: Revisions) -> Compared:
     basis = Judged(pairs, texts, causes(revisions.matrix), names, partial(_settings, revisions))
     changes += _within_bounds(told(_changes(pairs), basis))
     maps, unread_maps = parted(_auto_maps(revisions))
+    own = {path.removesuffix(".py") for path in revisions.new.files}  # told as what the file cannot load without
+    changes = [change for change in changes if change.kind != "package-required" or change.symbol not in own]
     changes = sorted([*changes, *maps], key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []

@@ -22,8 +22,9 @@ _LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"}
 
 
 def is_log_call(node: ast.AST) -> bool:
-    """Whether the node calls a logger, ``warnings`` or ``print``."""
-    return isinstance(node, ast.Call) and dotted(node.func).partition(".")[0] in _LOGGERS
+    """Whether the node calls a logger, ``warnings``, ``print`` or a method that warns by its name."""
+    name = dotted(node.func) if isinstance(node, ast.Call) else ""
+    return name.partition(".")[0] in _LOGGERS or name.rpartition(".")[2].startswith("warn_")
 
 
 def erase(nodes: list[ast.AST]) -> None:
@@ -47,10 +48,8 @@ def erase(nodes: list[ast.AST]) -> None:
 
 
 def _plain(node: ast.AST) -> ast.AST:
-    """The node, or what it stands for: ``x.to(y.device)`` for ``x``, ``a: int = 1`` for ``a = 1``."""
+    """The node, or what it stands for: ``a = 1`` for ``a: int = 1``."""
     match node:
-        case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[ast.Attribute(attr="device")], keywords=[]):
-            return value
         case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
             return ast.copy_location(ast.Assign([target], value), node)
     return node

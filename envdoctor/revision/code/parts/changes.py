@@ -268,8 +268,10 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
         return
     before = {parameter.name: parameter for parameter in old.parameters}
     after = {parameter.name: parameter for parameter in new.parameters}
-    other = [name for name, one in before.items() if name in after and one.default != after[name].default]
-    if list(before) == list(after) and all(before[name].kind == after[name].kind for name in before):
+    # A default for what had none takes no call away.
+    given = {name: one.default for name, one in before.items() if one.default is not None}
+    other = [name for name, default in given.items() if name in after and default != after[name].default]
+    if other and list(before) == list(after) and all(before[name].kind == after[name].kind for name in before):
         defaults = [name for name in other if after[name].default is not None]
         if len(defaults) == len(other):
             attention = any(map(_ATTENTION_PARAMETER.search, defaults))
@@ -291,7 +293,8 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
 def _only_extends(old: Definition, new: Definition) -> bool:
     """Whether every call that the old signature accepts means the same to the new one."""
     known = {parameter.name for parameter in old.parameters}
-    if [parameter for parameter in new.parameters if parameter.name in known] != list(old.parameters):
+    kept = [one for one in new.parameters if one.name in known]
+    if [one[:2] for one in kept] != [one[:2] for one in old.parameters]:
         return False
     places = [parameter.name in known for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)

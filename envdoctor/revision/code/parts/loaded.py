@@ -106,6 +106,9 @@ def faults(snapshot: Snapshot, entries: Entries, codes: Codes) -> Iterator[tuple
         elif code is not None and not _has(code, entry.name):
             yield entry.path, Message("{} names {}, which it does not define", entry.config, entry.name)
     for path, code in codes.items():
+        for root in (one.name.partition(".")[0] for one in code.imports if one.demanded):
+            if posixpath.join(posixpath.dirname(path), f"{root}.py") in snapshot.files:
+                yield path, Message("it imports {} without a dot in front, which asks for a package of that name", root)
         for written, at, name in imported_files(path, code, snapshot.files):
             module = codes.get(at)
             if not at:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.code.parts.changes import FilePair
+from envdoctor.revision.code.parts.edits import TURNED, edit_of, no_longer_read, refused, replaced
 from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import LONGEST, visible
@@ -40,6 +41,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
+_OFF = frozenset({"False", "None", "0", "0.0"})
 _HOOK = "_set_gradient_checkpointing"
 
 #: The lines of a file.
@@ -47,8 +49,9 @@ Text = Sequence[str]
 
 
 class Cause(NamedTuple):
-    """A row of the table: what a change of these words means. ``where`` are functions, by their qualified names, and
-    ``files`` paths; ``whole`` compares whole statements that hold such a word."""
+    """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
+    functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
+    word."""
 
     kind: str
     words: re.Pattern[str]
@@ -60,7 +63,7 @@ class Cause(NamedTuple):
         """The words, or the statements, of some lines, with how often."""
         found: Counter[str] = Counter()
         for line in lines:
-            words = [match[0] for match in self.words.finditer(line)]
+            words = [match[match.lastindex or 0] for match in self.words.finditer(line)]
             found.update([line.strip()] if words and self.whole else words)
         return found
 
@@ -122,7 +125,9 @@ def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]
 
 class _Both(NamedTuple):
     """A function of both revisions: the statements that only one of them has, and whether they are the same ones in
-    another order; ``is_told``: what became of checkpointing in it is told already."""
+    another order; ``is_told``: what became of checkpointing in it is told already. ``edit``: what became of its only
+    changed statement; ``unread``: names that get a value which is not read any more; ``replaced``: two names of
+    the function, the second of which stands where the first one stood."""
 
     path: str
     name: str
@@ -130,6 +135,9 @@ class _Both(NamedTuple):
     come: Counter[str]
     reordered: bool
     is_told: bool
+    edit: Message | None
+    unread: Sequence[str]
+    replaced: tuple[str, str] | None
 
 
 class Judged(NamedTuple):
@@ -156,6 +164,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
     sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
     both = _functions(changes, sides)
     everywhere = _everywhere(both.values(), changes, named, judged.causes)
+    fresh = _fresh(judged.pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
@@ -174,9 +183,9 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             yield change
             continue
         function = both.get((change.path, change.symbol))
-        meanings, rest = _meanings(function, judged.causes, everywhere) if function else ([], True)
-        for cause, gone, come in meanings:
-            yield change._replace(kind=cause.kind, before=_words(gone), after=_words(come))
+        meanings, rest = _meanings(function, judged.causes, everywhere, fresh) if function else ([], True)
+        for kind, gone, come, detail in meanings:
+            yield change._replace(kind=kind, before=_words(gone), after=_words(come), detail=detail or change.detail)
         if rest or not (meanings or (function and function.is_told)):
             yield change._replace(kind="training-code-changed", detail=_amount(change.hunk) or change.detail)
 
@@ -196,7 +205,11 @@ def _functions(
             key = change.path, change.symbol
             if key in switching:
                 gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            found[key] = _Both(change.path, new.name, gone, come, reordered, key in switching)
+            edit = edit_of(gone, come)
+            checks = any(line.startswith("assert ") for line in gone)
+            unread = no_longer_read(old, new, gone.total() == 1 == come.total() and not checks)
+            other = replaced(gone, come, old)
+            found[key] = _Both(change.path, new.name, gone, come, reordered, key in switching, edit, unread, other)
     return found
 
 
@@ -224,7 +237,21 @@ def _statements(function: Definition) -> Iterator[str]:
             expanded.pop(name[0], None)
 
 
-_Meaning = tuple[Cause, Counter[str], Counter[str]]
+def _fresh(pairs: Iterable[FilePair]) -> re.Pattern[str]:
+    """A pattern of the options that the new configurations have more, and that are off where config.json has none."""
+    makers = [
+        [one for one in code.definitions if one.name.endswith("Config.__init__")] for pair in pairs for code in pair[2:]
+    ]
+    before, after = (
+        {one for maker in side for found in maker for one in found.parameters} for side in (makers[::2], makers[1::2])
+    )
+    known = {one.name for one in before}
+    names = sorted(one.name for one in after if one.name not in known and one.default in _OFF)
+    return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
+
+
+#: A kind of change, the words that went and that came, and what became of the only statement that changed.
+_Meaning = tuple[str, Counter[str], Counter[str], Message | None]
 
 
 def _everywhere(
@@ -232,8 +259,8 @@ def _everywhere(
     changes: Iterable[Change],
     named: Mapping[str, tuple[Mapping[str, Definition], ...]],
     rows: Sequence[Cause],
-) -> dict[str, tuple[Counter[str], Counter[str]]]:
-    """What all functions lost and gained, by the kind of cause: what went here and came there was moved."""
+) -> dict[Cause, tuple[Counter[str], Counter[str]]]:
+    """What all functions lost and gained, by the cause: what went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
@@ -245,25 +272,39 @@ def _everywhere(
             if one.name == change.symbol or one.name.startswith(f"{change.symbol}."):
                 sides[side or 0] += _statements(one)
     rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
-    return {row.kind: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
+    return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
 def _meanings(
-    function: _Both, rows: Sequence[Cause], everywhere: Mapping[str, tuple[Counter[str], Counter[str]]]
+    function: _Both,
+    rows: Sequence[Cause],
+    everywhere: Mapping[Cause, tuple[Counter[str], Counter[str]]],
+    fresh: re.Pattern[str],
 ) -> tuple[list[_Meaning], bool]:
-    """What the change means, row by row, and whether the function changed beyond that. A statement is told once."""
+    """What the change means, row by row, and whether the function changed beyond that. A statement is told once. What
+    came with a ``fresh`` option is not judged: it is off."""
     found: list[_Meaning] = []
     gone, come = function.gone, function.come
-    for row in rows if gone.total() + come.total() <= _REWRITE else ():
-        if row.kind not in everywhere or not (row.where.search(function.name) and row.files.search(function.path)):
+    optional = any(map(fresh.search, come))
+    judged = gone.total() + come.total() <= _REWRITE
+    for row in rows if judged else ():
+        if row not in everywhere or not (row.where.search(function.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
-        lost, gained = everywhere[row.kind]
+        lost, gained = everywhere[row]
         went, came = before - after - (gained - after), after - before - (lost - before)
-        if went or came:
-            found.append((row, went, came))
-            told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came}}
+        edit = None if gained - after else function.edit
+        if edit == TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
+            went, came = gone, come
+        if went or (came and not optional):
+            found.append((row.kind, went, came, edit))
+            told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came} or line in went + came}
             gone, come = _without(told, gone, come)
+    if judged and function.replaced and not any(edit for *_, edit in found):
+        was, now = ({name: 1} for name in function.replaced)
+        return [*found, ("value-replaced", Counter(was), Counter(now), None)], False
+    if judged and function.unread and not any(edit for *_, edit in found):
+        found.append(("value-unused", Counter(function.unread), Counter(), None))
     return found, bool(gone or come) or function.reordered
 
 
@@ -316,12 +357,17 @@ def _amount(hunk: Sequence[str]) -> Message | None:
 
 
 def checkpointing(pair: FilePair) -> Iterator[Change]:
-    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again."""
+    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
+    called with a keyword that it does not take."""
     (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
     if was is not False and now is False:
         yield Change("code", "gradient-checkpointing-noop", pair.path, where, detail=Message("nothing is set"))
     elif was is False and now:
         yield Change("code", "gradient-checkpointing-mended", pair.path, where)
+    before = {(name, word) for name, _, word in refused(pair.old)}
+    for name, called, word in refused(pair.new):
+        if (name, word) not in before:
+            yield Change("code", "call-refused", pair.path, name, None, word, detail=called)
     failed, fails = (_failing(code) for code in (pair.old, pair.new))
     for name, words in fails.items():
         if name not in failed:
@@ -348,6 +394,8 @@ def _switches(code: FileCode) -> tuple[bool | None, str]:
         return (True if readers and hook is None else None), asked.name if asked else ""
     lines = " ".join(hook.lines)
     targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
+    if "gradient_checkpointing = False" in lines:
+        return False, hook.name
     if "gradient_checkpointing" not in lines or not targets or not all(name in classes for name in targets):
         return None, hook.name
     return any(_is_a(reader, target, classes) for reader in readers for target in targets), hook.name
