@@ -36,7 +36,8 @@ class Plan(NamedTuple):
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
-    ``stage`` changes the traces (:class:`~envdoctor.memory.stages.Staged`)."""
+    ``untold``: the framework is not known, and logits are made. ``stage`` changes the traces
+    (:class:`~envdoctor.memory.stages.Staged`)."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
     stated: bool = True
     parts: int = 1
     stage: Stage = Stage()
+    untold: bool = False
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         "batch": int(batch),
         "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
-        "keep_outputs": False,
+        "keep_outputs": bool(trainer.get("keeps_outputs")),
         "optimizer": optimizer,
     }
     if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
@@ -142,7 +144,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(parts, _MOST_PARTS)
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage)
+    untold = training and given.get("framework") is None and "logits and loss" not in spared
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
