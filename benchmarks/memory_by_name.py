@@ -114,11 +114,14 @@ class Answer(NamedTuple):
 
     @property
     def followed(self) -> bool:
-        """Whether the prediction follows its length and settings: then it is a residual. Files of small quantised
+        """Whether the prediction follows its length and settings: then it is a residual. Other methods of PEFT than
+        LoRA are only bounded, LoRA of the MLP alone is taken as on all linear layers, and files of small quantised
         models may hold a head that the name does not tell of."""
         method = self.reading["set"].get("quantization")
         tied = method not in (None, "fp8") and any(word in self.reading["model"] for word in TIED)
-        return self.reading["length"] == "exact" and not self.section["savers"] and not tied
+        other = self.reading["set"]["method"] not in ("full", "lora", "qlora", "infer")
+        other = other or set(self.reading["set"].get("lora_targets", ())) == {"gate_proj", "up_proj", "down_proj"}
+        return self.reading["length"] == "exact" and not (self.section["savers"] or tied or other)
 
     def without(self, section: Mapping[str, Any], measure: str, name: str) -> float:
         """One end in GiB without what the rows of the table make of it."""
@@ -336,9 +339,7 @@ def folds(answers: Sequence[Answer], now: Rows) -> list[Judged]:
             enough = sum(other.followed for other in others) >= FEW
             kept[fold] = fitted(others) if enough else lambda shares: now
         rows = kept[fold](ENDS)
-        judged.append(
-            Judged(one, kept[fold], *(one.end(end, one.measure, rows) for end in ("low", "point", "high")))
-        )
+        judged.append(Judged(one, kept[fold], *(one.end(end, one.measure, rows) for end in ("low", "point", "high"))))
     return judged
 
 

@@ -179,8 +179,8 @@ _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
     "then it takes {} GiB",
     "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
-    "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: then it takes {} "
-    "GiB",
+    "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
+    "then it takes {} GiB",
 }
 
 
@@ -427,7 +427,7 @@ class _Prediction(NamedTuple):
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
-        smaller = (1 - self.model.loose) / self.plan.parts
+        smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
         size = (least * smaller + (likely or high).size) / 2
         return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
@@ -455,7 +455,7 @@ class _Prediction(NamedTuple):
             return after
         lengths += _shorter(self.plan.tokens) if batch != self.batch else []
         for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
-            if what == "checkpointing" or what == "attention" and "attention" not in saving.job:
+            if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
                 form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
                 most = form.at(batch, self.plan.tokens)
                 after = after.up_to(self.needed(form, most, most))

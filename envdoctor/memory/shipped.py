@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 #: The type that others are most like, and how far it is to another: farther than what changes little of a step, because
 #: Gemma 2 has a soft cap on its logits (table memory-terms, ``word``).
 _LIKE, _UNLIKE = "llama", 5
-_LOGITS = "logits and loss"
+_LOGITS, _SOFTMAX = "logits and loss", "aten._softmax_backward_data.default"
 #: The most that torch's allocator holds of eager attention beside what is live, in bytes of a score: three matrices in
 #: single precision. Readings of fitcheck-llm 0.3.1 (benchmarks/memory_published.toml) show 2 to 13.
 _HELD = 12
@@ -68,13 +68,13 @@ def jobs_of(pattern: str) -> list[str]:
 
 
 def outputs_kept(trace: Trace, job: Row) -> Trace:
-    """Return the trace of a loop that keeps the model's outputs while it goes back, by that of one that does not: the
+    """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
     logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
     vocabulary = job["config"].get("vocab_size")
     if job["stage"] != "sft" or not job["training"] or not isinstance(vocabulary, int):
         return trace
     each = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
-    return _more(trace, "backward", "", _LOGITS, lambda tokens: each * tokens)
+    return _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: each * tokens)
 
 
 class OnCuda(NamedTuple):
@@ -89,13 +89,13 @@ class OnCuda(NamedTuple):
         return changed(self.source, jobs, self._changed)
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
-        heads, operations = job["config"].get("num_attention_heads"), {"aten._softmax_backward_data.default"}
+        heads = job["config"].get("num_attention_heads")
         seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
-        if not isinstance(heads, int) or not seen & operations:
+        if not isinstance(heads, int) or _SOFTMAX not in seen:
             return trace
         scores = float(job["batch"] * heads * (2 if job["stage"] == "dpo" else 1))
         each = (2 if _computed_in(job) == "float16" else 4) * scores
-        trace = _more(trace, "backward", *operations, "gradients of activations", lambda tokens: each * tokens**2)
+        trace = _more(trace, ("backward",), _SOFTMAX, "gradients of activations", lambda tokens: each * tokens**2)
         if not trace.release:
             return trace
         points = []
@@ -106,11 +106,11 @@ class OnCuda(NamedTuple):
 
 
 def _computed_in(job: Row) -> str:
-    single = job["load_dtype"] == "float32" or job["quantized"] and job["quantized"]["upcast"]
+    single = job["load_dtype"] == "float32" or (job["quantized"] and job["quantized"]["upcast"])
     return str(job["amp"] or ("float32" if single else job["load_dtype"]))
 
 
-def _more(trace: Trace, begins: str, operation: str, name: str, bytes_of: Callable[[int], float]) -> Trace:
+def _more(trace: Trace, begins: tuple[str, ...], operation: str, name: str, bytes_of: Callable[[int], float]) -> Trace:
     """Return the trace with more of the term ``name`` in segments whose name begins so, at one operation ("": any)."""
     points = []
     for point in trace.points:

@@ -82,6 +82,7 @@ def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
             yield job(**trained, amp="bfloat16")
         if kind in PLAIN:
             yield job(**trained)
+            yield job(**{**trained, "targets": "least"})
 
 
 def job(**told: Any) -> dict[str, Any]:
