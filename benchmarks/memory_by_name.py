@@ -46,6 +46,8 @@ FEW, FEWEST = 19, 5
 MEASURES = ("allocated", "reserved", "process")
 #: What nvidia-smi shows beside what torch reserves, in GiB, when residuals are taken.
 BESIDE = {"generation": 0.6, "training": 1.5, "training elsewhere": 1.5}
+#: The same of cards on which somebody measured it.
+CONTEXTS = {row["name"].upper(): row["gib"] for row in load_matrix().table("memory-frameworks")["context"]}
 #: How hard an answer is, in GiB: a share of the live tensors, and half of what CUDA contexts differ by (0.3 to 1.3 GiB,
 #: envdoctor/memory/closed_form.py). Residuals are counted in it. Other shares, and activations counted more than
 #: weights, held 88 to 92 % in folds.
@@ -56,11 +58,13 @@ Rows = Mapping[tuple[str, str], Mapping[str, tuple[float, float]]]
 
 
 class Answer(NamedTuple):
-    """A reading beside what was said of it; ``short`` is the least that is said of a quarter of the length."""
+    """A reading beside what was said of it; ``short`` is the least that is said of a quarter of the length, ``now`` are
+    the rows of the table by which that was said."""
 
     reading: Mapping[str, Any]
     section: Mapping[str, Any]
     short: Mapping[str, Any]
+    now: Rows
 
     @property
     def code(self) -> str:
@@ -73,41 +77,62 @@ class Answer(NamedTuple):
         return "allocated" if self.reading["measure"] == "held" else str(self.reading["measure"])
 
     @property
+    def beside(self) -> float:
+        """What the process has beside what torch reserves, in GiB: of the card, else what was taken."""
+        return CONTEXTS.get(self.reading.get("gpu", ""), BESIDE[self.code])
+
+    def of(self, rows: Rows, measure: str, name: str) -> tuple[float, float]:
+        """An end by a measure: of a process whose card is known that of what torch reserves, and its context."""
+        if measure == "process" and "gpu" in self.reading:
+            return rows[self.code, "reserved"][name][0], self.beside
+        return rows[self.code, measure][name]
+
+    @property
     def repository(self) -> str:
         """Where it was published."""
         return "/".join(self.reading["url"].split("/")[3:5]).partition(" ")[0]
 
     @property
+    def among(self) -> str:
+        """The measure among whose residuals it is."""
+        return "reserved" if self.measure == "process" and "gpu" in self.reading else self.measure
+
+    @property
     def live(self) -> float:
-        """The predicted tensors in GiB."""
-        return float(self.section["allocated_gib"])
+        """The predicted tensors in GiB, with what the allocator likely holds of them where that is known."""
+        return self.without(self.section, self.measure, "point")
 
     @property
     def seen(self) -> float:
         """The reading without what a process has beside its tensors, in GiB."""
-        return float(self.reading["gib"] - (BESIDE[self.code] if self.measure == "process" else 0.0))
+        return float(self.reading["gib"] - (self.beside if self.measure == "process" else 0.0))
 
     @property
     def of_process(self) -> float:
         """What the process takes, by the reading, in GiB."""
-        return float(self.reading["gib"] + (BESIDE[self.code] if self.measure != "process" else 0.0))
+        return float(self.reading["gib"] + (self.beside if self.measure != "process" else 0.0))
 
     @property
     def followed(self) -> bool:
-        """Whether the prediction follows its length and settings: then it is a residual. Files of small quantised
+        """Whether the prediction follows its length and settings: then it is a residual. Other methods of PEFT than
+        LoRA are only bounded, LoRA of the MLP alone is taken as on all linear layers, and files of small quantised
         models may hold a head that the name does not tell of."""
         method = self.reading["set"].get("quantization")
         tied = method not in (None, "fp8") and any(word in self.reading["model"] for word in TIED)
-        return self.reading["length"] == "exact" and not self.section["savers"] and not tied
+        other = self.reading["set"]["method"] not in ("full", "lora", "qlora", "infer")
+        other = other or set(self.reading["set"].get("lora_targets", ())) == {"gate_proj", "up_proj", "down_proj"}
+        return self.reading["length"] == "exact" and not (self.section["savers"] or tied or other)
 
-    def end(self, name: str, measure: str, rows: Rows, now: Rows) -> float:
-        """One end in GiB by other ``rows`` than those of the table, ``now``, by which the section was made."""
-        section = self.short if name in ("low", "mostly") else self.section
+    def without(self, section: Mapping[str, Any], measure: str, name: str) -> float:
+        """One end in GiB without what the rows of the table make of it."""
         place = {"low": 0, "mostly": 0, "point": 1, "high": 2}[name]
-        share, beside = now[self.code, measure][("low", "point", "high")[place]]
-        live = (section["interval"][measure][place] - beside) / share
-        share, beside = rows[self.code, measure][name]
-        return float(share * live + beside)
+        share, beside = self.of(self.now, measure, ("low", "point", "high")[place])
+        return float((section["interval"][measure][place] - beside) / share)
+
+    def end(self, name: str, measure: str, rows: Rows) -> float:
+        """One end in GiB by other ``rows``."""
+        share, beside = self.of(rows, measure, name)
+        return share * self.without(self.short if name in ("low", "mostly") else self.section, measure, name) + beside
 
 
 def main() -> int:
@@ -120,13 +145,21 @@ def main() -> int:
     parser.add_argument("--residuals", action="store_true", help="print rows for the table memory-terms")
     options = parser.parse_args()
     text = Path(__file__).with_name(options.readings).read_text(encoding="utf-8")
-    readings = [one for one in tomllib.loads(text)["reading"] if one["id"].startswith(options.only)]
+    rows = [one for one in tomllib.loads(text)["reading"] if one["id"].startswith(options.only)]
+    readings = [by_measure for row in rows for by_measure in by_measures(row)]
     asked = [one for one in readings if one["length"] in ("exact", "limit") and "gib" in one]
-    answers, refused = [], Counter[str]()
+    now: Rows = {
+        (row["of"], row["measure"]): {name: tuple(row[name]) for name in ENDS}
+        for row in load_matrix().table("memory-terms")["residual"]
+    }
+    answers, refused, asked_before = [], Counter[str](), dict[Any, Any]()
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder)  # without torch and transformers, whatever is installed here
         for reading in asked:
-            section, said = ask(reading, folder)
+            known = reading["id"], reading["measure"] == "held"
+            if known not in asked_before:
+                asked_before[known] = ask(reading, folder)
+            section, said = asked_before[known]
             if section is None:
                 refused[said] += 1
                 continue
@@ -134,17 +167,13 @@ def main() -> int:
             if reading["length"] == "limit":
                 less = {**reading["set"], "max_length": max(16, reading["set"]["max_length"] // 4)}
                 short = ask({**reading, "set": less}, folder)[0] or section
-            answers.append(Answer(reading, section, short))
+            answers.append(Answer(reading, section, short, now))
     print(f"{len(answers)} of {len(asked)} readings have a number ({len(answers) / len(asked):.0%})")
     for said, number in refused.most_common():
         print(f"  {number} {said}")
     if options.residuals:
         residuals(answers)
         return 0
-    now: Rows = {
-        (row["of"], row["measure"]): {name: tuple(row[name]) for name in ENDS}
-        for row in load_matrix().table("memory-terms")["residual"]
-    }
     judged = folds(answers, now)
     told("all", judged)
     for length in ("exact", "limit"):
@@ -154,15 +183,22 @@ def main() -> int:
     for name, number in Counter(one.answer.reading.get("code", "") for one in judged).most_common():
         if number >= FEWEST:
             told("  " + name[:38], [one for one in judged if one.answer.reading.get("code", "") == name])
-    verdicts(judged, now)
+    verdicts(judged)
     if options.peers:
-        peers(judged, now)
+        peers(judged)
     if options.list:
         for one in sorted(judged, key=lambda one: -abs(one.error)):
             seen, where = one.answer.reading["gib"], "" if one.inside else "  outside"
             span = f"{one.point:6.1f} of {seen:6.1f} ({one.low:.1f} to {one.high:.1f})"
             print(f"{one.answer.reading['id']:<22} {one.error:+7.0%} {span}{where}")
     return 0
+
+
+def by_measures(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """A reading for each instrument."""
+    if isinstance(row.get("gib"), dict):
+        return [{**row, "measure": measure, "gib": gib} for measure, gib in row["gib"].items()]
+    return [row]
 
 
 def ask(reading: Mapping[str, Any], folder: str) -> tuple[Mapping[str, Any] | None, str]:
@@ -178,7 +214,7 @@ def ask(reading: Mapping[str, Any], folder: str) -> tuple[Mapping[str, Any] | No
         "memory",
         "--python",
         folder + "/bin/python",
-        "--no-gpu",
+        *(("--gpu", reading["gpu"]) if "gpu" in reading else ("--no-gpu",)),
         "--no-cache",
         "--no-config",
         "--model",
@@ -251,7 +287,7 @@ def fitted(answers: Iterable[Answer]) -> Callable[[Mapping[str, float]], Rows]:
         ratios = {measure: [] for measure in MEASURES}
         for one in known:
             if one.code == code:
-                ratios[one.measure].append(one.seen / one.live)
+                ratios[one.among].append(one.seen / one.live)
         enough = [measure for measure in MEASURES if len(ratios[measure]) >= FEWEST]
         middle = dict(zip(enough, rising([ratios[measure] for measure in enough]), strict=True))
         for place, measure in enumerate(MEASURES):
@@ -259,7 +295,7 @@ def fitted(answers: Iterable[Answer]) -> Callable[[Mapping[str, float]], Rows]:
             most = min((middle[above] for above in MEASURES[place:] if above in middle), default=least)
             centres[code, measure] = least, max(least, most) if place else least
         scores[code] = [
-            (one.seen - mean(centres[code, one.measure]) * one.live) / difficulty(one.live, one.measure)
+            (one.seen - mean(centres[code, one.among]) * one.live) / difficulty(one.live, one.among)
             for one in known
             if one.code == code
         ]
@@ -303,16 +339,14 @@ def folds(answers: Sequence[Answer], now: Rows) -> list[Judged]:
             enough = sum(other.followed for other in others) >= FEW
             kept[fold] = fitted(others) if enough else lambda shares: now
         rows = kept[fold](ENDS)
-        judged.append(
-            Judged(one, kept[fold], *(one.end(end, one.measure, rows, now) for end in ("low", "point", "high")))
-        )
+        judged.append(Judged(one, kept[fold], *(one.end(end, one.measure, rows) for end in ("low", "point", "high"))))
     return judged
 
 
 def residuals(answers: Sequence[Answer]) -> None:
     """Rows for the table."""
     for (code, measure), ends in fitted(answers)(ENDS).items():
-        number = sum(one.followed and (one.code, one.measure) == (code, measure) for one in answers)
+        number = sum(one.followed and (one.code, one.among) == (code, measure) for one in answers)
         shown = ", ".join(f"{name} = [{share:.3f}, {beside:.2f}]" for name, (share, beside) in ends.items())
         print(f'  {{ of = "{code}", measure = "{measure}", readings = {number}, {shown} }},')
 
@@ -333,13 +367,13 @@ def errors_of(errors: Sequence[float]) -> str:
     return f"median error {median(errors):5.1%}, 90th percentile {most:6.1%}"
 
 
-def verdicts(judged: Sequence[Judged], now: Rows) -> None:
+def verdicts(judged: Sequence[Judged]) -> None:
     """Each reading beside the cards near it, as the program says it, and by other choices."""
     for low, high in CHOICES:
         found = Counter[str]()
         for one in judged:
             rows = one.rows({**ENDS, "mostly": low, "high": high})
-            ends = (one.answer.end(name, "process", rows, now) for name in ("mostly", "high"))
+            ends = (one.answer.end(name, "process", rows) for name in ("mostly", "high"))
             found.update(beside_cards(one.answer.of_process, *ends))
         total = sum(found.values())
         parts = ", ".join(f"{name} {number} ({number / total:.1%})" for name, number in sorted(found.items()))
@@ -355,7 +389,7 @@ def beside_cards(seen: float, least: float, most: float) -> Iterable[str]:
             yield said if said == "tight" else "right" if (said == "fits") == (seen <= card) else f"wrong: {said}"
 
 
-def peers(judged: Sequence[Judged], now: Rows) -> None:
+def peers(judged: Sequence[Judged]) -> None:
     """Other formulas beside ours, each on the readings of which it says something."""
     matrix = load_matrix()
     rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
@@ -372,7 +406,7 @@ def peers(judged: Sequence[Judged], now: Rows) -> None:
                 continue
             ours.append(abs(one.error))
             theirs.append(abs(size / one.answer.reading["gib"] - 1))
-            process = size if formula else one.answer.end("point", "process", one.rows(ENDS), now)
+            process = size if formula else one.answer.end("point", "process", one.rows(ENDS))
             found.update(beside_cards(one.answer.of_process, process, process))
         if not theirs:
             continue

@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
         "recipe": "batch_of engine_of settings_of",
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
-        "shipped": "Shipped",
+        "shipped": "OnCuda Shipped",
         "stages": "Stage Staged",
         "stored": "Counted Packed stored_parameters",
         "tracing": "FirstOf Source Trace Tracer",

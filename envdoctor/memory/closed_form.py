@@ -73,7 +73,9 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
     bytes; without them, where the step ran here, by what torch's allocator holds for them, ``held`` times as much."""
     if residuals:
         measures = map(residuals.__getitem__, Need._fields[:3])
-        allocated, reserved, taken = (residual.span(least, size, most) for residual in measures)
+        # An allocator that was not replayed may hold more, or not (``held`` is 1 where nothing tells).
+        spans = ((least, size, most), *2 * [(least, (1 + held) / 2 * size, held * most)])
+        allocated, reserved, taken = (residual.span(*span) for residual, span in zip(measures, spans, strict=True))
         share, beside = residuals["process"].mostly
         return Need(allocated, reserved, taken, share * least + beside)
     low, likely, high = least, held * size, _LATER * held * most

@@ -17,6 +17,7 @@ from envdoctor.memory.closed_form import (
     Gpu,
     Need,
     Peak,
+    Residual,
     Terms,
     gpu_of,
     kept_bytes,
@@ -25,6 +26,7 @@ from envdoctor.memory.closed_form import (
 )
 from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
+from envdoctor.memory.shipped import OnCuda, outputs_kept
 from envdoctor.memory.stages import Staged
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
@@ -177,6 +179,8 @@ _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
     "then it takes {} GiB",
     "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
+    "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
+    "then it takes {} GiB",
 }
 
 
@@ -289,7 +293,10 @@ def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[
         job = {**job, "checkpointing": False}
         yield "checkpointing", job
     if plan.eager:
-        yield "attention", {**job, "attention": "eager"}
+        job = {**job, "attention": "eager"}
+        yield "attention", job
+    if plan.untold:
+        yield "outputs", job
 
 
 #: The least length that is traced beside the one that is asked.
@@ -302,10 +309,11 @@ def predict(
     """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
     then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
-    tracer = Staged(tracer, plan.stage)
+    tracer = Staged(OnCuda(tracer), plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
+    trace = trace._replace(residuals=beside_of(trace.residuals, gpu, known["context"]))
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
@@ -346,6 +354,18 @@ def predict(
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
+
+
+def beside_of(
+    residuals: Mapping[str, Residual], gpu: Gpu | None, contexts: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Residual]:
+    """Return the residuals, with those of a process by what torch reserves where somebody measured what a process has
+    beside that on such a card: ``contexts`` are rows of the table memory-frameworks."""
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    beside = next((row["gib"] * GIB for row in contexts if row["name"] in words), None)
+    if beside is None or not residuals:
+        return residuals
+    return {**residuals, "process": Residual(*((share, more + beside) for share, more in residuals["reserved"]))}
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
@@ -407,15 +427,21 @@ class _Prediction(NamedTuple):
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
-        smaller = (1 - self.model.loose) / self.plan.parts
+        smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
         size = (least * smaller + (likely or high).size) / 2
         return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
         """Return the need with what nobody can tell of the run, and what is said of that."""
-        said = []
+        said, trace = [], self.trace
         for what, job in _doubts(self.plan, self.model, self.base):
-            other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
+            if what == "outputs":  # which need no trace of their own
+                if (kept := outputs_kept(trace, job)) is trace:
+                    continue
+                trace = kept
+            else:
+                trace = traced({**job, "tokens": [self.plan.tokens]}, self.tracer)
+            other = self.form(trace)
             most = other.at(self.batch, self.plan.tokens)
             need = need.up_to(self.needed(other, most, most))
             said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
@@ -429,7 +455,7 @@ class _Prediction(NamedTuple):
             return after
         lengths += _shorter(self.plan.tokens) if batch != self.batch else []
         for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
-            if what == "checkpointing" or "attention" not in saving.job:
+            if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
                 form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
                 most = form.at(batch, self.plan.tokens)
                 after = after.up_to(self.needed(form, most, most))

@@ -14,6 +14,10 @@ from envdoctor.versions.pep440 import satisfies
 
 #: How much less what depends on the batch may take with a trainer's own code.
 LESS = 0.5
+_METHODS = ("full", "lora", "qlora", "serve", "infer")
+#: The share by which another method of PEFT may take less than LoRA of rank 8, as readings of PEFT's own benchmark do
+#: (benchmarks/memory_published.toml).
+_UNLIKE_LORA = 0.15
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 #: What is in a recipe and not in a trace; each can only make the peak lower.
@@ -36,6 +40,7 @@ class Plan(NamedTuple):
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
+    ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:class:`~envdoctor.memory.stages.Staged`)."""
 
     job: Mapping[str, Any]
@@ -47,6 +52,8 @@ class Plan(NamedTuple):
     stated: bool = True
     parts: int = 1
     stage: Stage = Stage()
+    untold: bool = False
+    less: float = 0.0
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         "batch": int(batch),
         "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
-        "keep_outputs": False,
+        "keep_outputs": bool(trainer.get("keeps_outputs")),
         "optimizer": optimizer,
     }
     if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
@@ -142,7 +149,9 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(parts, _MOST_PARTS)
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage)
+    untold = training and given.get("framework") is None and "logits and loss" not in spared
+    less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -154,7 +163,7 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
         method = "qlora"
     if method in ("serve", "infer"):
         method = "infer"
-    elif method not in ("full", "lora", "qlora"):
+    elif method not in _METHODS:
         assumed.append(Message("the method {} is taken to need what LoRA of rank 8 does", method))
         method = "lora"
     return str(method)

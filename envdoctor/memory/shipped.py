@@ -5,18 +5,23 @@ adapters, gradients and the optimizer's states are counted here.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import GIB, Residual, Terms
 from envdoctor.memory.section import MemoryProblem
-from envdoctor.memory.tracing import Trace
+from envdoctor.memory.tracing import Source, Trace, changed
 from envdoctor.text.message import said_by
 
 Row = Mapping[str, Any]
-#: The type that others are most like.
-_LIKE = "llama"
+#: The type that others are most like, and how far it is to another: farther than what changes little of a step, because
+#: Gemma 2 has a soft cap on its logits (table memory-terms, ``word``).
+_LIKE, _UNLIKE = "llama", 5
+_LOGITS, _SOFTMAX = "logits and loss", "aten._softmax_backward_data.default"
+#: The most that torch's allocator holds of eager attention beside what is live, in bytes of a score: three matrices in
+#: single precision. Readings of fitcheck-llm 0.3.1 (benchmarks/memory_published.toml) show 2 to 13.
+_HELD = 12
 #: The largest size that is believed of a model.
 _LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
@@ -24,7 +29,7 @@ _LARGEST = 1 << 32
 _LAST_LOGITS = (4, 45)
 _FULL_LOGITS = {
     "at": "forward/last float",
-    "terms": {"logits and loss": "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
+    "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
 }
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
 #: scale for 256 values), and copies of the parameters that its step makes.
@@ -60,6 +65,62 @@ def jobs_of(pattern: str) -> list[str]:
     """Return the jobs in the table's ``lora|qlora bfloat16 amp? sdpa``."""
     choices = [(*part.rstrip("?").split("|"), *([""] if part.endswith("?") else [])) for part in pattern.split()]
     return [" ".join(filter(None, words)) for words in product(*choices)]
+
+
+def outputs_kept(trace: Trace, job: Row) -> Trace:
+    """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
+    logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
+    vocabulary = job["config"].get("vocab_size")
+    if job["stage"] != "sft" or not job["training"] or not isinstance(vocabulary, int):
+        return trace
+    each = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
+    return _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: each * tokens)
+
+
+class OnCuda(NamedTuple):
+    """Traces of ``source`` with what CUDA's kernel for the gradient of a softmax makes beside its result: the product
+    of gradient and output, in single precision; of float16 the result itself is half as large. The traced kernels are
+    the CPU's (softmax_backward_cuda_out in pytorch's aten/src/ATen/native/cuda/SoftMax.cu)."""
+
+    source: Source
+
+    def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
+        """A trace for each job, or why there is none."""
+        return changed(self.source, jobs, self._changed)
+
+    def _changed(self, trace: Trace, job: Row) -> Trace:
+        heads = job["config"].get("num_attention_heads")
+        seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
+        if not isinstance(heads, int) or _SOFTMAX not in seen:
+            return trace
+        scores = float(job["batch"] * heads * (2 if job["stage"] == "dpo" else 1))
+        each = (2 if _computed_in(job) == "float16" else 4) * scores
+        trace = _more(trace, ("backward",), _SOFTMAX, "gradients of activations", lambda tokens: each * tokens**2)
+        if not trace.release:
+            return trace
+        points = []
+        for point in trace.points:
+            most = max(size for size, *_ in point["segments"].values())
+            points.append({**point, "held_bytes": most + _HELD * scores * point["tokens"] ** 2})
+        return trace._replace(points=tuple(points))
+
+
+def _computed_in(job: Row) -> str:
+    single = job["load_dtype"] == "float32" or (job["quantized"] and job["quantized"]["upcast"])
+    return str(job["amp"] or ("float32" if single else job["load_dtype"]))
+
+
+def _more(trace: Trace, begins: tuple[str, ...], operation: str, name: str, bytes_of: Callable[[int], float]) -> Trace:
+    """Return the trace with more of the term ``name`` in segments whose name begins so, at one operation ("": any)."""
+    points = []
+    for point in trace.points:
+        segments, more = dict(point["segments"]), bytes_of(point["tokens"])
+        for segment, (size, at, terms) in segments.items():
+            if segment.startswith(begins) and operation in ("", at):
+                segments[segment] = [size + more, at, {**terms, name: terms.get(name, 0.0) + more}]
+        held = {"held_bytes": point["held_bytes"] + more} if "held_bytes" in point else {}
+        points.append({**point, **held, "segments": segments})
+    return trace._replace(points=tuple(points))
 
 
 class Shipped:
@@ -103,30 +164,30 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"]}
         run = _Run(model, job, self._inner.get(kind, 1.0))
         words = form_words(job, self._targets(model, job))
-        found, unlike = self._most_alike(kind, words)
+        found, like, unlike = self._most_alike(kind, words)
         run.unlike(words.split(), unlike.split())
         minor = self._chosen(list(found))
         of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
-        like = kind if kind in self._models else _LIKE
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
         rows, all_logits = found[minor], 0.0
         if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
             rows = [*rows, _FULL_LOGITS]
         elif of == "generation" and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
-        trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
+        trace = outputs_kept(run.trace(rows), job) if job["keep_outputs"] else run.trace(rows)
+        trace = trace._replace(residuals_of=of, residuals=self._residuals[of])
         return trace._replace(release=minor, near=near, apart=all_logits)
 
-    def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str]:
-        """Return the forms of the nearest type and job by release, and the words of that job."""
+    def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
+        """Return the forms of the nearest type and job by release, that type, and the words of that job."""
         asked = set(words.split())
 
         def far(known: tuple[str, str]) -> int:
-            other = 0 if known[0] == kind else 1 if known[0] == _LIKE else 2
+            other = 0 if known[0] == kind else 1 if known[0] == _LIKE else _UNLIKE
             return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
 
         found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
-        return self._forms[found], found[1]
+        return self._forms[found], *found
 
     def _targets(self, model: Row, job: Row) -> str:
         """Return what LoRA trains in the words of the table."""

@@ -20,6 +20,18 @@ def test_what_was_not_given_is_said(predicted: Any) -> None:
     assert predicted(load_dtype="bf16", attn="sdpa")["assumed"] == []
 
 
+def test_a_loop_of_ones_own_keeps_the_outputs_and_an_unknown_one_may(predicted: Any, trace_of: Any) -> None:
+    (point,) = trace_of({"weights": 1.0}).points
+    (segment,) = point["segments"].values()
+    trace = trace_of({})._replace(points=({**point, "segments": {"backward/before": segment}},))
+    kept = {"config": {"vocab_size": 1 << 18}, "load_dtype": "bf16", "attn": "sdpa"}
+    assert predicted(trace, **kept, framework="accelerate")["job"]["keep_outputs"]
+    known, unknown = (predicted(trace, **kept, framework=name) for name in ("transformers", "unknown"))
+    assert not known["job"]["keep_outputs"] and known["assumed"] == []
+    assert "may keep the model's outputs: then it takes 3.0 GiB" in unknown["assumed"][0]
+    assert unknown["interval"]["process"][2] > known["interval"]["process"][2] + 2
+
+
 def test_no_guess_without_a_length(predicted: Any) -> None:
     with pytest.raises(MemoryProblem, match="the longest sample in tokens"):
         predicted(max_length="unknown")

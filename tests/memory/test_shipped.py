@@ -10,7 +10,7 @@ import pytest
 from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.knowledge import load_matrix
-from envdoctor.memory import ClosedForm, Counted, Packed, Shipped, Trace, stored_parameters
+from envdoctor.memory import ClosedForm, Counted, OnCuda, Packed, Shipped, Trace, stored_parameters
 
 
 def answer(
@@ -41,6 +41,41 @@ def size(trace: Trace | str, changes: dict[str, Any]) -> float:
 )
 def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], gib: float) -> None:
     assert size(answer(**changes), changes) == pytest.approx(gib, abs=0.02)
+
+
+TINY_LLAMA = {
+    **{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22},
+    **{"num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 32000},
+}
+PLAIN = {
+    **{"load_dtype": "float16", "checkpointing": True, "keep_outputs": True, "config": TINY_LLAMA, "batch": 2},
+    "lora": {**LORA, "r": 32, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+}
+PACKED = {"quantized": {"double": False, "upcast": True}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gib"),
+    [
+        ({}, 4.253),
+        ({"attention": "eager"}, 6.460),
+        (PACKED, 3.806),
+        ({**PACKED, "attention": "eager"}, 6.501),
+        ({**PACKED, "tokens": [1024], "batch": 12}, 9.155),
+        ({**PACKED, "attention": "eager", "tokens": [1024], "batch": 8}, 7.829),
+    ],
+)
+def test_live_tensors_of_plain_loops_on_a_t4_are_as_fitcheck_read_them(changes: dict[str, Any], gib: float) -> None:
+    asked = {**PLAIN, **changes}
+    table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
+    job = {**JOB, "tokens": [2048], **asked}
+    (found,) = OnCuda(Shipped(table, terms, "5.17.0", False)).run([job])
+    assert size(found, asked) == pytest.approx(gib, rel=0.015)
+
+
+def test_no_other_type_with_a_soft_cap_stands_for_a_job_that_one_word_keeps_from_its_own() -> None:
+    near = answer(model="qwen2.5-7b-instruct", **{**PLAIN, "config": {}, "attention": "eager"})
+    assert isinstance(near, Trace) and near.near.startswith("llama: lora all-linear bfloat16 eager")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ ASKED = {
     "shipped": jobs(
         {"lora": {**LORA, "lora_alpha": 32}, "amp": "bfloat16"},
         {"lora": None, "checkpointing": True},
+        {"lora": None, "keep_outputs": True},
         data={**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14},
         tokens=(512,),
     ),

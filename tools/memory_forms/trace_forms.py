@@ -26,6 +26,8 @@ _RUNS = [("8b", 1, 512), ("8b", 4, 4096), ("8b", 1, 32768), ("0.5b", 8, 1024), (
 _LAYERS = 12
 #: Modules that LoRA trains, by what the table calls them; "qkv" of the types that have it.
 TARGETS = ("least", "qkv", "all-linear")
+#: Types that stand for what loops without a trainer run: neither autocast nor an attention is theirs.
+PLAIN = ("llama",)
 SHAPES = [shape_of(*run) for run in _RUNS]
 
 
@@ -68,15 +70,19 @@ def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
         lora = {"method": "lora", "attention": attention, "padded": padded, "checkpointing": again, "targets": targets}
         yield job(**lora, amp="bfloat16")
         # Code of models' own takes either attention without autocast: its recipes load bf16.
-        if attention == usual or targets == "qkv":
+        if attention == usual or targets == "qkv" or kind in PLAIN:
             yield job(**lora)
         if (attention == usual or targets == "qkv") and not again:
             yield job(**lora, dropout=True)
             yield job(**lora, amp="bfloat16", dropout=True)
-    for upcast, padded, again in itertools.product((True, False), (False, True), (False, True)):
-        if again or upcast:
-            packed = {"method": "qlora", "targets": "all-linear", "quantized": {"double": False, "upcast": upcast}}
-            yield job(**packed, amp="bfloat16", attention=usual, padded=padded, checkpointing=again)
+    for upcast, (attention, padded), again in itertools.product((True, False), kernels, (False, True)):
+        packed = {"method": "qlora", "targets": "all-linear", "quantized": {"double": False, "upcast": upcast}}
+        trained = {**packed, "attention": attention, "padded": padded, "checkpointing": again}
+        if attention == usual and (again or upcast):
+            yield job(**trained, amp="bfloat16")
+        if kind in PLAIN:
+            yield job(**trained)
+            yield job(**{**trained, "targets": "least"})
 
 
 def job(**told: Any) -> dict[str, Any]:
