@@ -70,11 +70,11 @@ def check(
     if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
         from envdoctor.app.memory import known_memory, predictor
 
-        facts, peak = known_memory(gathered.facts, sources, matrix)
+        facts, peak, unjudged = known_memory(gathered.facts, sources, matrix)
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = [_not_predicted(sources)] if peak is None else _without_length(peak)
+        hint = [_not_predicted(sources)] if peak is None else _unjudged(unjudged, sources)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
@@ -188,10 +188,11 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
             yield Notice("warning", Message(text, one.id))
 
 
-def _without_length(peak: "MemorySection") -> list[Notice]:
-    """Return that the run was not judged where its length is not known: the report has what fits."""
-    text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
-    return [Notice("note", Message(text, peak["tokens"]))] if peak["gpu"] and peak["verdict"] is None else []
+def _unjudged(why: Notice | None, sources: Sources) -> list[Notice]:
+    """Return why the run was not judged against its GPU; an error where that one was asked for (``--target-gpu``)."""
+    if why is None or why.level != "error":
+        return [why._replace(level="note")] if why is not None else []
+    return [why if sources.target.get("gpu") else why._replace(level="warning")]
 
 
 def _not_predicted(sources: Sources) -> Notice:

@@ -87,15 +87,19 @@ def stage_of(
     """Return the stage by its row in ``known``, the table memory-frameworks, and add to ``assumed`` what was taken.
     ``given`` is the recipe, ``keys`` are those of its files."""
     name, framework = str(given.get("stage") or "sft"), given.get("framework")
-    rows = (row for row in known["stage"] if row["name"] == name and row.get("framework", framework) == framework)
-    row: Mapping[str, Any] = next(rows, {"like": "dpo"})
+
+    def about(row: Mapping[str, Any]) -> bool:
+        own = row["name"] == name and row.get("framework", framework) == framework
+        return own and all(keys.get(key) in words for key, words in row.get("where", {}).items())
+
+    row: Mapping[str, Any] = next(filter(about, known["stage"]), {"like": "dpo"})
     if row["like"] != name and name != "pt":
         assumed.append(Message("the stage {} is taken to need what {} does", name, row["like"]))
     if row.get("generates"):
         text = "{}: the step that trains; the answers are generated, and rewarded, before it or elsewhere"
         assumed.append(Message(text, name.upper()))
     if row.get("drops"):
-        assumed.append(Message("a reward model has one output: no head for the language, and no logits"))
+        assumed.append(Message("the model has a few outputs of its own: no head for the language, and no logits"))
     wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
     models = tuple(row.get("models", ())) if wanted else ()
     if models:
