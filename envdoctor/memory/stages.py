@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.memory.closed_form import GENERATING, OF_THE_MODEL, gpu_of
-from envdoctor.memory.tracing import Job, Source, Trace, changed
+from envdoctor.memory.tracing import Job, Source, Trace, changed, with_terms
 from envdoctor.text.message import Message
 
 #: What a second model that is trained holds of its own for each batch.
@@ -41,18 +42,7 @@ class Staged(NamedTuple):
         return self.source.run(jobs) if plain else changed(self.source, jobs, self._staged)
 
     def _staged(self, trace: Trace, job: Job) -> Trace:
-        points = []
-        for point in trace.points:
-            segments = {}
-            for name, (_, operation, terms) in point["segments"].items():
-                new = self._terms(trace, job, terms)
-                segments[name] = [sum(new.values()), operation, new]
-            staged = {**point, "segments": segments}
-            if "held_bytes" in point:  # by as much as the peak
-                before, after = (max(one[0] for one in part.values()) for part in (point["segments"], segments))
-                staged["held_bytes"] = point["held_bytes"] * after / before
-            points.append(staged)
-        return trace._replace(points=tuple(points))
+        return with_terms(trace, partial(self._terms, trace, job))
 
     def _terms(self, trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
         weights = float(trace.model["weight_bytes"])
