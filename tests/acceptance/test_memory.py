@@ -117,7 +117,7 @@ def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask) -> None
             "an engine that generates takes 30% of the same GPU",
         ),
         ({"method": "lora", "optimizer": "apollo"}, "the optimizer apollo is unknown"),
-        ({"framework": "sglang"}, "mem_fraction_static was not given: 0.861"),
+        ({"framework": "sglang"}, "mem_fraction_static was not given: 0.859"),
     ],
 )
 def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(
