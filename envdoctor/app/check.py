@@ -74,7 +74,7 @@ def check(
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = _without_length(peak) if peak is not None else [_not_predicted(sources, why)]
+        hint = [_not_predicted(sources, why)] if peak is None else _unjudged(why, sources)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
@@ -188,17 +188,18 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
             yield Notice("warning", Message(text, one.id))
 
 
-def _without_length(peak: "MemorySection") -> list[Notice]:
-    """Return that the run was not judged where its length is not known: the report has what fits."""
-    text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
-    return [Notice("note", Message(text, peak["tokens"]))] if peak["gpu"] and peak["verdict"] is None else []
+def _unjudged(why: Notice | None, sources: Sources) -> list[Notice]:
+    """Return why the run was not judged against its GPU; an error where that one was asked for (``--target-gpu``)."""
+    if why is None or why.level != "error":
+        return [why._replace(level="note")] if why is not None else []
+    return [why if sources.target.get("gpu") else why._replace(level="warning")]
 
 
-def _not_predicted(sources: Sources, why: Message | None) -> Notice:
+def _not_predicted(sources: Sources, why: Notice | None) -> Notice:
     """That nobody knows the peak of this recipe, why, and what would predict it."""
     more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
     command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
-    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", why, command))
+    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", why and why.text, command))
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:

@@ -1,15 +1,16 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
 from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Records, Value
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
+from envdoctor.facts.view import View
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.gpu_code import gpu_named
 from envdoctor.knowledge.matrix import Matrix
@@ -28,7 +29,7 @@ from envdoctor.observe.model.reading.source import resolve
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
 from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message, said_by
+from envdoctor.text.message import Message, joined, said_by
 
 # ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
 
@@ -99,6 +100,7 @@ def memory(
     matrix = run.matrix
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
+    unjudged: Notice | None = None
     seen: DataSection | None = None
     notices = list(gathered.notices)
     facts = gathered.facts
@@ -120,20 +122,13 @@ def memory(
         else:
             say("tracing the model")
             try:
-                section = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
-                section["changes"] = _offered(section, facts, matrix)
+                section, unjudged = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
             except MemoryProblem as error:
                 notices.append(Notice("error", said_by(error)))
-    open_ = section is not None and section["gpu"] is not None and section["verdict"] is None
+    open_ = unjudged is not None and bool(facts.records("gpu"))
+    if unjudged is not None:
+        notices.append(unjudged)
     if section is not None:
-        if section["gpu"] is None:
-            text = Message("no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB")
-            notices.append(Notice("warning", text))
-        elif open_:
-            text = Message(
-                "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}", USUAL
-            )
-            notices.append(Notice("warning", text))
         facts = with_facts(facts, _facts(section), matrix)
     judgement = run.judged(facts, matrix.of_scopes("memory"))
     return run.report(
@@ -149,17 +144,17 @@ def memory(
 
 def known_memory(
     facts: FactSet, sources: Sources, matrix: Matrix
-) -> tuple[FactSet, MemorySection | None, Message | None]:
+) -> tuple[FactSet, MemorySection | None, Notice | None]:
     """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it, with the reason. Of a
-    recipe without a length it has the longest samples that fit on the GPU."""
+    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
+    length it has the longest samples that fit on the GPU. The notice tells why there is no number, or no verdict on a
+    GPU."""
     usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
-        section = _predicted(facts, sources, matrix, None, usual)
-        section["changes"] = _offered(section, facts, matrix)
+        section, unjudged = _predicted(facts, sources, matrix, None, usual)
     except (MemoryProblem, UsageProblem, JobError) as error:
-        return facts, None, said_by(error)
-    return with_facts(facts, _facts(section), matrix), section, None
+        return facts, None, Notice("note", said_by(error))
+    return with_facts(facts, _facts(section), matrix), section, unjudged if facts.records("gpu") else None
 
 
 def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
@@ -188,11 +183,11 @@ def _asked(facts: FactSet) -> dict[str, Value]:
 
 def _predicted(
     facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None = None
-) -> MemorySection:
-    """``usual`` is the length where nobody gave one.
+) -> tuple[MemorySection, Notice | None]:
+    """Return the section of the report, and why it has no verdict; ``usual`` is the length where nobody gave one.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, spread = _spread(_trained_as_loaded(_usable(facts, matrix)))
+    facts, spread = _spread(_trained_as_loaded(facts))
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     model = model_of(
@@ -231,9 +226,60 @@ def _predicted(
         # What is stored in a way that nobody has told of has at most a byte.
         row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
         source = Packed(source, float(row["bytes"]), "head" in row)
-    if engine_of(settings_of(facts)) is not None:
-        return predict_serving(facts, model, source, matrix.table("memory-frameworks"))
-    return predict(facts, model, source, matrix.table("memory-frameworks"), usual)
+    known, serves = matrix.table("memory-frameworks"), engine_of(settings_of(facts)) is not None
+    section, unjudged = _of_sizes(
+        {
+            size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
+            for size, one in _sizes(facts, matrix)
+        }
+    )
+    section["changes"] = _offered(section, facts, matrix)
+    if unjudged is not None:
+        section["verdict"] = None
+    elif section["verdict"] is None:
+        unjudged = _without(section["gpu"], section["tokens"], facts)
+    return section, unjudged
+
+
+def _without(gpu: str | None, tokens: int, facts: FactSet) -> Notice:
+    """Return what is missing for a verdict: the length, the size of a GPU, or one at all."""
+    if gpu is not None:
+        text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
+        return Notice("warning", Message(text, tokens))
+    if facts.records("gpu"):
+        text = "how much memory {} has is not known, so whether it fits was not judged: give --set gpu.memory_gib=24"
+        name = next(facts.each("gpu")).text("name")
+        return Notice("error", Message(text, name or Message("the GPU")))
+    text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
+    return Notice("warning", Message(text))
+
+
+class _Size(NamedTuple):
+    """A size in GB that the GPU of a name is sold with."""
+
+    gpu: str
+    size: int
+
+
+#: From the best to the worst, and what is said of a size in GB.
+_VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not-fit": "it does not fit {} GB"}
+
+
+def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
+    """Return the section of the size with the worst verdict, and why whether the run fits cannot be told: it does not
+    fit one size, and may fit another."""
+    verdicts = [str(section["verdict"]) for section in sections.values()]
+    worst = max(sections.values(), key=lambda section: [*_VERDICTS].index(section["verdict"] or "fits"))
+    sizes = [size for size in sections if size is not None]
+    if len(sizes) < 2 or worst["verdict"] is None:
+        return worst, None
+    each = joined(Message(_VERDICTS[verdict], size.size) for size, verdict in zip(sizes, verdicts, strict=True))
+    said = Message("{} is sold in several sizes: {}", sizes[0].gpu, each)
+    worst["assumed"].insert(0, said)
+    if verdicts.count("does-not-fit") in (0, len(verdicts)):
+        return worst, None
+    text = "{}; name the one that is meant, such as {}"
+    return worst, Notice("error", Message(text, said, f"{sizes[0].gpu}-{sizes[-1].size}GB"))
 
 
 def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[MemorySaving]:
@@ -269,29 +315,37 @@ def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> Memory
     return {"set": dict(settings), "gib": change["gib"], "verdict": change["verdict"], "keys": keys}
 
 
-def _usable(facts: FactSet, matrix: Matrix) -> FactSet:
-    """Return the facts, with what is usable of a GPU of which only the name is known: less than it is sold with."""
+def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactSet]]:
+    """Yield the facts for each size that a GPU is sold with where only its name is known, with what is usable of it,
+    and that size; None where there is one alone."""
     gpus = facts.value("gpu")
-    if not isinstance(gpus, Records):
-        return facts
-    items = []
-    for item, gpu in zip(gpus, facts.each("gpu"), strict=True):
-        sold = gpu.number("memory_gib") if gpu.unknown("free_gib") else None
-        known = gpu_named(gpu.text("name") or "", matrix) if sold is not None else None
-        sizes = dict(zip(known.row["memory_gb"], known.row.get("usable_gib", ()), strict=False)) if known else {}
-        items.append({**item, "memory_gib": sizes[sold]} if sold in sizes else item)
-    changed = facts.copy()
-    changed.update(
-        [
-            Fact(
-                "gpu",
-                Records(tuple(items), gpus.incomplete),
-                Message("the GPUs that were found, table gpus"),
-                "derived",
+    if not isinstance(gpus, Records) or not gpus:
+        yield None, facts
+        return
+    sold = [_sold(item, gpu, matrix) for item, gpu in zip(gpus, facts.each("gpu"), strict=True)]
+    for place in range(max(map(len, sold))):
+        sizes, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
+        changed = facts.copy()
+        said = Message("the GPUs that were found, table gpus")
+        changed.update([Fact("gpu", Records(items, gpus.incomplete), said, "derived")])
+        yield next(filter(None, sizes), None), changed
+
+
+def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
+    """Return a GPU as it is sold: each size where its name tells none, and the record with that."""
+    known, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
+    if known is None or not gpu.unknown("free_gib"):
+        return [(None, item)]
+    usable = dict(zip(known.row.get("memory_gb", ()), known.row.get("usable_gib", ()), strict=False))
+    if isinstance(memory, Range):
+        return [
+            (
+                _Size(known.name, int(size)),
+                {**item, "name": f"{known.name} {size}GB", "memory_gib": usable.get(size, size)},
             )
+            for size in memory.releases
         ]
-    )
-    return changed
+    return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
 
 
 def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:

@@ -54,8 +54,9 @@ class Saving(NamedTuple):
     job: Mapping[str, Any]
 
 
-def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
-    """Changes that keep batch and length, from those that cost nothing to those that train something else."""
+def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+    """Changes that keep batch and length, from those that cost nothing to those that train something else; ``adapted``
+    is where the reference model of an adapter comes from."""
     single = []
     if job["attention"] == "eager":
         single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
@@ -69,7 +70,7 @@ def traced_changes(job: Mapping[str, Any]) -> Iterator[Saving]:
     if job["lora"] is None:
         if job["optimizer"] in ("AdamW", "adamw_fused"):
             yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
-        reference = {"reference": "adapter-off"} if job["reference"] == "copy" else {}
+        reference = {"reference": adapted} if job["reference"] == "copy" else {}
         yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
         packed = {"quantized": {"double": False, "upcast": True}}
         yield Saving({"recipe.method": "qlora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **packed, **reference})
@@ -474,7 +475,7 @@ class _Prediction(NamedTuple):
             after = self.up_to_doubts(after, saving)
             found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
 
-        form, tried = self.form(self.trace), list(traced_changes(self.base))
+        form, tried = self.form(self.trace), list(traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it

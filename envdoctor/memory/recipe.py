@@ -41,7 +41,8 @@ class Plan(NamedTuple):
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:class:`~envdoctor.memory.stages.Staged`)."""
+    ``stage`` changes the traces (:class:`~envdoctor.memory.stages.Staged`). ``adapted`` is where the reference model of
+    an adapter comes from."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -54,6 +55,7 @@ class Plan(NamedTuple):
     stage: Stage = Stage()
     untold: bool = False
     less: float = 0.0
+    adapted: str = "adapter-off"
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -100,6 +102,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
     stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
     divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
+    adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -120,7 +123,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         "lora": _lora(given) if method in ("lora", "qlora") else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing")),
         "stage": stage.like,
-        "reference": _reference(given, keys, method) if stage.reference else "none",
+        "reference": _reference(given, keys, "copy" if method == "full" else adapted) if stage.reference else "none",
         "batch": int(batch),
         "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
@@ -151,7 +154,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     parts = min(parts, _MOST_PARTS)
     untold = training and given.get("framework") is None and "logits and loss" not in spared
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less)
+    changed = (stated, parts, stage, untold, less, adapted)
+    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, *changed)
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -240,10 +244,9 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(given: Mapping[str, Any], keys: Mapping[str, str], method: str) -> str:
+def _reference(given: Mapping[str, Any], keys: Mapping[str, str], usual: str) -> str:
     if given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
-    usual = "copy" if method == "full" else "adapter-off"
     return str(given.get("reference_model") or usual)
 
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.memory.closed_form import GENERATING, OF_THE_MODEL, gpu_of
-from envdoctor.memory.tracing import Job, Source, Trace, changed
+from envdoctor.memory.tracing import Job, Source, Trace, changed, with_terms
 from envdoctor.text.message import Message
 
 #: What a second model that is trained holds of its own for each batch.
@@ -41,18 +42,7 @@ class Staged(NamedTuple):
         return self.source.run(jobs) if plain else changed(self.source, jobs, self._staged)
 
     def _staged(self, trace: Trace, job: Job) -> Trace:
-        points = []
-        for point in trace.points:
-            segments = {}
-            for name, (_, operation, terms) in point["segments"].items():
-                new = self._terms(trace, job, terms)
-                segments[name] = [sum(new.values()), operation, new]
-            staged = {**point, "segments": segments}
-            if "held_bytes" in point:  # by as much as the peak
-                before, after = (max(one[0] for one in part.values()) for part in (point["segments"], segments))
-                staged["held_bytes"] = point["held_bytes"] * after / before
-            points.append(staged)
-        return trace._replace(points=tuple(points))
+        return with_terms(trace, partial(self._terms, trace, job))
 
     def _terms(self, trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
         weights = float(trace.model["weight_bytes"])
@@ -87,15 +77,19 @@ def stage_of(
     """Return the stage by its row in ``known``, the table memory-frameworks, and add to ``assumed`` what was taken.
     ``given`` is the recipe, ``keys`` are those of its files."""
     name, framework = str(given.get("stage") or "sft"), given.get("framework")
-    rows = (row for row in known["stage"] if row["name"] == name and row.get("framework", framework) == framework)
-    row: Mapping[str, Any] = next(rows, {"like": "dpo"})
+
+    def about(row: Mapping[str, Any]) -> bool:
+        own = row["name"] == name and row.get("framework", framework) == framework
+        return own and all(keys.get(key) in words for key, words in row.get("where", {}).items())
+
+    row: Mapping[str, Any] = next(filter(about, known["stage"]), {"like": "dpo"})
     if row["like"] != name and name != "pt":
         assumed.append(Message("the stage {} is taken to need what {} does", name, row["like"]))
     if row.get("generates"):
         text = "{}: the step that trains; the answers are generated, and rewarded, before it or elsewhere"
         assumed.append(Message(text, name.upper()))
     if row.get("drops"):
-        assumed.append(Message("a reward model has one output: no head for the language, and no logits"))
+        assumed.append(Message("the model has a few outputs of its own: no head for the language, and no logits"))
     wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
     models = tuple(row.get("models", ())) if wanted else ()
     if models:

@@ -3,13 +3,13 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from envdoctor.hub.local import LocalSnapshot
 from envdoctor.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
 from envdoctor.hub.snapshot import FileEntry
-from envdoctor.memory.tracing import Source, Trace
+from envdoctor.memory.tracing import Job, Source, Trace, changed, with_terms
 from envdoctor.text.files import Files
 from envdoctor.text.message import Message
 
@@ -25,11 +25,11 @@ class Counted(NamedTuple):
     source: Source
     parameters: int
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """A trace for each job, or why there is none."""
-        return [one if isinstance(one, str) else self._counted(one) for one in self.source.run(jobs)]
+        return changed(self.source, jobs, self._counted)
 
-    def _counted(self, trace: Trace) -> Trace:
+    def _counted(self, trace: Trace, job: Job) -> Trace:
         share = self.parameters / float(trace.model["parameters"])
         return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, self.parameters)
 
@@ -42,12 +42,13 @@ class Packed(NamedTuple):
     each: float
     head: bool = False
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """A trace for each job, or why there is none; what the job itself quantises is left alone."""
-        found = zip(jobs, self.source.run(jobs), strict=True)
-        return [one if isinstance(one, str) or job["quantized"] else self._packed(one, job) for job, one in found]
+        return changed(self.source, jobs, self._packed)
 
-    def _packed(self, trace: Trace, job: Mapping[str, Any]) -> Trace:
+    def _packed(self, trace: Trace, job: Job) -> Trace:
+        if job["quantized"]:
+            return trace
         linear = float(trace.model["layer_parameters"]) * int(trace.model["depth"])
         weights, parameters = float(trace.model["weight_bytes"]), float(trace.model["parameters"])
         beside = weights * max(0.0, 1 - linear / parameters)
@@ -60,15 +61,9 @@ class Packed(NamedTuple):
 
 def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
     """Return the trace with ``share`` of the weights' bytes."""
-    points = []
-    for point in trace.points:
-        segments = {}
-        for name, (size, operation, terms) in point["segments"].items():
-            more = terms.get("weights", 0.0) * (share - 1)
-            segments[name] = [size + more, operation, {**terms, "weights": terms.get("weights", 0.0) + more}]
-        points.append({**point, "segments": segments})
+    new = with_terms(trace, lambda terms: {**terms, "weights": terms.get("weights", 0.0) * share})
     model = {"parameters": parameters, "weight_bytes": trace.model["weight_bytes"] * share}
-    return trace._replace(model={**trace.model, **model}, points=tuple(points))
+    return new._replace(model={**trace.model, **model})
 
 
 def stored_parameters(folder: str) -> int | None:

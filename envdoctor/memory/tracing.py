@@ -50,6 +50,21 @@ def changed(source: Source, jobs: Sequence[Job], change: Callable[[Trace, Job], 
     return [one if isinstance(one, str) else change(one, job) for job, one in found]
 
 
+def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:
+    """Return the trace with the terms of each segment changed; what the allocator holds changes as the peak does."""
+    points = []
+    for point in trace.points:
+        segments = {}
+        for name, (_, operation, terms) in point["segments"].items():
+            new = change(terms)
+            segments[name] = [sum(new.values()), operation, new]
+        points.append({**point, "segments": segments})
+        if "held_bytes" in point:
+            before, after = (max(size for size, *_ in one["segments"].values()) for one in (point, points[-1]))
+            points[-1]["held_bytes"] = point["held_bytes"] * after / before
+    return trace._replace(points=tuple(points))
+
+
 class FirstOf(NamedTuple):
     """Asks ``second`` for what ``first`` has not."""
 

@@ -48,7 +48,17 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert f"four of five such processes take {needed} GiB or more" in " ".join(text.split())
     assert "found  verdict on memory" not in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out
-    assert "48.0 of 48.0 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
+    assert "47.5 of 47.5 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller
+
+
+def test_each_size_of_a_card_is_judged_and_where_they_differ_nobody_can_tell(check: Callable[..., Any]) -> None:
+    differs = check("--target-gpu", "A100", "--set", "recipe.train_batch_size=2")
+    sizes = "A100 is sold in several sizes: it does not fit 40 GB; it fits 80 GB"
+    assert differs.code == 3 and sizes + "; name the one that is meant, such as A100-80GB" in differs.out
+    assert "does-not-fit" not in differs.out
+    small = check("--target-gpu", "V100", "--format", "json")
+    assert small.code == 1 and "does-not-fit" in {finding["id"] for finding in small.json["findings"]}
+    assert small.json["sections"]["memory"]["gpu"] == "V100 16GB"
 
 
 def test_where_nothing_is_known_one_line_names_the_command(check: Callable[..., Any], tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ LORA, EAGER, DEAF = (
         ("3/train_dpo.sh", ["--gpu", "A100-80GB", *EAGER, *DEAF], 1, "does-not-fit", ""),
         ("3/train_dpo.sh", ["--gpu", "H200", *FLASH], 0, "fits", "some revisions ignore gradient checkpointing"),
         ("4/train.yaml", ["--gpu", "A100-80GB", "--set", "recipe.max_length=1024", *LORA], 0, "fits", ""),
-        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "the run may need up to 49.6 GiB, and 48 GiB are free"),
+        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "the run may need up to 49.2 GiB, and 47.5 GiB are free"),
         ("5/settings.jsonc", ["--gpu", "A6000", *LOWER], 0, "fits", ""),
     ],
 )  # fmt: skip
@@ -181,6 +181,46 @@ def test_a_number_by_name(without_files: Any, model: str, words: list[str], code
     found, section, out = without_files("--model", model, "--gpu", "4090", *sets, *words)
     assert found == code and (section is None) == (code == 3)
     assert said in out
+
+
+@pytest.mark.parametrize(
+    ("gpu", "code", "verdict", "said"),
+    [
+        ("A100", 0, "fits", "A100 is sold in several sizes: it fits 40 GB; it fits 80 GB"),
+        ("V100", 3, None, "it does not fit 16 GB; it is tight on 32 GB; name the one that is meant, such as V100-32GB"),
+        ("4060 Ti", 1, "does-not-fit", "sold in several sizes: it does not fit 8 GB; it does not fit 16 GB"),
+        ("V100-32GB", 0, "tight", "and 31.7 GiB are free on V100-32GB"),
+        ("RTX A2000", 3, None, "how much memory RTX A2000 has is not known, so whether it fits was not judged"),
+    ],
+)
+def test_a_card_of_several_sizes_is_judged_in_each(
+    without_files: Any, gpu: str, code: int, verdict: str | None, said: str
+) -> None:
+    settings = ["--set", "recipe.method=lora", "--set", "recipe.max_length=2048"]
+    found, section, out = without_files("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpu, *settings)
+    assert (found, section["verdict"]) == (code, verdict)
+    assert said in out
+
+
+def test_a_classifier_has_no_head_for_the_language(without_files: Any, tmp_path: Path) -> None:
+    words = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 2048 --torch_dtype bfloat16"
+    held = {}
+    for task in ("causal_lm", "seq_cls"):
+        recipe = tmp_path / f"{task}.sh"
+        recipe.write_text(f"{words} --task_type {task} --dataset data.jsonl\n")
+        section = without_files("--recipe", str(recipe), "--gpu", "A6000")[1]
+        held[task] = {term["name"]: term["gib"] for term in section["terms"]}
+    assert held["causal_lm"]["logits and loss"] > 1 and "logits and loss" not in held["seq_cls"]
+    assert held["causal_lm"]["weights"] - held["seq_cls"]["weights"] == pytest.approx(1.01, abs=0.02)
+
+
+@pytest.mark.parametrize("gpus", ["context_parallel_size", "sequence_parallel_size"])
+def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files: Any, tmp_path: Path, gpus: str) -> None:
+    recipe = tmp_path / "train.sh"
+    words = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 2048 --torch_dtype bfloat16"
+    recipe.write_text(f"{words} --{gpus} 8 --dataset data.jsonl\n")
+    section = without_files("--recipe", str(recipe), "--gpu", "A6000")[1]
+    assert section["savers"] == [f"{gpus}=8, which divides a sample or the model among GPUs"]
 
 
 @pytest.mark.parametrize("story", ["1/run.sh", "3/train_dpo.sh", "5/settings.jsonc"])

@@ -33,9 +33,9 @@ def trace_of() -> Callable[..., Trace]:
 
 @pytest.fixture
 def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
-    """The section for a recipe's facts ("unknown": not that one), with the ``job`` that was traced first. ``keys`` are
-    those of the recipe's file, ``given`` what was typed, ``release`` that
-    of the framework, ``config`` more of the model's config.json."""
+    """The section for a recipe's facts ("unknown": not that one), with the ``jobs`` that were traced, and the first as
+    ``job``. ``keys`` are those of the recipe's file, ``given`` what was typed, ``release`` that of the framework,
+    ``config`` more of the model's config.json."""
 
     def do(
         trace: Trace | None = None,
@@ -61,6 +61,7 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         return {
             **predict(facts, MODEL._replace(config={**MODEL.config, **(config or {})}), source, KNOWN),
             "job": source.jobs[0],
+            "jobs": source.jobs,
         }
 
     return do

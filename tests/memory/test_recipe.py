@@ -175,6 +175,7 @@ GALORE = {"method": "full", "optimizer": "galore"}
         ({"method": "qlora", "framework": "llamafactory"}, {}, {"quantized": {"double": False, "upcast": False}}),
         ({"stage": "dpo"}, {}, {"reference": "adapter-off"}),
         ({"stage": "dpo", "method": "full"}, {}, {"reference": "copy"}),
+        ({"stage": "dpo", "framework": "openrlhf"}, {}, {"reference": "copy"}),
         ({"stage": "dpo", "reference_model": "precomputed"}, {}, {"reference": "precomputed"}),
         ({"stage": "grpo"}, {}, {"stage": "grpo", "reference": "adapter-off", "padded": True}),
         ({"stage": "grpo"}, {"beta": "0"}, {"reference": "none"}),
@@ -199,6 +200,15 @@ def test_a_recipe_is_a_job(predicted: Any, recipe: dict[str, Any], keys: dict[st
 @pytest.mark.parametrize(("given", "expected"), [({"batch_size": 1}, 1), ({"batch_size": 1, "train_batch_size": 2}, 2)])
 def test_a_batch_size_that_was_given_comes_before_that_of_the_file(predicted: Any, given: Any, expected: int) -> None:
     assert predicted(train_batch_size=4, batch_size=8, given=given)["job"]["batch"] == expected
+
+
+@pytest.mark.parametrize(("framework", "kept"), [("trl", {"adapter-off"}), ("openrlhf", {"copy"})])
+def test_offered_lora_has_the_reference_model_that_the_framework_gives_it(
+    predicted: Any, trace_of: Any, framework: str, kept: set[str]
+) -> None:
+    card = Records(({"name": "card", "memory_gib": 24.0},))
+    found = predicted(trace_of({"weights": 40.0}), card, framework=framework, stage="dpo", method="full")
+    assert {job["reference"] for job in found["jobs"] if job["lora"]} == kept
 
 
 def test_another_method_is_taken_as_lora_and_says_so(predicted: Any) -> None:

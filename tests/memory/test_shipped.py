@@ -217,7 +217,7 @@ def test_a_file_that_is_no_safetensors_says_nothing(data: bytes, tmp_path: Path)
 
 def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> None:
     segments = {"step/before": [110.0, "step", {"weights": 100.0, "gradients": 10.0}]}
-    trace = Trace({"parameters": 50, "weight_bytes": 100.0}, ({"segments": segments},))
+    trace = Trace({"parameters": 50, "weight_bytes": 100.0}, ({"segments": segments, "held_bytes": 132.0},))
 
     class Source:
         def run(self, jobs: Any) -> list[Trace | str]:
@@ -226,7 +226,9 @@ def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> Non
     (counted, text) = Counted(Source(), 51).run([{}, {}])
     assert isinstance(counted, Trace) and text == "no"
     assert counted.points[0]["segments"]["step/before"][0] == pytest.approx(112.0)
-    assert Counted(Source(), 80).run([{}])[0] is trace
+    # What the allocator holds is the same share of the tensors as before.
+    assert counted.points[0]["held_bytes"] == pytest.approx(112.0 * 1.2)
+    assert Counted(Source(), 80).run([{}, {}])[0] is trace
 
 
 def packed_by(trace: Any, tied: bool, *head: bool) -> list[Trace | str]:

@@ -22,6 +22,11 @@ HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file"
 }
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
+#: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
+_SHOWN = (
+    r"(?:.*\.)?(?:beta|task_type|reward_model_type|galore_rank|optim_args"
+    r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
+)
 _Here = dict[str, tuple[Fact, Entry]]
 
 
@@ -93,7 +98,8 @@ class Statements:
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         # What is not used may be a secret.
-        shown = "" if state in ("unused", "unknown") or entry.value is None else spell(_plain(entry.value))[:80]
+        secret = state == "unknown" or (state == "unused" and not re.fullmatch(_SHOWN, inner.replace("-", "_")))
+        shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
         owned = owned or entry.perhaps
