@@ -199,7 +199,8 @@ def _not_predicted(sources: Sources, why: Notice | None) -> Notice:
     """That nobody knows the peak of this recipe, why, and what would predict it."""
     more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
     command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
-    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", why and why.text, command))
+    reason = why and why.text
+    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", reason, command))
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:
