@@ -514,15 +514,19 @@ class _Prediction(NamedTuple):
         """Return the longest samples that fit, by the batch."""
         longest = self.base["config"].get("max_position_embeddings")
         most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
-        (trace,) = self.tracer.run([{**self.base, "tokens": [USUAL, *_shorter(USUAL)]}])
+        lengths = {"tokens": [USUAL, *_shorter(USUAL)]}
+        (trace,) = self.tracer.run([{**self.base, **lengths}])
         if not isinstance(trace, Trace):
             return []
-        form, reach = self.form(trace), list[MemoryReach]()
+        forms, reach = [self.form(trace)], list[MemoryReach]()
+        for what, job in _doubts(self.plan, self.model, self.base):
+            (other,) = [outputs_kept(trace, job)] if what == "outputs" else self.tracer.run([{**job, **lengths}])
+            forms += [self.form(other)] if isinstance(other, Trace) else []
         for batch in _BATCHES:
 
             def fits(steps: int, batch: int = batch) -> bool:
-                peak = form.at(batch, steps * _STEP)
-                return self.needed(form, peak, peak).verdict(gpu.free) == "fits"
+                peaks = [(form, form.at(batch, steps * _STEP)) for form in forms]
+                return all(self.needed(form, peak, peak).verdict(gpu.free) == "fits" for form, peak in peaks)
 
             tokens = largest(fits, most // _STEP) * _STEP
             reach += [{"batch": batch, "tokens": tokens}] if tokens else []
