@@ -90,7 +90,7 @@ class Answer(NamedTuple):
     @property
     def repository(self) -> str:
         """Where it was published."""
-        return "/".join(self.reading["url"].split("/")[3:5]).partition(" ")[0]
+        return "/".join(self.reading["url"].removeprefix("https://").split("/")[1:3]).partition(" ")[0]
 
     @property
     def among(self) -> str:
