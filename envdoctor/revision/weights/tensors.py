@@ -158,7 +158,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     if revisions.values is not None:
         from envdoctor.revision.weights.values import compare_values
 
-        values = compare_values(revisions, before, after)
+        values = compare_values(revisions, revisions.values, before, after)
         if values.changes and not values.unread:
             changes = [change for change in changes if change.kind != "values-changed"]
         changes += values.changes
