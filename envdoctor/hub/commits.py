@@ -58,8 +58,10 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
         given += len(page)
 
 
-def commits_between(transport: Transport, repo: str, old: str, new: str, most: int = 1000) -> tuple[list[Commit], bool]:
-    """The commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is among its ancestors.
+def commits_between(
+    transport: Transport, repo: str, old: str | None, new: str, most: int = 1000
+) -> tuple[list[Commit], bool]:
+    """Return the commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is an ancestor.
 
     Raises :class:`SnapshotError`.
     """
@@ -85,17 +87,14 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
     :class:`SnapshotError`.
     """
     access, repo = newer.access, str(newer.repo)
-    found: list[Commit] = []
-    for commit in commits(access.hub, repo, str(newer.revision), most + 1):
-        found.append(commit)
-        if commit.id == until:
-            break
-    calls = [partial(ask_for_snapshot, access, repo, commit.id, len(found)) for commit in found[1:]]
+    found, related = commits_between(access.hub, repo, until, str(newer.revision), most + 1)
+    ids = [commit.id for commit in found] + ([until] if until and related else [])
+    calls = [partial(ask_for_snapshot, access, repo, id, len(ids)) for id in ids[1:]]
     sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
-    whole = len(found) <= most and found[-1].id != until
-    pairs = pairwise([*sides, None] if whole else sides)
+    more = len(found) > most
+    pairs = pairwise(sides if related or more else [*sides, None])
     given = [Step(commit, _changed(before, after)) for commit, (after, before) in zip(found, pairs, strict=False)]
-    return given, found[-1].id if len(found) > most and found[-1].id != until else None
+    return given, ids[-1] if more else None
 
 
 def _changed(

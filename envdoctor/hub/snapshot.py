@@ -83,6 +83,12 @@ class FileEntry(NamedTuple):
     size: int
     oid: str | None
 
+    def same_as(self, other: "FileEntry") -> bool | None:
+        """Return whether both hold the same bytes by their oids; None where these cannot tell."""
+        if self.oid and other.oid and self.oid.partition(":")[0] == other.oid.partition(":")[0]:
+            return self.oid == other.oid
+        return None
+
 
 class Snapshot(Protocol):
     """One state of a repository. Reading is lazy; what was read is kept for the snapshot's life time.

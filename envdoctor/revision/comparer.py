@@ -101,8 +101,9 @@ class Revisions(NamedTuple):
         first, second = self.old.files.get(path), self.new.files.get(path)
         if first is None or second is None:
             return "added" if first is None else "removed"
-        if first.oid and second.oid and first.oid.partition(":")[0] == second.oid.partition(":")[0]:
-            return "same" if first.oid == second.oid else "changed"
+        told = first.same_as(second)
+        if told is not None:
+            return "same" if told else "changed"
         # One of the two was not hashed, or one is an LFS file and the other is not: only the sizes can tell.
         return "changed" if first.size != second.size else "unknown"
 

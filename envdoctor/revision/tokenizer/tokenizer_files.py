@@ -107,10 +107,9 @@ class _Folder(NamedTuple):
 
     def everywhere(self, *names: str) -> bool:
         """Whether each snapshot has one of the files here; without names, any file of a tokenizer."""
-        here = {self.at(name) for name in names} if names else None
-        wanted = [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
-        known = wanted if here is None else here
-        return all(not side.files.keys().isdisjoint(known) for side in (self.revisions.old, self.revisions.new))
+        here = [self.at(name) for name in names]
+        wanted = here or [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
+        return all(not side.files.keys().isdisjoint(wanted) for side in (self.revisions.old, self.revisions.new))
 
 
 def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
@@ -266,24 +265,19 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
     found = read_json(snapshot, path, _LIMIT)
     if found is None or isinstance(found, Unread):
         return found
-    model, added, reason = found.data.get("model"), found.data.get("added_tokens"), None
+    model, added = found.data.get("model"), found.data.get("added_tokens") or []
     if not isinstance(model, dict):
         return Unread(path, Message("its model is not a table"))
-    match added or []:
-        case [*entries] if all(isinstance(entry, dict) for entry in entries):
-            pass
-        case _:
-            return Unread(path, Message("its added_tokens are not a list of tables"))
+    if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
+        return Unread(path, Message("its added_tokens are not a list of tables"))
     vocabulary, scores = _vocabulary(model.get("vocab"))
     merges = _merges([] if model.get("merges") is None else model["merges"])
     if vocabulary is None or merges is None:
-        reason = Message("its vocabulary or its merges are not in a form that is known")
-        return Unread(path, reason)
-    options = {("model-option-changed", f"model.{key}"): value for key, value in model.items() if value}
+        return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
+    given = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
+    options = {("model-option-changed", f"model.{key}"): value for key, value in given.items()}
     steps = {(kind, key): found.data.get(key) for key, kind in _STEPS.items()}
-    for key in ("vocab", "merges"):
-        options.pop(("model-option-changed", f"model.{key}"), None)
-    return _TokenizerFile(entries, {**options, **steps}, vocabulary, scores, merges)
+    return _TokenizerFile(added, {**options, **steps}, vocabulary, scores, merges)
 
 
 def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:

@@ -158,7 +158,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     if revisions.values is not None:
         from envdoctor.revision.weights.values import compare_values
 
-        values = compare_values(revisions, before, after)
+        values = compare_values(revisions, revisions.values, before, after)
         if values.changes and not values.unread:
             changes = [change for change in changes if change.kind != "values-changed"]
         changes += values.changes
@@ -177,13 +177,8 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
     """Files with one header and two object ids: the same tensors with other values, for certain."""
-    paths = []
-    for path, digest in after.raw.items():
-        ids = [snapshot.files[path].oid for snapshot in (old, new) if path in snapshot.files]
-        # Object ids of two kinds (a git blob and an LFS file) say nothing of each other.
-        kinds = {oid.partition(":")[0] for oid in ids if oid}
-        if before.raw.get(path) == digest and len(ids) == 2 and None not in ids and len(kinds) == 1 < len(set(ids)):
-            paths.append(path)
+    alike = [path for path, digest in after.raw.items() if before.raw.get(path) == digest]
+    paths = [path for path in alike if old.files[path].same_as(new.files[path]) is False]
     if not paths:
         return []
     size = gigabytes(sum(new.files[path].size for path in paths))
@@ -229,11 +224,9 @@ def _format(metadata: Mapping[str, str] | None) -> str:
 def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> Iterator[Change]:
     """``unread-changed``: what is other bytes for certain, though nothing of them can be said (pointers of LFS)."""
     for path in sorted({part.path for part in unread}):
-        sides = [snapshot.files[path] for snapshot in (old, new) if path in snapshot.files]
-        kinds = {side.oid and side.oid.partition(":")[0] for side in sides}
-        if len(sides) == 2 and len(kinds) == 1 and None not in kinds and sides[0].oid != sides[1].oid:
-            was, now = (gigabytes(side.size) for side in sides)
-            yield Change("weights", "unread-changed", path, path, was, now)
+        was, now = old.files.get(path), new.files.get(path)
+        if was and now and was.same_as(now) is False:
+            yield Change("weights", "unread-changed", path, path, gigabytes(was.size), gigabytes(now.size))
 
 
 def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:

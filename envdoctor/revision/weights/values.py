@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from envdoctor.hub.online import HubSnapshot
 from envdoctor.hub.safetensors_header import HeaderError, Tensor, parse_header
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.comparer import Change, Compared, Revisions
+from envdoctor.revision.comparer import Change, Compared, Revisions, Values
 from envdoctor.revision.weights.parts.layouts import Layout, gigabytes, group
 from envdoctor.text.message import Message, listed
 
@@ -64,13 +64,12 @@ class _Piece(NamedTuple):
     length: int
 
 
-def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
+def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layout) -> Compared:
     """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it.
 
-    Nothing is read unless ``revisions.values`` allows it. What is beyond its budget or cannot be read is unread.
+    What is beyond the budget of ``allowed`` or cannot be read is unread.
     Tensors of two shapes, or packed on one side alone, are left out of the number that ``equal`` gives.
     """
-    allowed = revisions.values
     sides = ((revisions.old, one), (revisions.new, two))
     tables = [_tensors(snapshot, layout) for snapshot, layout in sides]
     both = [name for name in tables[0] if name in tables[1] and name in two.where]
@@ -79,8 +78,8 @@ def compare_values(revisions: Revisions, one: Layout, two: Layout) -> Compared:
         Unread(path, Message("its values were not compared: {}", Message("it is a pickle, which is never loaded")))
         for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())
     ]
-    if allowed is None or not both:
-        return Compared(unread=() if allowed is None else tuple(unread))
+    if not both:
+        return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
     remote = [isinstance(snapshot, HubSnapshot) for snapshot, _ in sides]
     costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]

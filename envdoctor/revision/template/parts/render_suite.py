@@ -21,12 +21,14 @@ _MESSAGE = 300
 
 def answer(*, template: str, variables: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Render one conversation."""
-    compiled, marking = _compiled(template), _compiled(template, marked=True)
+    compiled = _compiled(template)
     if isinstance(compiled, str):
         return {"invalid": packed(compiled)}
     try:
         text = compiled.render(documents=None, **given, **variables)
-        marked = text if "generation" not in template else marking.render(documents=None, **given, **variables)
+        marked = text
+        if "endgeneration" in template:  # add_generation_prompt alone marks nothing
+            marked = _compiled(template, marked=True).render(documents=None, **given, **variables)
         return {"text": text[:_KEPT], "digest": _digest(text), "marks": _digest(marked) if MARKS[0] in marked else None}
     except Refusal as error:
         return {"refused": str(error)[:_MESSAGE]}
