@@ -19,7 +19,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
-from envdoctor.probe.courtesy import ask, ask_local
+from envdoctor.probe.courtesy import Permission, ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
@@ -115,9 +115,7 @@ def run_probes(
     wishes = _wishes(gathered.facts, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
-    visible: str | None = ""
-    refused: Message | None = None
-    left_out: Sequence[Message] = ()
+    permission = Permission("")
     environ, here = request.sources.environ, request.here
     if request.device != "cpu":
         gpus = gathered.facts.value("gpu")
@@ -125,25 +123,24 @@ def run_probes(
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
             permission = ask(gpus, environ, all_gpus=request.all_gpus, force=request.force)
-        refused = permission.refused
-        if refused is not None and not (here is not None and here.rank):
-            raise JobError(refused)
-        visible, left_out = permission.visible, permission.left_out
+        if permission.refused is not None and not (here is not None and here.rank):
+            raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
     with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
-        place = Place(python, environ, request.sources.folder(), scratch, visible, request.payload)
+        place = Place(python, environ, request.sources.folder(), scratch, permission.visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
         session = session_of(())
-        if refused is None:
+        if permission.refused is None:
             session = run_session(
                 probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
             )
         results = _judged(session, gathered.facts, request, probes)
         if here is None:
-            return results._replace(unmeasured=[*results.unmeasured, *left_out]), notices
+            return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
         from envdoctor.app.probe_ranks import meet, with_the_others
 
+        refused = permission.refused
         met = meet(here, request.wait, session, results, refused=refused, place=place, probes=probes, matrix=matrix)
         if met.outcome is not None:
             keep(met.outcome)

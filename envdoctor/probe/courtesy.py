@@ -64,23 +64,24 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
     names = [_named(item, place) for place, item in enumerate(items)]
     troubles = [_trouble(View.of(item)) for item in items]
     busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
-    free = troubles.index(None) if None in troubles else None
-    if not force and free is None:
+    idle = [place for place, trouble in enumerate(troubles) if trouble is None]
+    if not force and not idle:
         return Permission(None, Message("{}. {}", joined(busy[:4]), _WAYS))
     if all_gpus and (force or not busy):
         forced = tuple(Message("{} (--force)", one) for one in busy)
         return Permission(setting, None, (*forced, *_unread(items)))
     if all_gpus:
-        idle = [place for place, trouble in enumerate(troubles) if trouble is None]
         shown = ",".join(_visible(items[place], place, setting) for place in idle)
         left_out = tuple(Message("not measured: {}", one) for one in busy)
         return Permission(shown, None, _unread([items[place] for place in idle]), left_out)
-    text = Message("{} of {} GPUs is measured, {}: --all-gpus measures all", 1, len(items), names[free or 0])
+    place = idle[0] if idle else 0
+    shown = _visible(items[place], place, setting)
+    text = Message("{} of {} GPUs is measured, {}: --all-gpus measures all", 1, len(items), names[place])
     others = (text,) if len(items) > 1 else ()
-    if free is None:
-        return Permission(_visible(items[0], 0, setting), None, (Message("{} (--force)", busy[0]), *others))
-    notes = (Message("{}: {} was taken", busy[0], names[free]),) if free else ()
-    return Permission(_visible(items[free], free, setting), None, (*notes, *others, *_unread([items[free]])))
+    if not idle:
+        return Permission(shown, None, (Message("{} (--force)", busy[0]), *others))
+    notes = (Message("{}: {} was taken", busy[0], names[place]),) if place else ()
+    return Permission(shown, None, (*notes, *others, *_unread([items[place]])))
 
 
 _WAYS = Message("--force runs the experiments there all the same, --device cpu leaves the GPU alone")

@@ -68,12 +68,13 @@ def run_session(
         outcomes = run(jobs, workers=workers or _workers(jobs))
     else:
         outcomes = run(first)
-        device, card = (found := session_of(outcomes)).device, found.environment.get("device", {})
-        if device is None:
+        found = session_of(outcomes)
+        if found.device is None:
             outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
         else:
-            jobs = _jobs(wishes, device, emulated=card.get("bf16") is False)
-            outcomes += run(jobs, workers=workers or (_workers(jobs) if device == "cpu" else 1))
+            emulated = found.environment.get("device", {}).get("bf16") is False
+            jobs = _jobs(wishes, found.device, emulated=emulated)
+            outcomes += run(jobs, workers=workers or (_workers(jobs) if found.device == "cpu" else 1))
     doubted = _doubted(outcomes)
     if doubted:
         outcomes += run([*reversed(doubted), *doubted], again=True, workers=workers or 1)

@@ -176,47 +176,48 @@ class Watch(TrainerCallback):
             self._evaluation.look(loop, end=True)
             self.on_train_end(*loop[:3])
 
-    def _is_ours(self, optimizer: Any) -> bool:
-        """Whether this optimizer's steps are counted: the given one's, else those of the first with our weights."""
+    def _loop_of(self, optimizer: Any) -> Run | None:
+        """The loop if this optimizer's steps are counted: the given one's, else those of the first with our weights."""
         loop = self._loop
         if loop is None or self._teller.busy:
-            return False
+            return None
         if loop.optimizer is None:
             ours = {id(one) for one in loop.model.parameters()}
             if any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
                 self._loop = loop = loop._replace(optimizer=optimizer)
-        return getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer
+        return loop if getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer else None
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> Any:
         """Before the weights move: that is within the step where a closure makes the gradients (Lightning, LBFGS)."""
-        if not self._is_ours(optimizer):
+        loop = self._loop_of(optimizer)
+        if loop is None:
             return None
         given = {**dict(zip(["closure"], arguments[1:], strict=False)), **options}
         make = given.get("closure")
         if make is None:
-            self._look()
+            self._look(loop)
             return None
 
         def closure() -> Any:
             loss = make()
             if not self._steps.kept.losses:
                 self._steps.kept.after({"loss": loss})
-            self._look()
+            self._look(loop)
             return loss
 
         return arguments[:1], {**given, "closure": closure}
 
-    def _look(self) -> None:
+    def _look(self, loop: Run) -> None:
         """Judge the step of a plain loop. Raises :class:`RunStopped`."""
-        if self._loop is not None:
-            self._evaluation.look(self._loop, end=True)
-            self._steps.look(self._loop, applied=False)
-            self._stop_here()
+        self._evaluation.look(loop, end=True)
+        self._steps.look(loop, applied=False)
+        self._stop_here()
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
-        if self._loop is not None and self._is_ours(optimizer):
-            self._loop.state.global_step += 1
-            self.on_step_end(*self._loop)
+        loop = self._loop_of(optimizer)
+        if loop is not None:
+            loop.state.global_step += 1
+            self.on_step_end(*loop)
 
     # --- the Trainer's events ----------------------------------------------------------------------------------------
 
@@ -339,7 +340,7 @@ class Watch(TrainerCallback):
                 and kept.losses
                 and not kept.mean().isfinite()
             ):
-                self._look()
+                self._look(loop)
 
     # --- what both do ------------------------------------------------------------------------------------------------
 

@@ -190,10 +190,8 @@ class Steps:
         zeroed = self._zeroed
         if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
             return {}
-        facts: dict[str, Any] = {}
         batches = [batch for _, batch in zeroed.kept.batches]
-        found = self._examined(zeroed, batches, not is_sharded(zeroed.run.model), facts)
-        return {**facts, **found}
+        return self._examined(zeroed, batches, again=not is_sharded(zeroed.run.model))
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
         """Whether the step is bad or skipped; trips when nobody else sees to it."""
@@ -296,29 +294,29 @@ class Steps:
             if aside and alone:
                 model.zero_grad(set_to_none=True)
             first = [numbers[number]] if number in numbers else []
-            found = self._examined(step, [*first, *(one for at, one in numbers.items() if at != number)], alone, facts)
-            facts.update(found)
+            others = [one for at, one in numbers.items() if at != number]
+            facts.update(self._examined(step, [*first, *others], again=alone))
             for parameter, gradient in zip(having, aside, strict=False):
                 parameter.grad = gradient
         if self._stop and not step.applied:
             _nothing_to_apply(model, having, keep=step.scaled or not alone)
         self._teller.record(run.args, facts, details)
 
-    def _examined(
-        self, step: _Step, batches: list[Mapping[str, Any]], again: bool, facts: dict[str, Any]
-    ) -> dict[str, Any]:
-        """What a second run of the batches, one after the other, says; ``again`` False only looks at what is there."""
+    def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
+        """What a second run of the batches, one after the other, says, with what describes the batch that is at fault;
+        ``again`` False only looks at what is there."""
+        about: dict[str, Any] = {}
         found: dict[str, Any] = {}
         for batch in batches or [{}]:
             found = self._teller.examine(step.run.model, batch, again=again and bool(batch))
             if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
-                facts.update(describe(batch))
+                about = describe(batch)
                 break
         if found.get("watch.where") == "nothing" and not step.kept.is_own():
             found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
         if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
             found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
-        return found
+        return {**about, **found}
 
 
 def scales(args: Any, optimizer: Any) -> bool:

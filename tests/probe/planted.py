@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ from envdoctor.probe import (
 )
 from envdoctor.sandbox import Place, run_in_target
 
-__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "jobs", "planted", "pure", "results", "seen"]
+__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "inside", "jobs", "planted", "pure", "results", "seen"]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -81,6 +82,14 @@ def pure(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def inside(python: str, script: str, *arguments: str, read: str | None = None) -> str:
+    """What this script of ``inside/`` prints in an interpreter with torch; ``read`` is its standard input."""
+    command = [python, "-B", INSIDE / script, PAYLOAD, *arguments]
+    done = subprocess.run(command, input=read, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 #: What to run in one process, by a name of its own: the fault (None: none) and the jobs.

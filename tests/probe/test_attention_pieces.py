@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
-from planted import INSIDE
+from planted import inside
 
-from envdoctor.probe import PAYLOAD, find_probes, judge
+from envdoctor.probe import find_probes, judge
 
 CHECKS = (
     "truth_is_that_of_autograd",
@@ -24,10 +23,7 @@ CHECKS = (
 
 @pytest.fixture(scope="module")
 def pieces(torch_python: str) -> Any:
-    command = [torch_python, "-B", INSIDE / "pieces.py", PAYLOAD, *CHECKS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return json.loads(inside(torch_python, "pieces.py", *CHECKS))
 
 
 @pytest.mark.torch

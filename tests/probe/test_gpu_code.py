@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from fakes import payload, write_probe
-from planted import INSIDE, PROBES, pure
+from planted import PROBES, inside, pure
 
-from envdoctor.probe import PAYLOAD, Wishes, find_probes, run_session
+from envdoctor.probe import Wishes, find_probes, run_session
 from envdoctor.sandbox import Place
 
 CHECKS = (
@@ -37,10 +37,7 @@ CHECKS = (
 
 @pytest.fixture(scope="module")
 def pieces(torch_python: str) -> Any:
-    command = [torch_python, "-B", INSIDE / "cuda_pieces.py", PAYLOAD, *CHECKS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(inside(torch_python, "cuda_pieces.py", *CHECKS).splitlines()[-1])
 
 
 @pytest.mark.torch

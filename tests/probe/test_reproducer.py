@@ -9,9 +9,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from planted import INSIDE, pure
+from planted import inside, pure
 
-from envdoctor.probe import PAYLOAD, Case, Verdict
+from envdoctor.probe import Case, Verdict
 from envdoctor.probe.reproducer import LINES, script_of
 
 MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
@@ -107,16 +107,8 @@ def test_scripts_run_on_the_inputs_of_the_probe_and_print_finite_errors(torch_py
         for case in _sample()
         for dtype in ("bf16", *(["fp32"] if case["number"] % 21 == 0 else []))
     ]
-    done = subprocess.run(
-        [torch_python, "-B", INSIDE / "same_inputs.py", PAYLOAD],
-        input="\n".join(map(json.dumps, asked)),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    printed = inside(torch_python, "same_inputs.py", read="\n".join(map(json.dumps, asked)))
+    answers = [json.loads(line) for line in printed.splitlines()]
     for answer, one in zip(answers, asked, strict=True):
         assert answer["differs"] == [], (answer, one["script"])
         assert answer["printed"][0] == "not finite in out, dq, dk, dv: [0, 0, 0, 0]"

@@ -213,7 +213,7 @@ def _contents(place: Any) -> dict[str, Any]:
     for work in _WORK:
         result = compute(work, place, 0).contiguous()
         data = ctypes.string_at(result.data_ptr(), result.numel() * result.element_size())
-        error = _error(result, _truth(work, place))
+        error = _error(work, result, _truth(work, place))
         results[work] = [hashlib.sha256(data).hexdigest()[:16], round(error, 3)]
     alike = [name, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
     return {"case": "contents", "name": name, "alike": ", ".join(alike), "results": results}
@@ -256,16 +256,16 @@ def _signs(size: int) -> Any:
     return torch.randint(0, 2, (size, 1), generator=torch.Generator().manual_seed(12)).double() * 2 - 1
 
 
-def _truth(name: str, place: Any) -> Tuple[str, Any]:  # noqa: UP006
+def _truth(name: str, place: Any) -> Any:
+    """What :func:`_seen` must give, in float64."""
     a, b = (x.double() for x in _inputs(place))
-    return name, a @ (b @ _signs(b.shape[-1])) if name == "matmul" else _WORK[name](a, b)
+    return a @ (b @ _signs(b.shape[-1])) if name == "matmul" else _WORK[name](a, b)
 
 
-def _error(result: Any, truth: Tuple[str, Any]) -> float:  # noqa: UP006
+def _error(name: str, result: Any, truth: Any) -> float:
     """The error of the worst row, in units of the dtype's epsilon: 2 at most where only rounding is at work."""
-    name, exact = truth
-    rows = (_seen(result, name) - exact).square().mean(-1).sqrt()
-    return float(rows.max() / rms(exact) / _UNIT)
+    rows = (_seen(result, name) - truth).square().mean(-1).sqrt()
+    return float(rows.max() / rms(truth) / _UNIT)
 
 
 def _cards(places: list[Any], name: str) -> list[Card]:
@@ -276,7 +276,7 @@ def _cards(places: list[Any], name: str) -> list[Card]:
         result = compute(name, place, number)
         alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
         kinds += [result] if alike == len(kinds) else []
-        error = _error(result, truth)
+        error = _error(name, result, truth)
         cards.append(Card(_label(place, number), _name(place), alike, error))
     return cards
 

@@ -156,22 +156,25 @@ def note_error(found: dict[str, Any], name: str, tensor: Any, exact: tuple[Any, 
     """Note the error of a tensor in units of the error that rounding alone must make (``ratio``), or how many of its
     values are ``nonfinite``, or that it is ``unjudged`` because its truth does not fit the dtype.
 
-    ``exact`` are the truth and the truth with that error. 5 % of an ulp of the truth is the least that is divided by:
-    an exact zero must not turn noise into a verdict."""
+    ``exact`` are the truth and the truth with that error."""
     value, limits, (truth, rounded) = tensor.detach().to("cpu", torch.float64), torch.finfo(dtype), exact
     if truth.numel() == 0 or float(truth.abs().max()) > limits.max:
         found["unjudged"].append(name)
     elif lost(value):
         found["nonfinite"][name] = lost(value)
     else:
-        floor = 0.05 * limits.eps * rms(truth) + 1e-30
-        found["ratio"][name] = round(rms(value - truth) / max(rms(rounded - truth), floor), 3)
+        found["ratio"][name] = round(rms(value - truth) / max(rms(rounded - truth), _least(rms(truth), dtype)), 3)
 
 
 def part_ratio(value: Any, truth: Any, rounded: Any, dtype: Any) -> float:
     """The error of the worst matrix of a stack of them, in units of the error that rounding alone must make in it."""
     errors, units, sizes = ((part.square().mean((-1, -2)).sqrt()) for part in (value - truth, rounded - truth, truth))
-    return float((errors / torch.maximum(units, 0.05 * torch.finfo(dtype).eps * sizes + 1e-30)).max())
+    return float((errors / torch.maximum(units, _least(sizes, dtype))).max())
+
+
+def _least(size: Any, dtype: Any) -> Any:
+    """5 % of an ulp of a truth of this size, the least to divide by: an exact zero must make no verdict of noise."""
+    return 0.05 * torch.finfo(dtype).eps * size + 1e-30
 
 
 def rms(values: Any) -> float:

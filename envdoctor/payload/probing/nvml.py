@@ -48,33 +48,36 @@ def computing(uuids: Sequence[str | None]) -> list[int | None]:
 
 def version() -> str | None:
     """The driver's version; None where it does not say."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        text = ctypes.create_string_buffer(80)
-        if nvml.nvmlInit_v2():
-            return None
-        failed = nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
-        nvml.nvmlShutdown()
-        return None if failed else text.value.decode("ascii", "replace")
-    except (OSError, AttributeError):
-        return None
+    text = ctypes.create_string_buffer(80)
+    failed = _opened(lambda nvml: nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))), True)
+    return None if failed else text.value.decode("ascii", "replace")
 
 
 def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown: Any) -> list[Any]:
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if nvml.nvmlInit_v2():
-            return [unknown for _ in uuids]
+    def ask(nvml: Any) -> list[Any]:
         found = []
         for uuid in uuids:
             handle = ctypes.c_void_p()
             name = (uuid or "").encode("ascii", "replace")
             failed = not name or nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle))
             found.append(unknown if failed else asked(nvml, handle))
-        nvml.nvmlShutdown()
         return found
+
+    answers: list[Any] = _opened(ask, [unknown for _ in uuids])
+    return answers
+
+
+def _opened(ask: Callable[[Any], Any], unknown: Any) -> Any:
+    """What is asked of the driver's library; ``unknown`` where it is missing, does not begin or lacks a function."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2():
+            return unknown
+        answer = ask(nvml)
+        nvml.nvmlShutdown()
+        return answer
     except (OSError, AttributeError):
-        return [unknown for _ in uuids]
+        return unknown
 
 
 def _used(nvml: Any, handle: Any) -> int | None:
