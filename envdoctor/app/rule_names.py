@@ -1,11 +1,12 @@
 """Which rule a person means, by its id or by a former one, and what the matrix holds about it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.app.baseline import stale
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import Judgement
+from envdoctor.judge.messages import text_of, title_of
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.rules import Rule, with_conditions
@@ -41,6 +42,18 @@ def explain(rule_id: str, matrix: Matrix) -> Named:
     """Everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
     named = rule_named(rule_id, matrix)
     return named._replace(rule=with_conditions(named.rule))
+
+
+def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str]]:
+    """Yield the rules that have all these words in id, title, message, subject or severity, with their titles."""
+    lowered = [word.lower() for word in words]
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
+        title, message = title_of(texts), text_of(texts["message"])
+        said = (title.en, title.zh or "", message.en, message.zh or "", rule.origin)
+        named = (rule.id, rule.status, rule.severity, rule.confidence, rule.effect)
+        if all(word in " ".join((*named, *said)).lower() for word in lowered):
+            yield rule, title.en
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:

@@ -13,10 +13,12 @@ from envdoctor.cli.options import (
     source_options,
     stated_targets,
     target_options,
+    words_argument,
 )
 from envdoctor.cli.reporting import Run, report_options
 
 OPTIONS = Options(
+    words_argument,
     source_options,
     target_options,
     recipe_option,
@@ -43,6 +45,7 @@ def run(**options: Any) -> int:
     envdoctor check
     envdoctor check --model THUDM/glm-4-9b-chat-hf --set recipe.batch_size=2
     envdoctor check --recipe train.yaml --recipe ds_z3.json
+    envdoctor check train.py requirements.txt       # a file, a folder or a model is taken as what it is
     envdoctor check --code train.py
     envdoctor check --lock uv.lock --target-python 3.11 --target-gpu A100,H100
     envdoctor check --python .venv/bin/python --format json

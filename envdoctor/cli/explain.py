@@ -6,11 +6,15 @@ from typing import Any
 
 import click
 
+from envdoctor.app.errors import UsageProblem
 from envdoctor.cli.options import Asked, Option, Options, configuration_options, environment_options, lang_option
+
+#: Letters of a word that is too short to be looked for in the rules ("is").
+_LEAST = 2
 
 
 @click.command("explain")
-@click.argument("rule_id", metavar="ID", required=False)
+@click.argument("words", metavar="[ID|TEXT]...", nargs=-1)
 @click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
 @click.option("--log", metavar="FILE|-", help="The log of a run, or the traceback at its end; - is standard input.")
 @environment_options
@@ -19,11 +23,12 @@ from envdoctor.cli.options import Asked, Option, Options, configuration_options,
 @Options(Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_"))
 @lang_option
 @click.pass_context
-def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: str | None, **options: Any) -> int:
-    """Print everything known about a rule, or about an error message.
+def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, log: str | None, **options: Any) -> int:
+    """Print everything known about a rule, or about an error message. Of other words: the rules that have them.
 
     \b
     envdoctor explain torch-2-5-0-glm4-batch-nan
+    envdoctor explain nan loss
     envdoctor explain --error "cannot import name 'HybridCache' from 'transformers'" --python .venv/bin/python
     python train.py 2>&1 | tail -50 | envdoctor explain --error -
     envdoctor explain --log train.log --report env.txt
@@ -33,8 +38,10 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
     rules whose symptoms stand in them. A log is judged for the environment that an option names, else for what it says
     of its own. Exit code 3: nothing is known.
     """
-    if sum(given is not None for given in (rule_id, error, log)) != 1:
+    if sum(map(bool, (words, error is not None, log is not None))) != 1:
         raise click.UsageError("Missing argument 'ID', --error TEXT or --log FILE: give one of them.", ctx)
+    if len(words) == 1 and os.path.isfile(words[0]):
+        log = words[0]
     given = {"error": error, "log": log, **options}
     waiting = [f"--{name} -" for name in ("error", "log", "facts", "report") if given.get(name) == "-"]
     if len(waiting) > 1:
@@ -51,11 +58,23 @@ def command(ctx: click.Context, /, rule_id: str | None, error: str | None, log: 
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
         return _explain_error(str(text), asked, in_general, as_json=options["format_"] == "json")
-    from envdoctor.app.rule_names import explain
+    from envdoctor.app.explain_error import explain_error
+    from envdoctor.app.rule_names import explain, rules_with
     from envdoctor.cli.output import write_stdout
-    from envdoctor.report.explanation import render
+    from envdoctor.report.explanation import names_and_titles, render
 
-    rule, texts, renamed_from = explain(str(rule_id), asked.matrix)
+    text = " ".join(words)
+    try:
+        rule, texts, renamed_from = explain(text, asked.matrix)
+    except UsageProblem:
+        found = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
+        seen = explain_error(text, asked.matrix).answer.known or not found
+        if seen and (" " in text or found):
+            return _explain_error(text, asked, in_general=True, as_json=options["format_"] == "json")
+        if not found:
+            raise
+        write_stdout("\n".join(names_and_titles(found)))
+        return 0
     write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
     return 0
 

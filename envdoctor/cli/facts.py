@@ -12,10 +12,12 @@ from envdoctor.cli.options import (
     source_options,
     stated_targets,
     target_options,
+    words_argument,
 )
 
 
 @click.command("facts")
+@words_argument
 @source_options
 @target_options
 @recipe_option
@@ -54,6 +56,8 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         from envdoctor.report.page import Page
 
         write_stdout(render_text(facts, Page(registry), gathered.target, public=options["public"]))
+    for text in asked.taken:
+        click.echo(f"note: {text}", err=True)
     for notice in gathered.notices:
         click.echo(f"{notice.level}: {notice.text}", err=True)
     return 0

@@ -32,27 +32,25 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     \b
     envdoctor matrix list glm error
     """
-    from envdoctor.judge.messages import title_of
+    from envdoctor.app.rule_names import rules_with
+    from envdoctor.report.explanation import names_and_titles
 
     loaded = load_matrix(matrix)
-    rows = [
-        {
-            **{name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")},
-            "title": title_of(loaded.texts(rule)).en,
-            "message": loaded.texts(rule)["message"]["en"],
-            "origin": rule.origin,
-        }
-        for rule in loaded.rules
-    ]
-    rows = [row for row in rows if all(word.lower() in " ".join(row.values()).lower() for word in words)]
+    found = list(rules_with(words, loaded))
     if format_ == "json":
+        rows = [
+            {
+                **{name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")},
+                "title": title,
+                "message": loaded.texts(rule)["message"]["en"],
+                "origin": rule.origin,
+            }
+            for rule, title in found
+        ]
         write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
         return 0
-    lines: list[str] = []
-    for row in rows:
-        lines.append(clean(f"{row['id']}  ({row['severity']}, {row['confidence']}, {row['effect']})"))
-        lines.append(f"    {clean(row['title'])}")
-    write_stdout("\n".join([*lines, f"{len(rows)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"]))
+    last = f"{len(found)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"
+    write_stdout("\n".join([*names_and_titles(found), last]))
     return 0
 
 

@@ -11,11 +11,13 @@ from envdoctor.cli.options import (
     python_option,
     recipe_option,
     set_option,
+    words_argument,
 )
 from envdoctor.cli.reporting import Run, report_options
 
 
 @click.command("memory")
+@words_argument
 @python_option("Interpreter to trace the model in.")
 @model_option("Model: its name, or its config.json, is enough.")
 @recipe_option

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from envdoctor.app.configuration import Configuration
+from envdoctor.text.message import Message
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _SECONDS = (1, 3600)
+_WORDS = "words"
 
 
 class Option(NamedTuple):
-    """``flag`` is ``--set`` or ``-v, --verbose``; ``kind`` is text, flag, count, path or seconds. ``name`` is that of
-    the keyword argument, ``variable`` the environment variable that gives it too."""
+    """``flag`` is ``--set`` or ``-v, --verbose``, or the keyword of words without one; ``kind`` is text, flag, count,
+    path, seconds or words. ``name`` is that of the keyword argument, ``variable`` an environment variable that gives it
+    too."""
 
     flag: str
     help: str = ""
@@ -40,6 +43,9 @@ class Option(NamedTuple):
         """Decorate a click command with the option."""
         import click
 
+        if self.kind == "words":
+            argued: Function = click.argument(self.flag, metavar=self.metavar, nargs=-1)(function)
+            return argued
         flags = [*self.flag.split(", "), *([self.name] if self.name else [])]
         kinds = {"path": click.Path(path_type=Path), "seconds": click.FloatRange(*_SECONDS)}
         kind: Any = click.Choice(self.choices) if self.choices else kinds.get(self.kind)
@@ -103,7 +109,9 @@ def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tupl
     waiting = iter(words)
     for word in waiting:
         flag, equals, text = word.partition("=")
-        if not word.startswith("--") and len(word) > 2 and word[0] == "-":
+        if word[:1] != "-" and word and _WORDS in by_flag:
+            yield _WORDS, word
+        elif not word.startswith("--") and len(word) > 2 and word[0] == "-":
             yield from _pairs([f"-{letter}" for letter in word[1:]], by_flag)
         elif by_flag[flag].kind in ("flag", "count"):
             if equals:
@@ -143,6 +151,9 @@ def seconds_option(flag: str, seconds: float, text: str) -> Options:
 
 
 no_gpu_option = Options(Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag"))
+
+#: Files, folders, models and facts that are typed without an option.
+words_argument = Options(Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="words", multiple=True))
 
 #: Which environment.
 environment_options = Options(
@@ -227,13 +238,16 @@ configuration_options = Options(
 
 
 class Asked:
-    """What the options that commands share ask for: command line over environment variables over configuration."""
+    """What the options that commands share ask for: command line over environment variables over configuration.
+
+    ``taken`` says of each word without an option what it is taken as."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.app.configuration import find_configuration, load_configuration
         from envdoctor.app.facts import working_directory
 
         self._options, self.configuration = options, Configuration()
+        self.taken = tuple(_put_in_place(options, word) for word in options.pop(_WORDS, ()))
         if not options["no_config"]:
             here = working_directory()
             path = options["config"] or (find_configuration(here) if here else None)
@@ -278,6 +292,25 @@ class Asked:
             hash=options.get("hash", False),
             cache=not options.get("no_cache", False),
         )
+
+
+def _put_in_place(options: dict[str, Any], word: str) -> Message:
+    """Give a word to the options that it stands for, and say so. Raises
+    :class:`~envdoctor.app.errors.UsageProblem`."""
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.app.facts import working_directory
+    from envdoctor.app.words import meant
+
+    kinds = meant(word, str(working_directory() or os.curdir), options)
+    for kind in kinds:
+        if isinstance(options[kind], tuple):
+            options[kind] = (*options[kind], word)
+        elif options[kind] is None or is_from_environment(kind, options):
+            options[kind] = word
+        else:
+            raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
+    flags = ["--set" if kind == "assignments" else f"--{kind}" for kind in kinds]
+    return Message("{} is taken as {}", word, " ".join(flags))
 
 
 def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:

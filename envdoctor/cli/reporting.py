@@ -60,9 +60,12 @@ class Run(Asked):
         """Write the report's files, then the report itself; the exit code of the run."""
         from envdoctor.cli.output import write_stdout
         from envdoctor.report.formats import load
+        from envdoctor.report.report import Notice
 
         options = self._options
         verbosity = options["verbose"] - options["quiet"]
+        if self.taken:
+            report = report.changed(notices=(*(Notice("note", text) for text in self.taken), *report.notices))
         if verbosity > 0:
             report = report.changed(all_facts=True)
         if options["write_baseline"] is not None:

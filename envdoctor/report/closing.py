@@ -17,6 +17,8 @@ _NAMED_KEYS = 2
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
 #: How many reasons why rules could not be checked are told.
 _MOST_REASONS = 2
+#: How many things that are not known for one reason are named.
+_MOST_NAMED = 6
 #: How many things that the matrix does not know are named.
 _MOST_BEYOND = 6
 
@@ -267,6 +269,11 @@ def why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
         )
     ordered = [reason for reason, _ in counts.most_common()]
     return [
-        page.not_known(page.separated(list(names[reason])), reason) if reason in names else page.sentence(reason)
+        page.not_known(_some(list(names[reason]), page), reason) if reason in names else page.sentence(reason)
         for reason in ordered
     ]
+
+
+def _some(names: Sequence[str], page: Page) -> str:
+    more = len(names) - _MOST_NAMED
+    return page.separated([*names[:_MOST_NAMED], *([page.say("{n} more", more)] if more > 0 else [])])

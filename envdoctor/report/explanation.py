@@ -1,6 +1,6 @@
 """One rule as text for ``envdoctor explain``: its claim, conditions, fixes, evidence, history and tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.registry import Registry
@@ -9,6 +9,7 @@ from envdoctor.knowledge.conditions import Condition, spelled
 from envdoctor.knowledge.rules import Rule
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.page import Page, pad
+from envdoctor.text.clean import clean
 
 _WIDTH = 80
 _LABEL = 12
@@ -111,3 +112,10 @@ def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
         said.append(page.say("is folded into a finding that says what these packages do to each other"))
     for text in said:
         yield from page.lines(text)
+
+
+def names_and_titles(rules: Iterable[tuple[Rule, str]]) -> Iterator[str]:
+    """Yield two lines a rule: its id with what it is, and its title."""
+    for rule, title in rules:
+        yield clean(f"{rule.id}  ({rule.severity}, {rule.confidence}, {rule.effect})")
+        yield f"    {clean(title)}"

@@ -1,0 +1,103 @@
+"""What is meant by a word that is typed without an option: ``envdoctor check train.py uv.lock Qwen/Qwen2.5-7B``."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from envdoctor.app.errors import UsageProblem
+from envdoctor.models.names import NameProblem, parse_name, printable
+from envdoctor.text.files import Files
+from envdoctor.text.message import Message
+from envdoctor.text.nearest import did_you_mean
+
+#: How much of a file says what it is.
+_HEAD = 1 << 16
+_MOST_NAMES = 2000
+#: Keywords of options by globs of a file's name in lower case, the first that fits.
+_NAMES = (
+    ("*.py *.ipynb", "recipe code"),
+    ("config.json", "model"),
+    ("*uv*.lock *poetry*.lock *pdm*.lock *pixi.lock *pipfile.lock *pylock*.toml *pyproject*.toml", "lock"),
+    ("*requirements*.txt *requirements*.in *constraints*.txt *dockerfile* *containerfile*", "lock"),
+    ("*.sh *.bash *.zsh *.slurm *.sbatch *.cmd *.bat *.ps1", "recipe"),
+    ("*.log *.out *.err *.md", "report"),
+)
+#: The same by patterns of the beginning of a file, for what its name leaves open.
+_CONTENTS = (
+    (r'"envdoctor\.facts/\d', "facts"),
+    (r'"(?:bomFormat|spdxVersion)"', "sbom"),
+    (r"(?m)^(?:dependencies:|channels:|@EXPLICIT)", "lock"),
+)
+#: A line of a list of requirements.
+_LISTED = re.compile(r"(?:#|-[a-z-]|[\w.-]+(?:\[[\w,-]{1,99}\])?[ \t]*(?:[=<>~!]=|[<>@;]|\Z))")
+#: The same of a folder, by a file in it.
+_FOLDERS = (
+    ("config.json", "model"),
+    ("pyvenv.cfg conda-meta bin/python", "python"),
+    ("etc/os-release usr/lib", "root"),
+    ("*.dist-info", "path"),
+    ("*.py *.ipynb", "code"),
+)
+
+
+def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
+    """Return the keywords of the options that a word stands for, of those that a command ``takes``.
+
+    An existing file or folder is what its name and its beginning say, ``KEY=VALUE`` a fact, ``ORG/NAME`` and ``7B`` a
+    model. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the
+    command takes.
+    """
+    path, files = os.path.join(cwd, word) if word else "", Files()
+    if os.path.isdir(path):
+        names = [*files.names_or_none(path)[:_MOST_NAMES], *(at for at in ("bin/python", "usr/lib", "etc/os-release"))]
+        there = [name for name in names if "/" not in name or os.path.exists(os.path.join(path, name))]
+        kinds = next((kinds for globs, kinds in _FOLDERS if _any_fits(there, globs)), "model")
+    elif os.path.lexists(path):
+        kinds = _of_file(path, files)
+    elif re.match(r"[a-z_]+\.[\w.]+=", word):
+        kinds = "assignments"
+    else:
+        kinds = _of_name(word, cwd, files)
+    fitting = [kind for kind in kinds.split() if kind in takes]
+    if not fitting:
+        shown = " ".join(f"--{kind}" for kind in kinds.split())
+        raise UsageProblem("{}: this command has no {}; its --help says what it takes", printable(word), shown)
+    return fitting
+
+
+def _any_fits(names: Sequence[str], globs: str) -> bool:
+    return any(fnmatchcase(name.lower(), glob) for glob in globs.split() for name in names)
+
+
+def _of_file(path: str, files: Files) -> str:
+    name = os.path.basename(path)
+    if re.match(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", name):
+        return "python"
+    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), None)
+    if by_name is not None:
+        return by_name
+    try:
+        head = files.text(path, _HEAD)
+    except OSError:
+        return "recipe"  # its reader says why it cannot be read
+    otherwise = "report"
+    if _any_fits([name], "*.yaml *.yml *.json *.json5 *.jsonc *.toml"):
+        otherwise = "recipe"
+    elif all(map(_LISTED.match, filter(None, map(str.strip, head.splitlines()[:400])))):
+        otherwise = "lock"
+    return next((kinds for pattern, kinds in _CONTENTS if re.search(pattern, head)), otherwise)
+
+
+def _of_name(word: str, cwd: str, files: Files) -> str:
+    likely = "/" in word or re.search(r"(?i)\d+(?:\.\d+)?b\b", word)
+    try:
+        parse_name(word, cwd, os.environ)
+    except NameProblem as problem:
+        if likely:
+            raise UsageProblem("{}", problem) from None
+        likely = None
+    if not likely:
+        hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
+        raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)
+    return "model"
