@@ -8,33 +8,54 @@ directory is still on the path.
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
 __version__ = "0.1.0"
-__all__ = ["Guard", "Watch", "__version__", "check", "collect_facts", "diff_revision", "explain", "guard", "pin"]
+__all__ = [
+    "Explanation",
+    "Finding",
+    "Guard",
+    "JobError",
+    "Report",
+    "Sources",
+    "UsageProblem",
+    "Watch",
+    "__version__",
+    "check",
+    "collect_facts",
+    "compare",
+    "diff_revision",
+    "explain",
+    "guard",
+    "pin",
+    "plan",
+]
 
 if TYPE_CHECKING:
-    from envdoctor.app.check import check
-    from envdoctor.app.diff_revision import diff_revision
-    from envdoctor.app.facts import collect_facts
+    from envdoctor.app.api import Explanation, check, compare, diff_revision, explain, plan
+    from envdoctor.app.errors import JobError, UsageProblem
+    from envdoctor.app.facts import Sources, collect_facts
     from envdoctor.app.guard import guard
     from envdoctor.app.guard_callback import Guard
     from envdoctor.app.pin import pin
-    from envdoctor.app.rule_names import explain
+    from envdoctor.judge.finding import Finding
+    from envdoctor.report.report import Report
     from envdoctor.watch import Watch
 
 _LAZY = {
+    "Explanation compare check diff_revision explain plan": "envdoctor.app.api",
+    "Finding": "envdoctor.judge.finding",
     "Guard": "envdoctor.app.guard_callback",
+    "JobError UsageProblem": "envdoctor.app.errors",
+    "Report": "envdoctor.report.report",
+    "Sources collect_facts": "envdoctor.app.facts",
     "Watch": "envdoctor.watch",
-    "check": "envdoctor.app.check",
-    "collect_facts": "envdoctor.app.facts",
-    "diff_revision": "envdoctor.app.diff_revision",
-    "explain": "envdoctor.app.rule_names",
     "guard": "envdoctor.app.guard",
     "pin": "envdoctor.app.pin",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        from importlib import import_module
+    for names, module in _LAZY.items():
+        if name in names.split():
+            from importlib import import_module
 
-        return getattr(import_module(_LAZY[name]), name)
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

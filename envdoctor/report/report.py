@@ -90,3 +90,32 @@ class Report(_Parts):
     def shown(self) -> tuple[Finding, ...]:
         """Findings to show: neither ignored nor superseded."""
         return tuple(f for f in self.findings if f.ignored is None and f.superseded_by is None)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.shown())} findings, {len(self.not_checked)} rules not checked"
+        return f"<{self.command}: {counts}, exit code {self.exit_code}>"
+
+    def __str__(self) -> str:
+        return self.written("terminal")
+
+    def written(self, name: str, lang: str = "en") -> str:
+        """Return the report in a format: ``terminal``, ``markdown``, ``html``, ``json``, ``sarif``, ...; en or zh.
+
+        Raises :class:`~envdoctor.report.formats.UnknownFormatError`.
+        """
+        from envdoctor.report.formats import load
+
+        return load(name)(self, lang)
+
+    def to_json(self) -> str:
+        """Return the report as ``--format json`` writes it."""
+        return self.written("json")
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, for notebooks: nothing of its style reaches the notebook."""
+        from html import escape
+
+        page = escape(self.written("html"), quote=True)
+        return (
+            f'<iframe srcdoc="{page}" sandbox="" style="width: 100%; height: 32em; border: 1px solid #8888"></iframe>'
+        )

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from envdoctor import check, explain
-from envdoctor.app import UsageProblem, collect_facts
+from envdoctor import check
+from envdoctor.app import UsageProblem, collect_facts, explain
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.judge import Ignore, Policy
 from envdoctor.knowledge import load_matrix
@@ -157,8 +157,8 @@ def test_a_rule_that_is_not_there_is_one_sentence(small, name, sentence):
 def test_the_package_itself_offers_the_functions_and_nothing_else():
     import envdoctor
 
-    assert envdoctor.check is check
-    assert envdoctor.explain is explain and envdoctor.collect_facts is collect_facts
+    assert envdoctor.check is check and envdoctor.collect_facts is collect_facts
+    assert all(getattr(envdoctor, name) is not None for name in envdoctor.__all__)
     with pytest.raises(AttributeError, match="no attribute 'chek'"):
         _ = envdoctor.chek
 

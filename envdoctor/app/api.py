@@ -1,0 +1,179 @@
+"""The commands as functions with keyword arguments: ``envdoctor.check(lock="uv.lock", model="Qwen/Qwen2.5-7B")``.
+
+A path is relative to the working directory; where several may be given, one text stands for a list of one. ``settings``
+are facts by their keys, as ``--set`` takes them: ``{"recipe.batch_size": 2}``; ``target`` is the machine that is meant:
+``{"python": "3.11", "platform": "linux-x86_64", "gpu": "A100", "driver": "535"}``. ``sources`` can say more than the
+keywords; keywords win. Further keywords (``policy``, ``matrix``, ``exit_zero``, ``progress``) are those of the function
+of the same name in :mod:`envdoctor.app`. Nothing is printed. Each function raises
+:class:`~envdoctor.app.errors.UsageProblem` for a wrong argument, and :class:`~envdoctor.app.errors.JobError` when the
+job cannot be done. Findings raise nothing: see ``report.exit_code`` and ``report.shown()``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from envdoctor.app.configuration import listed
+from envdoctor.app.facts import Sources
+from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.report.report import Report
+
+if TYPE_CHECKING:
+    from envdoctor.app.plan import Planned
+
+#: One path, or several.
+Paths = str | Sequence[str]
+
+
+class Explanation(NamedTuple):
+    """What is known of a rule or of an error message. ``known``: anything is. ``json`` is empty for a rule."""
+
+    text: str
+    known: bool = True
+    json: str = ""
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def to_json(self) -> str:
+        """Return the answer to an error message as ``explain --format json`` writes it."""
+        return self.json
+
+
+def check(
+    sources: Sources | None = None,
+    *,
+    python: str | None = None,
+    path: str | None = None,
+    root: str | None = None,
+    lock: str | None = None,
+    sbom: str | None = None,
+    facts: str | None = None,
+    report: str | None = None,
+    model: str | None = None,
+    recipe: Paths = (),
+    code: Paths = (),
+    settings: Mapping[str, object] | None = None,
+    target: Mapping[str, str] | None = None,
+    **judging: Any,
+) -> Report:
+    """Judge an environment for a model, a recipe and code, as ``envdoctor check`` does.
+
+    At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts`` and ``report`` names the environment;
+    without one it is that of this interpreter.
+    """
+    from envdoctor.app.check import check as judge
+
+    named = {"python": python, "path": path, "root": root, "lock": lock, "sbom": sbom, "facts": facts, "report": report}
+    given = _sources(sources, model, recipe, settings, target=target or {}, code=listed(code), **named)
+    return judge(given, **judging)
+
+
+def memory(
+    sources: Sources | None = None,
+    *,
+    model: str | None = None,
+    recipe: Paths = (),
+    python: str | None = None,
+    gpu: str | None = None,
+    gpu_memory: float | None = None,
+    method: str | None = None,
+    data: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    **judging: Any,
+) -> Report:
+    """Predict the peak of GPU memory of a run, as ``envdoctor memory`` does; ``report.memory`` has the number.
+
+    ``gpu`` is a name such as ``A100-80GB``, ``gpu_memory`` its free memory in GiB, ``method`` full, lora, qlora, peft,
+    infer or serve, ``data`` a file whose longest sample is the length.
+    """
+    from envdoctor.app.memory import memory as predict
+
+    stated = {"gpu.name": gpu, "gpu.memory_gib": gpu_memory, "recipe.method": method}
+    typed = {**{key: value for key, value in stated.items() if value is not None}, **(settings or {})}
+    return predict(_sources(sources, model, recipe, typed, python=python), data=data, **judging)
+
+
+def plan(
+    *requirements: str,
+    model: str | None = None,
+    recipe: Paths = (),
+    python: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    target: Mapping[str, str] | None = None,
+    **more: Any,
+) -> "Planned":
+    """Return which versions to install for a run, or what to change in ``python``, as ``envdoctor plan`` does. uv is
+    asked, which uses the network; nothing is installed."""
+    from envdoctor.app.plan import plan as planned
+
+    return planned(_sources(None, model, recipe, settings, python=python, target=target or {}), requirements, **more)
+
+
+def probe(
+    *only: str,
+    python: str | None = None,
+    model: str | None = None,
+    recipe: Paths = (),
+    settings: Mapping[str, object] | None = None,
+    suite: str = "quick",
+    device: str = "auto",
+    **judging: Any,
+) -> Report:
+    """Run tiny numeric experiments, all of the ``suite`` or ``only`` some, as ``envdoctor probe`` does. The torch of
+    ``python`` is imported, in bounded children."""
+    from envdoctor.app.probe import Request
+    from envdoctor.app.probe import probe as run
+
+    given = _sources(None, model, recipe, settings, python=python)
+    return run(Request(suite=suite, only=only, device=device, sources=given), **judging)
+
+
+def diff_revision(
+    repo: Any, old: str | None = None, new: str | None = None, *, offline: bool = False, **judging: Any
+) -> Report:
+    """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has what changed.
+
+    ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.Request`, which has more to choose.
+    """
+    from envdoctor.app.diff_revision import Request
+    from envdoctor.app.diff_revision import diff_revision as compared
+
+    asked = repo if isinstance(repo, Request) else Request(repo, old, new, offline=offline)
+    return compared(asked, **judging)
+
+
+def compare(*files: str, **judging: Any) -> Report:
+    """Compare the machines of a job by the facts files that each of them wrote, as ``envdoctor compare`` does."""
+    from envdoctor.app.compare import compare as compared
+
+    return compared(files, **judging)
+
+
+def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
+    """Explain a rule by its id, or an error message or traceback for an environment that is named as in :func:`check`;
+    without one, for no versions in particular."""
+    from envdoctor.app.explain_error import explain_error
+    from envdoctor.app.rule_names import explain as of_rule
+    from envdoctor.report.page import Page
+
+    matrix = load_matrix()
+    if matrix.find(text) is not None or matrix.retired(text) is not None:
+        from envdoctor.report.explanation import render
+
+        rule, texts, renamed_from = of_rule(text, matrix)
+        return Explanation(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
+    from envdoctor.report import error_json, error_text
+
+    explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
+    gathered, target = explained.gathered, explained.gathered and explained.gathered.target
+    page = Page(matrix.registry, lang)
+    said = error_text.render(explained.answer, page, target, gathered.facts if gathered is not None else None)
+    return Explanation(said, explained.answer.known, error_json.render(explained.answer, target))
+
+
+def _sources(
+    sources: Sources | None, model: str | None, recipe: Paths, settings: Mapping[str, object] | None, **named: Any
+) -> Sources:
+    """Return what the keywords name, over what ``sources`` have."""
+    given = {"model": model, "recipe": listed(recipe), "assignments": list((settings or {}).items()), **named}
+    return (sources or Sources())._replace(**{name: value for name, value in given.items() if value})
