@@ -93,9 +93,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     method = _method(given, assumed)
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
-    stated = bool(tokens)
-    if not tokens:
-        tokens = usual
+    stated, tokens = bool(tokens), tokens or usual
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
@@ -154,13 +152,13 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     told = [said for said, _ in savers]
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
-    parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    parts = min(parts, _MOST_PARTS)
-    plain = training and job["stage"] == "sft" and "logits and loss" not in spared
-    untold = plain and given.get("framework") is None
+    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
+    parts = min(math.prod(sizes), _MOST_PARTS)
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
-    changed = (stated, parts, stage, untold, less, adapted)
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, *changed)
+    return Plan(
+        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted)
+    )
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -213,8 +211,7 @@ def _attention(
     """Return the attention, None for that of transformers, and whether it may be eager, by a release nobody tells."""
     if given.get("attn") is not None:
         return str(given["attn"]), False
-    rows = trainer.get("attention", ())
-    own = [row["value"] for row in rows if _may_be(version, row["releases"])]
+    own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
     if len(own) > 1:
         return None, True
     if own:
