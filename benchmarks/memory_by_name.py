@@ -116,11 +116,13 @@ class Answer(NamedTuple):
     def followed(self) -> bool:
         """Whether the prediction follows its length and settings: then it is a residual. Other methods of PEFT than
         LoRA are only bounded, LoRA of the MLP alone is taken as on all linear layers, and files of small quantised
-        models may hold a head that the name does not tell of."""
+        models may hold a head that the name does not tell of. A length that was ``fitted`` to readings leaves no
+        residual of them."""
         method = self.reading["set"].get("quantization")
         tied = method not in (None, "fp8") and any(word in self.reading["model"] for word in TIED)
         other = self.reading["set"]["method"] not in ("full", "lora", "qlora", "infer")
         other = other or set(self.reading["set"].get("lora_targets", ())) == {"gate_proj", "up_proj", "down_proj"}
+        other = other or "fitted" in self.reading
         return self.reading["length"] == "exact" and not (self.section["savers"] or tied or other)
 
     def without(self, section: Mapping[str, Any], measure: str, name: str) -> float:
@@ -195,10 +197,11 @@ def main() -> int:
 
 
 def by_measures(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """A reading for each instrument."""
+    """A reading for each instrument; ``judged`` beside cards is that of the process, where it was read."""
     if isinstance(row.get("gib"), dict):
-        return [{**row, "measure": measure, "gib": gib} for measure, gib in row["gib"].items()]
-    return [row]
+        last = list(row["gib"])[-1]
+        return [{**row, "measure": by, "gib": gib, "judged": by == last} for by, gib in row["gib"].items()]
+    return [{**row, "judged": True}]
 
 
 def ask(reading: Mapping[str, Any], folder: str) -> tuple[Mapping[str, Any] | None, str]:
@@ -368,10 +371,10 @@ def errors_of(errors: Sequence[float]) -> str:
 
 
 def verdicts(judged: Sequence[Judged]) -> None:
-    """Each reading beside the cards near it, as the program says it, and by other choices."""
+    """Each run beside the cards near it, as the program says it, and by other choices."""
     for low, high in CHOICES:
         found = Counter[str]()
-        for one in judged:
+        for one in (one for one in judged if one.answer.reading["judged"]):
             rows = one.rows({**ENDS, "mostly": low, "high": high})
             ends = (one.answer.end(name, "process", rows) for name in ("mostly", "high"))
             found.update(beside_cards(one.answer.of_process, *ends))
@@ -407,7 +410,8 @@ def peers(judged: Sequence[Judged]) -> None:
             ours.append(abs(one.error))
             theirs.append(abs(size / one.answer.reading["gib"] - 1))
             process = size if formula else one.answer.end("point", "process", one.rows(ENDS))
-            found.update(beside_cards(one.answer.of_process, process, process))
+            if one.answer.reading["judged"]:
+                found.update(beside_cards(one.answer.of_process, process, process))
         if not theirs:
             continue
         wrong = 1 - found["right"] / max(sum(found.values()), 1)

@@ -179,8 +179,7 @@ class ClosedForm:
     def _share(self, trace: Trace) -> float:
         longest = self._tokens[-1]
         points = [p for p in trace.points if p["tokens"] == longest and "held_bytes" in p]
-        terms = max((self._terms(segment, self.batch, longest) for segment in self._segments), key=_sum)
-        peak = _sum(terms)
+        peak = max(sum(self._terms(segment, self.batch, longest).values()) for segment in self._segments)
         if not points:  # nobody replayed it: readings tell
             return 1.0
         full = _extended({int(p["layers"]): float(p["held_bytes"]) for p in points}, self.depth) / peak
@@ -199,10 +198,6 @@ class ClosedForm:
         return total
 
 
-def _sum(terms: Terms) -> float:
-    return sum(terms.values())
-
-
 def trained_parameters(trace: Trace) -> float:
     """The number of parameters that are trained, at full depth."""
     return _extended({int(p["layers"]): float(p["trained"]) for p in trace.points}, int(trace.model["depth"]))
@@ -216,12 +211,9 @@ def kept_bytes(trace: Trace) -> float:
 
 
 def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
-    names = dict.fromkeys(
-        name for terms in by_layers.values() for name in terms
-    )  # in their order: the same text each time
-    return {
-        name: _extended({layers: terms.get(name, 0.0) for layers, terms in by_layers.items()}, depth) for name in names
-    }
+    names = dict.fromkeys(name for terms in by_layers.values() for name in terms)  # in their order, each time the same
+    values = {name: {layers: terms.get(name, 0.0) for layers, terms in by_layers.items()} for name in names}
+    return {name: _extended(found, depth) for name, found in values.items()}
 
 
 def _extended(by_layers: Mapping[int, float], depth: int) -> float:

@@ -26,7 +26,7 @@ from envdoctor.memory.closed_form import (
 )
 from envdoctor.memory.recipe import LESS, Plan, plan_of, settings_of
 from envdoctor.memory.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
-from envdoctor.memory.shipped import OnCuda, outputs_kept
+from envdoctor.memory.shipped import OnCuda
 from envdoctor.memory.stages import Staged
 from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import Message, as_message
@@ -296,8 +296,8 @@ def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[
     if plan.eager:
         job = {**job, "attention": "eager"}
         yield "attention", job
-    if plan.untold:
-        yield "outputs", job
+    if plan.untold and isinstance(job["config"].get("vocab_size"), int):
+        yield "outputs", {**job, "keep_outputs": True}
 
 
 #: The least length that is traced beside the one that is asked.
@@ -434,15 +434,9 @@ class _Prediction(NamedTuple):
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
         """Return the need with what nobody can tell of the run, and what is said of that."""
-        said, trace = [], self.trace
+        said = []
         for what, job in _doubts(self.plan, self.model, self.base):
-            if what == "outputs":  # which need no trace of their own
-                if (kept := outputs_kept(trace, job)) is trace:
-                    continue
-                trace = kept
-            else:
-                trace = traced({**job, "tokens": [self.plan.tokens]}, self.tracer)
-            other = self.form(trace)
+            other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
             most = other.at(self.batch, self.plan.tokens)
             need = need.up_to(self.needed(other, most, most))
             said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
@@ -519,8 +513,8 @@ class _Prediction(NamedTuple):
         if not isinstance(trace, Trace):
             return []
         forms, reach = [self.form(trace)], list[MemoryReach]()
-        for what, job in _doubts(self.plan, self.model, self.base):
-            (other,) = [outputs_kept(trace, job)] if what == "outputs" else self.tracer.run([{**job, **lengths}])
+        for _, job in _doubts(self.plan, self.model, self.base):
+            (other,) = self.tracer.run([{**job, **lengths}])
             forms += [self.form(other)] if isinstance(other, Trace) else []
         for batch in _BATCHES:
 

@@ -93,9 +93,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     method = _method(given, assumed)
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
-    stated = bool(tokens)
-    if not tokens:
-        tokens = usual
+    stated, tokens = bool(tokens), tokens or usual
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
@@ -112,14 +110,18 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
+    dtype, casts = given.get("dtype"), trainer.get("autocast", True) and given.get("zero_stage") is None
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
     job = {
         "training": training,
         "load_dtype": load,
-        "amp": _amp(given, trainer) if training else None,
+        # The autocast of accelerate; DeepSpeed converts the model instead.
+        "amp": _DTYPES[str(dtype)] if training and casts and dtype in ("bf16", "fp16") else None,
         # The CPU's fused kernel keeps what flash attention keeps.
         "attention": "sdpa" if flash else attention,
-        "quantized": _quantized(given, method, trainer),
+        "quantized": {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}
+        if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit")
+        else None,
         "lora": _lora(given) if method in ("lora", "qlora") else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing")),
         "stage": stage.like,
@@ -150,12 +152,13 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     told = [said for said, _ in savers]
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
-    parts = math.prod(int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    parts = min(parts, _MOST_PARTS)
-    untold = training and given.get("framework") is None and "logits and loss" not in spared
+    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
+    parts = min(math.prod(sizes), _MOST_PARTS)
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
-    changed = (stated, parts, stage, untold, less, adapted)
-    return Plan(job, int(tokens), tuple(assumed), tuple(told), spared, eager, *changed)
+    return Plan(
+        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted)
+    )
 
 
 def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
@@ -208,8 +211,7 @@ def _attention(
     """Return the attention, None for that of transformers, and whether it may be eager, by a release nobody tells."""
     if given.get("attn") is not None:
         return str(given["attn"]), False
-    rows = trainer.get("attention", ())
-    own = [row["value"] for row in rows if _may_be(version, row["releases"])]
+    own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
     if len(own) > 1:
         return None, True
     if own:
@@ -217,19 +219,6 @@ def _attention(
     elif "attn" not in given:
         assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
     return (own[0] if own else None), False
-
-
-def _amp(given: Mapping[str, Any], trainer: Mapping[str, Any]) -> str | None:
-    """The autocast of accelerate; DeepSpeed converts the model instead."""
-    plain = not trainer.get("autocast", True) or given.get("zero_stage") is not None
-    dtype = given.get("dtype")
-    return None if plain or dtype not in ("bf16", "fp16") else _DTYPES[str(dtype)]
-
-
-def _quantized(given: Mapping[str, Any], method: str, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
-    if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit"):
-        return {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}
-    return None
 
 
 def _lora(given: Mapping[str, Any]) -> dict[str, Any]:

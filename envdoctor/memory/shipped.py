@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.memory.closed_form import GIB, Residual, Terms
 from envdoctor.memory.section import MemoryProblem
-from envdoctor.memory.tracing import Source, Trace, changed
+from envdoctor.memory.tracing import Source, Trace
 from envdoctor.text.message import said_by
 
 Row = Mapping[str, Any]
@@ -51,13 +51,11 @@ def form_words(job: Row, targets: str) -> str:
     """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and for a
     stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
     method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
-    dropout = bool(job["lora"] and job["lora"]["lora_dropout"] and not job["checkpointing"])
-    again = job["checkpointing"]
-    upcast = bool(job["quantized"] and job["quantized"]["upcast"])
+    lora, packed, again = job["lora"], job["quantized"], job["checkpointing"]
     words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
     words += ["float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
-    words += ["upcast" if upcast else "", job["attention"], "padded" if job["padded"] else ""]
-    words += ["checkpointing" if again else "", "dropout" if dropout else ""]
+    words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
+    words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
     return " ".join(word for word in words if word)
 
 
@@ -67,7 +65,7 @@ def jobs_of(pattern: str) -> list[str]:
     return [" ".join(filter(None, words)) for words in product(*choices)]
 
 
-def outputs_kept(trace: Trace, job: Row) -> Trace:
+def _outputs_kept(trace: Trace, job: Row) -> Trace:
     """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
     logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
     vocabulary = job["config"].get("vocab_size")
@@ -78,17 +76,21 @@ def outputs_kept(trace: Trace, job: Row) -> Trace:
 
 
 class OnCuda(NamedTuple):
-    """Traces of ``source`` with what CUDA's kernel for the gradient of a softmax makes beside its result: the product
-    of gradient and output, in single precision; of float16 the result itself is half as large. The traced kernels are
-    the CPU's (softmax_backward_cuda_out in pytorch's aten/src/ATen/native/cuda/SoftMax.cu)."""
+    """Traces of ``source`` with the outputs that a loop keeps, and with what CUDA's kernel for the gradient of a
+    softmax makes beside its result: the product of gradient and output, in single precision; of float16 the result
+    itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
+    aten/src/ATen/native/cuda/SoftMax.cu)."""
 
     source: Source
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
-        """A trace for each job, or why there is none."""
-        return changed(self.source, jobs, self._changed)
+        """A trace for each job, or why there is none: one trace answers for loops that keep outputs and those that do
+        not."""
+        found = self.source.run([{**job, "keep_outputs": False} for job in jobs])
+        return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
+        trace = _outputs_kept(trace, job) if job["keep_outputs"] else trace
         heads = job["config"].get("num_attention_heads")
         seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
         if not isinstance(heads, int) or _SOFTMAX not in seen:
@@ -174,8 +176,7 @@ class Shipped:
             rows = [*rows, _FULL_LOGITS]
         elif of == "generation" and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
-        trace = outputs_kept(run.trace(rows), job) if job["keep_outputs"] else run.trace(rows)
-        trace = trace._replace(residuals_of=of, residuals=self._residuals[of])
+        trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
         return trace._replace(release=minor, near=near, apart=all_logits)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
@@ -235,6 +236,7 @@ class _Run:
         self.weights = self.width * self.parameters
         if packed:
             self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
+        self.results = self.norm = 0.0
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
     def _total(self, text: str, **more: float) -> float:
@@ -249,9 +251,21 @@ class _Run:
         if any(name not in modules for name in names):
             names = list(modules)
         sides = sum(self._total(side) for name in names for side in modules[name])
+        outputs = self._dora([modules[name] for name in names]) if lora.get("use_dora") else 0.0
         # Copies of whole modules stay in the model's dtype, and count by their bytes.
         saved = len(lora["modules_to_save"] or ()) * self.letters["V"] * self._total("2 GHK") * self.width / 4
-        return float(lora["r"]) * self.depth * sides + saved
+        return float(lora["r"]) * self.depth * sides + self.depth * outputs + saved
+
+    def _dora(self, modules: Sequence[Sequence[str]]) -> float:
+        """Note what DoRA keeps of a layer, and return its magnitudes (lora/dora.py in peft): it scales the results of
+        the base and of the adapter, for which both stay; the norm of a weight needs an identity matrix, and the weight
+        four times, in single precision."""
+        sizes = [(self._total(into), self._total(out)) for into, out in modules]
+        each, outputs = 4 if _computed_in(self.job) == "float32" else 2, sum(out for _, out in sizes)
+        samples = self.job["batch"] * (2 if self.job["stage"] == "dpo" else 1)
+        self.results = samples * outputs * (each + (each if self.job["amp"] else 4))
+        self.norm = max(4 * into * into + 16 * into * out for into, out in sizes)
+        return outputs
 
     def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
         """Count what is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
@@ -304,8 +318,12 @@ class _Run:
             terms = self._terms(row, tokens)
             if self.job["accumulation"] > 1:
                 terms["gradients"] = own
-            terms = {**kept, **terms}
             segment, _, operation = row["at"].partition(" ")
+            if self.results:  # of all layers, or of the one that is computed again
+                again = self.results * tokens + self.norm if segment.endswith(("first", "last")) else 0.0
+                more = again if self.job["checkpointing"] else self.results * tokens * self.depth
+                terms["hidden states"] = terms.get("hidden states", 0.0) + more
+            terms = {**kept, **terms}
             found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
             terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}

@@ -37,12 +37,9 @@ class Staged(NamedTuple):
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """A trace for each job, or why there is none."""
-        stage = self.stage
-        plain = not (stage.models or stage.engine or stage.drops)
-        return self.source.run(jobs) if plain else changed(self.source, jobs, self._staged)
-
-    def _staged(self, trace: Trace, job: Job) -> Trace:
-        return with_terms(trace, partial(self._terms, trace, job))
+        if not (self.stage.models or self.stage.engine or self.stage.drops):
+            return self.source.run(jobs)
+        return changed(self.source, jobs, lambda trace, job: with_terms(trace, partial(self._terms, trace, job)))
 
     def _terms(self, trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
         weights = float(trace.model["weight_bytes"])

@@ -89,14 +89,17 @@ class Tracer:
         self._versions = versions
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
         self._cache = CacheFolder(cache if released else None, "memory", _MOST_KEPT)
+        self._told: dict[str, Trace] = {}
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
         found: dict[int, Trace | str] = {}
-        for place, job in enumerate(jobs):
-            kept = self._cache.read(self._key(job), _LARGEST)
+        for place, key in enumerate(map(self._key, jobs)):
+            kept = None if key in self._told else self._cache.read(key, _LARGEST)
             if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
-                found[place] = trace
+                self._told[key] = trace
+            if key in self._told:
+                found[place] = self._told[key]
         left = [place for place in range(len(jobs)) if place not in found]
         if self._place is None:
             found.update(dict.fromkeys(left, ""))
@@ -115,6 +118,7 @@ class Tracer:
             return Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
         trace = _trace(answer.records)
         if isinstance(trace, Trace):
+            self._told[self._key(job)] = trace
             self._cache.write(self._key(job), "\n".join(map(json.dumps, answer.records)).encode())
         return trace
 

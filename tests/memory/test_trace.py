@@ -13,7 +13,7 @@ from sharing import once
 from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.knowledge import load_matrix
-from envdoctor.memory import ClosedForm, Shipped, Trace, Tracer
+from envdoctor.memory import ClosedForm, OnCuda, Shipped, Trace, Tracer
 from envdoctor.sandbox import Place, Task, run_in_target
 
 pytestmark = pytest.mark.torch
@@ -62,6 +62,8 @@ ASKED = {
         {"lora": {**LORA, "lora_alpha": 32}, "amp": "bfloat16"},
         {"lora": None, "checkpointing": True},
         {"lora": None, "keep_outputs": True},
+        {"lora": {**LORA, "use_dora": True}, "amp": "bfloat16"},
+        {"lora": {**LORA, "use_dora": True}, "checkpointing": True},
         data={**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14},
         tokens=(512,),
     ),
@@ -118,7 +120,7 @@ def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(
 
 def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
-    shipped = Shipped(table, terms, "5.23.0", False).run(ASKED["shipped"])
+    shipped = OnCuda(Shipped(table, terms, "5.23.0", False)).run(ASKED["shipped"])
     assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
 
 
