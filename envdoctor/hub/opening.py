@@ -178,19 +178,17 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     if not isinstance(newer, HubSnapshot):
-        notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
+        # It does not know the dates of commits, only when each was last downloaded to.
+        new = next(item for item in cached if item.commit == newer.revision)
+        text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
+        if chosen.used > new.used:
+            hint = "{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round"
+            text = Message(hint, text)
+        notes.append(text)
     if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
-
-
-def _direction(old: CachedCommit, new: CachedCommit) -> Message:
-    """Which commit of the cache is NEW; it does not know their dates, only when each was last downloaded to."""
-    text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
-    if old.used <= new.used:
-        return text
-    return Message("{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round", text)
 
 
 def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:

@@ -240,7 +240,11 @@ class Transport:
             headers |= {"Range": range} if range else {}
             if authorization and _is_endpoint(self.endpoint, place):  # for no other host
                 headers["Authorization"] = authorization
-            self._wait_for_a_busy_server()
+            # What one thread was told holds for all: a server that limits requests is not asked on by the others.
+            pause = self._not_before - time.monotonic()
+            if pause >= self.seconds_left > 0:
+                raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
+            time.sleep(max(0.0, pause))
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
@@ -353,14 +357,6 @@ class Transport:
         code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
         status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
-
-    def _wait_for_a_busy_server(self) -> None:
-        """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
-        pause = self._not_before - time.monotonic()
-        if pause >= self.seconds_left > 0:
-            raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
-        if pause > 0:
-            time.sleep(pause)
 
     def _redirected(self, place: str, target: str) -> str:
         following = ""
