@@ -125,14 +125,15 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for key in ("rope_parameters", "rope_scaling"):
         value = table.get(key)
-        inner = [*value.values()] if isinstance(value, Mapping) else []
-        if isinstance(value, Mapping) and value and all(item is None or isinstance(item, Mapping) for item in inner):
-            for layers, part in value.items():
-                _rope_part(found, part or {}, f"{key}.{layers}.", "" if layers == _FULL else layers)
-        elif isinstance(value, Mapping):
-            _rope_part(found, value, f"{key}.", "")
-        elif value is not None:
-            found.setdefault(key, (key, value))
+        if not isinstance(value, Mapping):
+            found |= {} if value is None else {key: (key, value)}
+            continue
+        nested = bool(value) and all(item is None or isinstance(item, Mapping) for item in value.values())
+        for layers, part in value.items() if nested else [(_FULL, value)]:
+            for leaf, item in (part or {}).items():
+                said = f"{key}.{layers}.{leaf}" if nested else f"{key}.{leaf}"
+                if name := _rope_name(leaf, item, "" if layers == _FULL else layers):
+                    found.setdefault(name, (said, item))
     if table.get("rope_theta") is not None:
         found["rope_theta"] = ("rope_theta", table["rope_theta"])
     theta, local = found.get("rope_theta"), found.get("rope_local_base_freq")
@@ -144,20 +145,17 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     return found
 
 
-def _rope_part(found: dict[str, tuple[str, Any]], part: Mapping[str, Any], where: str, layers: str) -> None:
-    """One table of rotary parameters. ``layers`` names the kind of layers when it is not the full attention."""
-    for key, value in part.items():
-        said = where + key
-        if key == "rope_theta":
-            name = {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
-        elif key == "partial_rotary_factor" and not layers:
-            name = key
-        else:
-            canonical = "rope_type" if key == "type" else key
-            if layers and canonical == "rope_type" and value == "default":
-                continue
-            name = f"rope_scaling.{layers}.{canonical}" if layers else f"rope_scaling.{canonical}"
-        found.setdefault(name, (said, value))
+def _rope_name(key: str, value: Any, layers: str) -> str | None:
+    """The canonical name of a rotary parameter; None for what says nothing. ``layers`` names the kind of layers when it
+    is not the full attention."""
+    if key == "rope_theta":
+        return {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
+    if key == "partial_rotary_factor" and not layers:
+        return key
+    canonical = "rope_type" if key == "type" else key
+    if layers and canonical == "rope_type" and value == "default":
+        return None
+    return f"rope_scaling.{layers}.{canonical}" if layers else f"rope_scaling.{canonical}"
 
 
 def _plain(leaf: str, value: Any) -> Any:
