@@ -35,8 +35,7 @@ class Access:
 
     ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
     cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
-    each safetensors header. ``hash`` reads large files of this machine to the end. ``cache`` allows reading and writing
-    envdoctor's own cache. ``notice`` is told of long waits.
+    each safetensors header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits.
     """
 
     cwd: str
