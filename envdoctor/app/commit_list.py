@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from envdoctor.app.diff_revision import Request, access_of
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.hub.access import Access
 from envdoctor.hub.commits import steps
-from envdoctor.hub.online import HubSnapshot
+from envdoctor.hub.online import Access, HubSnapshot
 from envdoctor.hub.opening import from_cache, name_of, open_side, two_of
 from envdoctor.hub.snapshot import SnapshotError, Unread, kinds_of
 from envdoctor.knowledge.matrix import Matrix, load_matrix

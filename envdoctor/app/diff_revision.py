@@ -10,8 +10,8 @@ from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit
+from envdoctor.hub.online import Access
 from envdoctor.hub.opening import Pair, open_pair
 from envdoctor.hub.pins import PINS, Pin, find_pins
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
@@ -23,8 +23,7 @@ from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Mended, Moved, Place, RevisionSection, Side, change_of
-from envdoctor.revision.comparing import Comparison, change_facts, compare_snapshots
-from envdoctor.revision.effects import effect_of
+from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
 from envdoctor.text.message import Message, said_by
 
 #: Areas that the way back is compared in.
@@ -179,8 +178,6 @@ def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Pl
 
 def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
     """The commit that introduced each change, by the finding's fingerprint."""
-    from envdoctor.revision.history import attribute
-
     with told_as(JobError, SnapshotError):
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
     return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}

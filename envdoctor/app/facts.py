@@ -268,7 +268,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
         facts.update(without_pin(Message("no {}", PINS)))
         return ()
     from envdoctor.app.pins import add_pin
-    from envdoctor.hub.access import Access
+    from envdoctor.hub.online import Access
 
     aliases = matrix.part("families", "organisations")
     access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash)

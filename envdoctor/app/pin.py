@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources
-from envdoctor.hub.access import Access
+from envdoctor.hub.online import Access
 from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.hub.snapshot import SnapshotError

@@ -7,7 +7,7 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.hub.access import Access
+from envdoctor.hub.online import Access
 from envdoctor.hub.opening import open_snapshot
 from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
 from envdoctor.hub.snapshot import Snapshot, SnapshotError

@@ -5,16 +5,14 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "access": "Access",
         "commits": "Commit Step commits_between steps",
         "local": "LocalSnapshot open_folder",
-        "online": "HubSnapshot open_hub",
+        "online": "Access HubSnapshot open_hub",
         "opening": "Pair open_pair open_snapshot",
-        "pickle_reading": "COMPUTED_NAME Checkpoint Clock TOO_LONG described",
+        "pickle_reading": "COMPUTED_NAME Checkpoint Clock TOO_LONG described read_checkpoint",
         "pins": "Compared PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
         "safetensors_header": "DTYPE_BITS HeaderError LARGEST_HEADER parse_header",
         "snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
-        "torch_zip": "read_checkpoint",
         "transport": "Transport TransportError",
     },
 )

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-from envdoctor.hub.access import Access
-from envdoctor.hub.online import HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
+from envdoctor.hub.online import Access, HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
 from envdoctor.hub.snapshot import SnapshotError, Unread
 from envdoctor.hub.transport import Transport
 from envdoctor.hub.transport_error import TransportError
@@ -51,10 +50,12 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
         if page is None:
             return
         for item in page[: most - given]:
-            commit = _commit(item)
-            if commit is None:
-                raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
-            yield commit
+            match item:
+                case {"id": str(name)} if _ID.match(name):
+                    title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
+                    yield Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
+                case _:
+                    raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
         given += len(page)
 
 
@@ -106,14 +107,6 @@ def _changed(
             return Unread("", said_by(side))
     old, new = (getattr(side, "files", {}) for side in (before, after))
     return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
-
-
-def _commit(item: Any) -> Commit | None:
-    match item:
-        case {"id": str(name)} if _ID.match(name):
-            title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
-            return Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
-    return None
 
 
 def _moment(text: str) -> datetime | None:

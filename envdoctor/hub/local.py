@@ -15,18 +15,19 @@ import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from envdoctor.hub.object_ids import Hasher, oid_of_digest, pointer_in
 from envdoctor.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.hub.snapshot import (
     WEIGHTS,
     FileEntry,
+    Hasher,
+    Snapshot,
     SnapshotError,
     Unread,
     check_items,
-    entry_of,
-    places_of,
+    oid_of_digest,
+    pointer_in,
     refusal_of_name,
 )
 from envdoctor.hub.transport import Reply, Transport, is_web_page
@@ -180,7 +181,6 @@ def read_headers(
     return [found[index] for index in every]
 
 
-_FILES = Files()
 MOST_FILES = 100_000
 _DEEPEST = 32
 #: Folders that are about the files and not of them.
@@ -192,7 +192,7 @@ _MOST_INDEXES = 4
 
 
 @dataclass
-class LocalSnapshot:
+class LocalSnapshot(Snapshot):
     """Where each of the files lies is in ``places``; of a file that has none ``absent`` says why.
 
     ``largest_header`` bounds each header in bytes. Each file is opened when it is read, and only as a regular file.
@@ -209,17 +209,6 @@ class LocalSnapshot:
     revision: str | None = None
     complete: bool = True
     lacking: Message | None = None
-
-    def read(self, path: str, limit: int) -> bytes | Unread:
-        """The whole file."""
-        entry = entry_of(self, path, limit)
-        found = entry if isinstance(entry, Unread) else self._ranges(path, [(0, entry.size)])
-        return found if isinstance(found, Unread) else found[0]
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges of one file."""
-        places = places_of(self, path, ranges)
-        return places if isinstance(places, Unread) else self._ranges(path, places)
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """The headers, one file after the other: a disk is not faster side by side."""
@@ -238,21 +227,18 @@ class LocalSnapshot:
         whole = Unread(path, problem) if problem else self.read_ranges(path, [(0, length)])
         return whole if isinstance(whole, Unread) else whole[0]
 
-    def _ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        if path not in self.places:
-            return Unread(path, self.absent)
+    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Ranges of a file of this machine."""
+        if entry.path not in self.places:
+            return Unread(entry.path, self.absent)
         try:
-            return _FILES.ranges(self.places[path], ranges)
+            return Files().ranges(self.places[entry.path], places)
         except OSError as error:
-            return Unread(path, Message("it cannot be read: {}", because_of(error)))
+            return Unread(entry.path, Message("it cannot be read: {}", because_of(error)))
 
 
-class _Found(NamedTuple):
-    """A file below a folder: ``place`` is where its links lead to; ``size`` in bytes is None when nothing is there."""
-
-    path: str
-    place: str
-    size: int | None
+#: A file below a folder: its path there, where its links lead to, and its size in bytes; None where nothing is.
+_Found = tuple[str, str, int | None]
 
 
 def open_folder(
@@ -326,11 +312,11 @@ def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
     try:
         status = os.stat(place)
     except OSError:
-        return _Found(path, place, None)
+        return path, place, None
     if not stat.S_ISREG(status.st_mode):
         what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
         return Unread(path, Message("it is {}", what))
-    return _Found(path, place, status.st_size)
+    return path, place, status.st_size
 
 
 def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:

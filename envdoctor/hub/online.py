@@ -1,4 +1,4 @@
-"""A snapshot on a Hub: one request for the list, and then only what is asked for.
+"""A snapshot on a Hub: one request for the list, and then only what is asked for; and what one command may ask for.
 
 Its files are checked item by item. What a person reads when a repository, a revision or a file cannot be had says what
 happened, and what to do.
@@ -7,16 +7,17 @@ happened, and what to do.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from envdoctor.hub.access import Access
 from envdoctor.hub.local import MOST_FILES, RemoteFile, read_headers
-from envdoctor.hub.object_ids import oid_of_content
-from envdoctor.hub.snapshot import FileEntry, Snapshot, SnapshotError, Unread, check_items, entry_of, places_of
+from envdoctor.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.hub.snapshot import FileEntry, Hasher, Snapshot, SnapshotError, Unread, check_items, oid_of_content
 from envdoctor.hub.transport import Transport, is_web_page
 from envdoctor.hub.transport_error import Again, TransportError
-from envdoctor.models.names import is_repo_name, is_revision, printable
+from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos
+from envdoctor.models.names import is_repo_name, is_revision, printable, spellings
 from envdoctor.text.message import Message, said_by
 
 _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
@@ -26,6 +27,66 @@ _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
 Result = TypeVar("Result")
+
+
+@dataclass
+class Access:
+    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed.
+
+    ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
+    cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
+    each safetensors header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits.
+    """
+
+    cwd: str
+    environ: Mapping[str, str]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = False
+    timeout: float = 60.0
+    largest_header: int = LARGEST_HEADER
+    hash: bool = False
+    notice: Callable[[str], None] | None = None
+    #: The way to the Hub if anything was asked for there.
+    transport: Transport | None = None
+
+    def __post_init__(self) -> None:
+        switches = (self.environ.get("HF_HUB_OFFLINE") or self.environ.get("TRANSFORMERS_OFFLINE") or "").upper()
+        self.offline = self.offline or switches in ("1", "ON", "YES", "TRUE")
+
+    @property
+    def hub(self) -> Transport:
+        """The way to the Hub. Raises :class:`SnapshotError` when huggingface_hub cannot be used."""
+        if self.transport is None:
+            try:
+                self.transport = Transport(timeout=self.timeout, notice=self.notice)
+            except TransportError as error:
+                raise SnapshotError("the Hub cannot be asked: {}", error, kind="usage") from None
+        return self.transport
+
+    @cached_property
+    def hasher(self) -> Hasher:
+        """What computes the object ids of files of this machine."""
+        return Hasher(self.hash, self.notice)
+
+    @property
+    def requests(self) -> int:
+        """Requests so far, every hop of a redirect counted."""
+        return self.transport.requests if self.transport else 0
+
+    @property
+    def received(self) -> int:
+        """Body bytes so far."""
+        return self.transport.received if self.transport else 0
+
+    def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
+        """The commits of a repository in the local cache, under all names of its vendor and of the one it moved to.
+
+        Those that a reference points to come first (``main`` before others), then the last used.
+        """
+        names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
+        found = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
+        commits = [commit for held in found for commit in held.commits]
+        return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
 
 
 def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
@@ -133,7 +194,7 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
 
 
 @dataclass
-class HubSnapshot:
+class HubSnapshot(Snapshot):
     """The files of one commit on a Hub; ``repo`` is the present name of the repository.
 
     ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
@@ -158,23 +219,18 @@ class HubSnapshot:
         self.label = f"{self.repo} @ {str(self.revision)[:7]}"
         self._name, self._hub = str(self.repo), self.access.hub
 
-    def read(self, path: str, limit: int) -> bytes | Unread:
-        """The whole file, checked against the oid of the list."""
-        entry = entry_of(self, path, limit)
-        if isinstance(entry, Unread):
-            return entry
-        kept = self._here(entry, lambda local: local.read(path, limit))
+    def whole(self, entry: FileEntry) -> bytes | Unread:
+        """All of a file, checked against the oid of the list."""
+        path = entry.path
+        kept = self._here(entry, lambda local: local.read(path, entry.size))
         if kept is None and path not in self._read:
-            self._read[path] = self._ask(path, lambda: self._whole(entry))
+            self._read[path] = self._ask(path, lambda: self._fetched(entry))
         return self._read[path] if kept is None else kept
 
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges of one file, one request each; only the first goes through the Hub's redirect."""
-        places = places_of(self, path, ranges)
-        if isinstance(places, Unread):
-            return places
-        entry = self.files[path]
-        kept = self._here(entry, lambda local: local.read_ranges(path, ranges))
+    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Ranges of a file, one request each; only the first goes through the Hub's redirect."""
+        path = entry.path
+        kept = self._here(entry, lambda local: local.read_ranges(path, places))
         if kept is not None:
             return kept
         remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
@@ -184,7 +240,7 @@ class HubSnapshot:
         """The headers, side by side."""
         waiting: list[FileEntry] = []
         for path in dict.fromkeys(path for path in paths if path not in self._headers):
-            entry = entry_of(self, path)
+            entry = self.entry(path)
             if isinstance(entry, Unread):
                 self._headers[path] = entry
             elif kept := self._here(entry, lambda local, path=path: local.headers([path])[path]):  # type: ignore[misc]
@@ -216,7 +272,7 @@ class HubSnapshot:
     def _told(self, path: str, result: Result | TransportError) -> Result | Unread:
         return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
 
-    def _whole(self, entry: FileEntry) -> bytes:
+    def _fetched(self, entry: FileEntry) -> bytes:
         def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
             oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
             if len(body) != entry.size or oid != entry.oid:

@@ -7,10 +7,9 @@ A further source (ModelScope) is a module beside the others and a branch in ``op
 import os
 from typing import NamedTuple
 
-from envdoctor.hub.access import Access
 from envdoctor.hub.commits import Commit, commits, date_of, open_revision
 from envdoctor.hub.local import LocalSnapshot, open_cached, open_folder
-from envdoctor.hub.online import HubSnapshot, open_hub
+from envdoctor.hub.online import Access, HubSnapshot, open_hub
 from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.models.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.models.names import Named, NameProblem, is_address, parse_name, written_as_path
@@ -26,7 +25,11 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     if named.repo is None:
         if revision:
             raise SnapshotError("{} is a folder, and a folder has no revisions", text, kind="usage")
-        return _open_local(str(named.folder), text, access)
+        folder = str(named.folder)
+        repo, commit = commit_of_path(folder)
+        if repo and commit and os.path.basename(folder) == commit:  # of the cache of huggingface_hub, with its links
+            return from_cache(CachedCommit(repo, commit, folder), repo, access)
+        return open_folder(folder, text, largest_header=access.largest_header, hasher=access.hasher)
     if named.revision and revision and named.revision != revision:
         raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
     wanted = revision or named.revision
@@ -46,14 +49,6 @@ def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapsho
     cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
     return open_cached(commit, asked, access.largest_header, access.hasher, own)
-
-
-def _open_local(folder: str, shown: str, access: Access) -> LocalSnapshot:
-    """A folder; one that lies in the cache of huggingface_hub is read as such, with its links."""
-    repo, commit = commit_of_path(folder)
-    if repo and commit and os.path.basename(folder) == commit:
-        return from_cache(CachedCommit(repo, commit, folder), repo, access)
-    return open_folder(folder, shown, largest_header=access.largest_header, hasher=access.hasher)
 
 
 def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnapshot:
@@ -183,19 +178,17 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     if not isinstance(newer, HubSnapshot):
-        notes.append(_direction(chosen, next(item for item in cached if item.commit == newer.revision)))
+        # It does not know the dates of commits, only when each was last downloaded to.
+        new = next(item for item in cached if item.commit == newer.revision)
+        text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
+        if chosen.used > new.used:
+            hint = "{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round"
+            text = Message(hint, text)
+        notes.append(text)
     if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
     older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
     return Pair(older, newer, (*notes, *problem))
-
-
-def _direction(old: CachedCommit, new: CachedCommit) -> Message:
-    """Which commit of the cache is NEW; it does not know their dates, only when each was last downloaded to."""
-    text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
-    if old.used <= new.used:
-        return text
-    return Message("{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round", text)
 
 
 def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:

@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.hub.object_ids import oid_of_content
-from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
+from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread, oid_of_content
 from envdoctor.text.files import Files, because_of
 from envdoctor.text.message import Message, MessageError
 
@@ -35,13 +35,12 @@ class Pin(NamedTuple):
 
 def find_pins(start: str) -> str | None:
     """The nearest file of pins from a folder up to the project's root (the folder with .git); it may be no file."""
-    while True:
-        if os.path.lexists(os.path.join(start, PINS)):
-            return os.path.join(start, PINS)
-        above = os.path.dirname(start)
-        if above == start or os.path.exists(os.path.join(start, ".git")):
+    for folder in (Path(start), *Path(start).parents):
+        if os.path.lexists(folder / PINS):
+            return str(folder / PINS)
+        if os.path.exists(folder / ".git"):
             return None
-        start = above
+    return None
 
 
 def read_pins(path: str) -> dict[str, Pin]:
@@ -86,13 +85,10 @@ def _not_read(entry: FileEntry) -> Unread:
 
 def pins_text(pins: Iterable[Pin]) -> str:
     """The text of a file with these pins, sorted, so that a change shows as a short difference."""
-    models = {
-        pin.repo: {
-            **({"revision": pin.revision} if pin.revision else {}),
-            "files": dict(sorted(pin.files.items())),
-        }
-        for pin in sorted(pins, key=lambda pin: pin.repo)
-    }
+    models: dict[str, dict[str, Any]] = {}
+    for pin in sorted(pins, key=lambda pin: pin.repo):
+        revision = {"revision": pin.revision} if pin.revision else {}
+        models[pin.repo] = {**revision, "files": dict(sorted(pin.files.items()))}
     return json.dumps({"schema": SCHEMA, "models": models}, indent=1, ensure_ascii=True) + "\n"
 
 
@@ -122,7 +118,10 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
             else:
                 unsure[path] = Unread(path, Message("it was not downloaded"))
             continue
-        oid = _oid_as(snapshot, entry, wanted.partition(":")[0])
+        oid, kind = entry.oid, wanted.partition(":")[0]
+        if oid is not None and not oid.startswith(f"{kind}:"):  # a folder does not say which files the Hub has in LFS
+            content = snapshot.read(path, _LARGEST)
+            oid = None if isinstance(content, Unread) else oid_of_content(kind, content)
         if oid is None:
             unsure[path] = _not_read(entry)
         elif oid != wanted:
@@ -133,14 +132,6 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
     elif unsure and not differing:
         state = None
     return Compared(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
-
-
-def _oid_as(snapshot: Snapshot, entry: FileEntry, kind: str) -> str | None:
-    """The oid of a file in the kind that was pinned: a folder does not say which files the Hub keeps in LFS."""
-    if entry.oid is None or entry.oid.startswith(f"{kind}:"):
-        return entry.oid
-    content = snapshot.read(entry.path, _LARGEST)
-    return None if isinstance(content, Unread) else oid_of_content(kind, content)
 
 
 def _is_loaded(path: str) -> bool:

@@ -60,6 +60,7 @@ DTYPE_BITS = {
 
 _U64 = (1 << 64) - 1
 _FIELDS = ("dtype", "shape", "data_offsets")
+_NAMES = frozenset(_FIELDS)
 
 
 class HeaderError(Exception):
@@ -253,14 +254,22 @@ def _check_metadata(entry: Any, remarks: set[str]) -> None:
 
 
 def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
-    if type(entry) is Object and len(entry) == 3 and (entry[0][0], entry[1][0], entry[2][0]) == _FIELDS:
-        dtype, shape, offsets = entry[0][1], entry[1][1], entry[2][1]
+    if type(entry) is list and len(entry) == 3:  # serde takes a struct from a sequence as well
+        remarks.add("entry-is-a-list")
+        dtype, shape, offsets = entry
+    elif type(entry) is Object:
+        fields = dict(entry)
+        if len(entry) != 3 or fields.keys() != _NAMES:
+            _check_fields(name, entry, remarks)
+        dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     else:
-        dtype, shape, offsets = _odd_entry(name, entry, remarks)
-    if type(dtype) is not str:
-        dtype = _odd_dtype(name, dtype, remarks)
-    if dtype not in DTYPE_BITS:
-        raise HeaderError("unknown-dtype", f"{name}: {dtype}")
+        raise HeaderError("bad-entry", name)
+    if type(dtype) is Object and len(dtype) == 1 and dtype[0][1] is None:
+        # {"F32": null} is how serde spells the variant of an enumeration in full.
+        remarks.add("dtype-is-a-map")
+        dtype = dtype[0][0]
+    if type(dtype) is not str or dtype not in DTYPE_BITS:
+        raise HeaderError("unknown-dtype", f"{name}: {dtype}" if type(dtype) is str else name)
     if type(shape) is not list or not _whole(shape):
         raise HeaderError("bad-shape", name)
     if type(offsets) is not list or len(offsets) != 2 or not _whole(offsets):
@@ -276,31 +285,15 @@ def _whole(numbers: Iterable[Any]) -> bool:
     return True
 
 
-def _odd_entry(name: str, entry: Any, remarks: set[str]) -> Any:
-    """Fields in another order, with more of them, or as a list: serde takes a struct from a sequence as well."""
-    if type(entry) is list and len(entry) == 3:
-        remarks.add("entry-is-a-list")
-        return entry
-    if type(entry) is not Object:
-        raise HeaderError("bad-entry", name)
-    known = [pair for pair in entry if pair[0] in _FIELDS]
-    fields = dict(known)
+def _check_fields(name: str, entry: Object, remarks: set[str]) -> None:
+    """Refuse an entry that lacks a field or names one twice; others than the format's are ignored."""
+    known = [key for key, _ in entry if key in _FIELDS]
     if len(known) < len(entry):
         remarks.add("extra-fields")
-    if len(fields) < len(known):
-        twice = next(key for key in fields if sum(key == one for one, _ in known) > 1)
-        raise HeaderError("duplicate-field", f"{name}: {twice}")
-    if len(fields) < 3:
-        raise HeaderError("bad-entry", Message("{} lacks {}", name, next(key for key in _FIELDS if key not in fields)))
-    return [fields[key] for key in _FIELDS]
-
-
-def _odd_dtype(name: str, dtype: Any, remarks: set[str]) -> str:
-    # {"F32": null} is how serde spells the variant of an enumeration in full.
-    if type(dtype) is Object and len(dtype) == 1 and dtype[0][1] is None:
-        remarks.add("dtype-is-a-map")
-        return dtype[0][0]
-    raise HeaderError("unknown-dtype", name)
+    if len(set(known)) < len(known):
+        raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
+    if lacking := [key for key in _FIELDS if key not in known]:
+        raise HeaderError("bad-entry", Message("{} lacks {}", name, lacking[0]))
 
 
 def _size(name: str, tensor: Tensor) -> int:

@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -88,6 +89,7 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
     return Reply(response.status_code, lower, pieces, response.close)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Transport:
     """The way to one Hub for the length of one command.
 
@@ -98,34 +100,27 @@ class Transport:
     is the host process' to decide.
     """
 
-    def __init__(
-        self,
-        *,
-        endpoint: str | None = None,
-        timeout: float = 60.0,
-        patience: float = 10.0,
-        connections: int = 12,
-        offline: bool = False,
-        token: str | bool | None = None,
-        pause: float = 0.4,
-        notice: Callable[[str], None] | None = None,
-    ) -> None:
+    endpoint: str = ""
+    timeout: float = 60.0
+    patience: float = 10.0
+    connections: int = 12
+    offline: bool = False
+    token: str | bool | None = None
+    pause: float = 0.4
+    notice: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
         try:
             from huggingface_hub import constants
         except ImportError as error:
             raise TransportError("huggingface_hub cannot be imported ({})", error.name or error, kind="usage") from None
 
-        self.timeout = timeout
-        self.patience = patience
-        self.pause = pause
-        self.notice = notice or (lambda _: None)
-        self.endpoint: str = str(endpoint or constants.ENDPOINT).rstrip("/")
+        self.endpoint = str(self.endpoint or constants.ENDPOINT).rstrip("/")
         host = _web_host(self.endpoint)
         if not host:
             raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
         self.host = host
-        self.offline = offline or bool(constants.HF_HUB_OFFLINE)
-        self._connections = connections
+        self.offline = self.offline or bool(constants.HF_HUB_OFFLINE)
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
         self._threads = 0
         #: Requests so far, every hop of a redirect counted, and bytes of bodies.
@@ -133,8 +128,7 @@ class Transport:
         #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
         self.moved: dict[str, str] = {}
         self.header_sizes: dict[str, int] = {}
-        self._end = time.monotonic() + timeout
-        self._token = token
+        self._end = time.monotonic() + self.timeout
         self._lock = threading.Lock()
         self._reached = False
         self._not_before = 0.0
@@ -164,7 +158,7 @@ class Transport:
         futures: list[Future[Result]] = [Future() for _ in calls]
         for job in zip(futures, calls, strict=True):
             self._jobs.put(job)
-        while self._threads < min(self._connections, len(calls)):
+        while self._threads < min(self.connections, len(calls)):
             self._threads += 1
             threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
         for late in wait(futures, self.seconds_left).not_done:
@@ -241,9 +235,16 @@ class Transport:
         session = get_session()
         place = url
         for _ in builtins.range(_REDIRECTS + 1):
-            headers = {**self._headers_for(place), "Accept-Encoding": "gzip" if compressed else "identity"}
+            headers, authorization = self._identity
+            headers = {**headers, "Accept-Encoding": "gzip" if compressed else "identity"}
             headers |= {"Range": range} if range else {}
-            self._wait_for_a_busy_server()
+            if authorization and _is_endpoint(self.endpoint, place):  # for no other host
+                headers["Authorization"] = authorization
+            # What one thread was told holds for all: a server that limits requests is not asked on by the others.
+            pause = self._not_before - time.monotonic()
+            if pause >= self.seconds_left > 0:
+                raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
+            time.sleep(max(0.0, pause))
             began = time.monotonic()
             if began >= self._end:
                 raise self._late()
@@ -308,7 +309,7 @@ class Transport:
                 said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
                 said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
                 raise TransportError(said, kind=again.kind, status=again.status)
-            if wait > 2:
+            if wait > 2 and self.notice is not None:
                 self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
 
@@ -334,17 +335,11 @@ class Transport:
         from envdoctor import __version__
 
         agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
-        silent = self._token is False or (self._token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
-        found = self._token if isinstance(self._token, str) else None if silent else get_token()
+        silent = self.token is False or (self.token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
+        found = self.token if isinstance(self.token, str) else None if silent else get_token()
         # another one could not be sent in a header, and an error about it would show it
         sendable = found and found.isascii() and found.isprintable() and " " not in found
         return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
-
-    def _headers_for(self, url: str) -> dict[str, str]:
-        """The headers for an address; the token only for the endpoint itself."""
-        headers, authorization = self._identity
-        given = {"Authorization": authorization} if authorization and _is_endpoint(self.endpoint, url) else {}
-        return {**headers, **given}
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
@@ -363,19 +358,10 @@ class Transport:
         status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
 
-    def _wait_for_a_busy_server(self) -> None:
-        """What one thread was told holds for all: a server that limits requests is not asked on by the others."""
-        pause = self._not_before - time.monotonic()
-        if pause >= self.seconds_left > 0:
-            raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
-        if pause > 0:
-            time.sleep(pause)
-
     def _redirected(self, place: str, target: str) -> str:
-        try:
+        following = ""
+        with suppress(ValueError):
             following = urljoin(place, target)
-        except ValueError:
-            following = ""
         if not _web_host(following):
             raise TransportError("it redirects to what is no address of the web", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):

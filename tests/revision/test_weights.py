@@ -283,6 +283,13 @@ def test_an_index_that_does_not_fit_its_shards_is_told():
     says(Repository(SMALL), new, "index-missing", count=2)
 
 
+def test_a_numbering_of_more_shards_than_are_looked_for_is_unread():
+    shards = [{file.replace("00002.", f"{most}."): held for file, held in SMALL.items()} for most in ("04096", "04097")]
+    says(Repository(SMALL), Repository(shards[0], salt="x"), "shard-missing", count=4094)
+    (unread,) = compare(Repository(SMALL), Repository(shards[1], salt="x")).unread
+    assert unread == (min(shards[1]), "it is one of 04097 shards; at most 4096 are looked for")
+
+
 def test_an_index_that_names_a_missing_shard_is_told_beside_shards_that_did_not_change():
     named = {**SMALL, "model-00003-of-00003.safetensors": {"mtp.fc.weight": ("BF16", (8, 8))}}
     new = Repository(SMALL, {"model.safetensors.index.json": index(named)})

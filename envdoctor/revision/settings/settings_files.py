@@ -125,14 +125,15 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for key in ("rope_parameters", "rope_scaling"):
         value = table.get(key)
-        inner = [*value.values()] if isinstance(value, Mapping) else []
-        if isinstance(value, Mapping) and value and all(item is None or isinstance(item, Mapping) for item in inner):
-            for layers, part in value.items():
-                _rope_part(found, part or {}, f"{key}.{layers}.", "" if layers == _FULL else layers)
-        elif isinstance(value, Mapping):
-            _rope_part(found, value, f"{key}.", "")
-        elif value is not None:
-            found.setdefault(key, (key, value))
+        if not isinstance(value, Mapping):
+            found |= {} if value is None else {key: (key, value)}
+            continue
+        nested = bool(value) and all(item is None or isinstance(item, Mapping) for item in value.values())
+        for layers, part in value.items() if nested else [(_FULL, value)]:
+            for leaf, item in (part or {}).items():
+                said = f"{key}.{layers}.{leaf}" if nested else f"{key}.{leaf}"
+                if name := _rope_name(leaf, item, "" if layers == _FULL else layers):
+                    found.setdefault(name, (said, item))
     if table.get("rope_theta") is not None:
         found["rope_theta"] = ("rope_theta", table["rope_theta"])
     theta, local = found.get("rope_theta"), found.get("rope_local_base_freq")
@@ -144,20 +145,17 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     return found
 
 
-def _rope_part(found: dict[str, tuple[str, Any]], part: Mapping[str, Any], where: str, layers: str) -> None:
-    """One table of rotary parameters. ``layers`` names the kind of layers when it is not the full attention."""
-    for key, value in part.items():
-        said = where + key
-        if key == "rope_theta":
-            name = {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
-        elif key == "partial_rotary_factor" and not layers:
-            name = key
-        else:
-            canonical = "rope_type" if key == "type" else key
-            if layers and canonical == "rope_type" and value == "default":
-                continue
-            name = f"rope_scaling.{layers}.{canonical}" if layers else f"rope_scaling.{canonical}"
-        found.setdefault(name, (said, value))
+def _rope_name(key: str, value: Any, layers: str) -> str | None:
+    """The canonical name of a rotary parameter; None for what says nothing. ``layers`` names the kind of layers when it
+    is not the full attention."""
+    if key == "rope_theta":
+        return {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
+    if key == "partial_rotary_factor" and not layers:
+        return key
+    canonical = "rope_type" if key == "type" else key
+    if layers and canonical == "rope_type" and value == "default":
+        return None
+    return f"rope_scaling.{layers}.{canonical}" if layers else f"rope_scaling.{canonical}"
 
 
 def _plain(leaf: str, value: Any) -> Any:
@@ -209,6 +207,10 @@ class Names(NamedTuple):
             return known
         # The class's default of None means one key head for each query head.
         return heads or _MISSING if leaf == "num_key_value_heads" else None
+
+    def value(self, name: str, flat: _Flat) -> Any:
+        """The value of a key, or what it means when it is missing."""
+        return flat[name].value if name in flat else self.default(name, flat)
 
     def change(self, kind: str, name: str, before: str | None, after: str | None, detail: str | None = None) -> Change:
         """A change of a key of this file."""
@@ -292,9 +294,8 @@ def compare_settings(names: Names, one: _Flat, two: _Flat) -> Iterator[Change]:
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
         elif not same(*(_unordered(name, side.value) for side in (before, after))):
-            yield names.change(
-                _kind(names, name, one, two) or "key-changed", name, short(before.value), short(after.value)
-            )
+            kind = _kind(names, name, one, two) or "key-changed"
+            yield names.change(kind, name, short(before.value), short(after.value))
         elif before.said != after.said:
             leaf = name.rpartition(".")[2]
             rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
@@ -318,7 +319,7 @@ def _kind(names: Names, name: str, one: _Flat, two: _Flat) -> str | None:
         if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
             return "unread-key"
     if kind == "position-limit-changed":
-        before, after = (side[name].value if name in side else names.default(name, side) for side in (one, two))
+        before, after = (names.value(name, side) for side in (one, two))
         numbers = all(type(value) in (int, float) for value in (before, after))
         return "position-limit-lowered" if numbers and after < before else kind
     return kind
@@ -332,8 +333,7 @@ def _one_sided(names: Names, name: str, one: _Flat, two: _Flat) -> Change:
         return names.change(kind, name, was, now)
     if default is not _MISSING and same(default, value):
         return names.change("implicit", name, was, now, Message("{} is what a missing key means", short(default)))
-    full = isinstance(value, list) and bool(value) and all(item == "full_attention" for item in value)
-    if full and name.rpartition(".")[2] == "layer_types":
+    if name.rpartition(".")[2] == "layer_types" and type(value) is list and set(map(str, value)) == {_FULL}:
         return names.change("implicit", name, was, now, Message("every layer attends to everything"))
     kind = _kind(names, name, one, two)
     if default is not _MISSING:
@@ -351,9 +351,8 @@ def _without_effect(names: Names, name: str, one: _Flat, two: _Flat) -> str | No
     prefix, dot, leaf = name.rpartition(".")
     if leaf not in ("sliding_window", "max_window_layers"):
         return None
-    switch = f"{prefix}{dot}use_sliding_window"
-    values = [flat[switch].value if switch in flat else names.default(switch, flat) for flat in (one, two)]
-    return "without-effect" if all(value is False for value in values) else None
+    off = [names.value(f"{prefix}{dot}use_sliding_window", flat) is False for flat in (one, two)]
+    return "without-effect" if all(off) else None
 
 
 def _is_of_quantization(name: str) -> bool:
@@ -363,11 +362,8 @@ def _is_of_quantization(name: str) -> bool:
 
 def _quantization(flat: _Flat) -> str | None:
     """Method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``); None without one."""
-    inside = {
-        f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: setting.value
-        for name, setting in flat.items()
-        if _is_of_quantization(name)
-    }
+    found = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
+    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in found.items()}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]

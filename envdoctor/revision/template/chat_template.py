@@ -64,8 +64,13 @@ class _Conversation(NamedTuple):
     name: str
     use: str
     messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] | None = None
-    add_generation_prompt: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the template is given; a generation prompt is asked for where an answer to the last turn is met."""
+        asks = self.use in ("prompt", "tools") and self.messages[-1]["role"] == "user"
+        tools = [_WEATHER] if self.use == "tools" else None
+        return {"messages": self.messages, "tools": tools, "add_generation_prompt": asks}
 
 
 def _spoken(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -100,14 +105,10 @@ _SUITE = (
         "chat",
         _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n'),
     ),
-    _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U"), add_generation_prompt=True),
-    _Conversation(
-        Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")], add_generation_prompt=True
-    ),
-    _Conversation(
-        Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2"), add_generation_prompt=True
-    ),
-    _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")], [_WEATHER], add_generation_prompt=True),
+    _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U")),
+    _Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")]),
+    _Conversation(Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2")),
+    _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")]),
     _Conversation(
         Message("tool call and result"),
         "tools",
@@ -117,7 +118,6 @@ _SUITE = (
             _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345"),
             _spoken("assistant", "A"),
         ],
-        [_WEATHER],
     ),
     _Conversation(Message("empty content"), "rare", _turns("", "")),
     _Conversation(Message("system only"), "rare", [_SYSTEM]),
@@ -138,10 +138,8 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     from envdoctor.sandbox.asking import Limits, Problem, ask
 
     asked = {"template": template, "variables": dict(variables)}
-    columns = ("messages", "tools", "add_generation_prompt")
-    given = [{column: getattr(one, column) for column in columns} for one in _SUITE]
     limits = Limits(seconds, mib=256, output=2 << 20)
-    answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
+    answers = list(ask(_CHILD, [({**asked, "given": one.given}, None) for one in _SUITE], limits, packages=True))
     first = answers[0]
     if isinstance(first, Problem) and first.kind == "failed":
         return Message("it could not be rendered here: {}", first.tail)
@@ -270,11 +268,9 @@ def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
 
 
 def _sources(first: _Side, second: _Side) -> Iterator[Change]:
-    was, now = (
-        side.hidden is not None and side.hidden.text != side.templates["default"].text for side in (first, second)
-    )
-    if second.hidden is not None and now and not was:
-        shown = around(second.hidden.text, second.templates["default"].text)
+    was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
+    if now and now[0] != now[1] and not (was and was[0] != was[1]):
+        shown = around(*now)
         where = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
         yield Change("template", "template-sources-differ", _JINJA, "default", *shown, detail=where)
 
@@ -284,10 +280,10 @@ def _rendered(
 ) -> Iterator[Change | Unread]:
     change = partial(Change, "template", path=after.path, symbol=name)
     one, two = (render(side.text, variables) for side in (before, after))
-    if isinstance(one, Message) and isinstance(two, Message):
-        yield Unread(after.path, Message("neither chat template {} can be rendered: {}", short(name), two))
-    elif isinstance(two, Message):
-        yield change("rendering-fails", before="renders", after=short(two))
+    if isinstance(two, Message):
+        neither = Message("neither chat template {} can be rendered: {}", short(name), two)
+        fails = change("rendering-fails", before="renders", after=short(two))
+        yield Unread(after.path, neither) if isinstance(one, Message) else fails
     elif isinstance(one, Message):
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
         yield Unread(before.path, reason)

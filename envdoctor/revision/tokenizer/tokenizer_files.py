@@ -36,8 +36,8 @@ from typing import Any, NamedTuple, TypeAlias
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.models.json_object import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, read_json
-from envdoctor.revision.settings.settings_files import Setting, compare_settings, flatten, names_of, repeated_keys
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, parted, read_json
+from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys
 from envdoctor.revision.short_text import LONGEST, around, short, visible
 from envdoctor.text.message import Message
 
@@ -316,8 +316,9 @@ def _merges(merges: object) -> _Merges | None:
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
     names = names_of("tokenizer", path, matrix)
     one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
+    classes = [str(side["tokenizer_class"].value) if "tokenizer_class" in side else "" for side in (one, two)]
     for change in compare_settings(names, one, two):
-        only_suffix = change.kind == "class-changed" and _without_suffix(one) == _without_suffix(two)
+        only_suffix = change.kind == "class-changed" and len({name.removesuffix("Fast") for name in classes}) == 1
         yield change._replace(kind="class-suffix-changed") if only_suffix else change
     lists = [isinstance(side.data.get(_EXTRA[1]), list) for side in (before, after)]
     if lists == [False, True]:
@@ -331,11 +332,6 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     if limit is None or (type(limit) in (int, float) and limit > _NO_LIMIT):
         kept.pop("model_max_length", None)
     return kept
-
-
-def _without_suffix(flat: Mapping[str, Setting]) -> str:
-    setting = flat.get("tokenizer_class")
-    return str(setting.value).removesuffix("Fast") if setting is not None else ""
 
 
 def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
@@ -513,10 +509,8 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
     elif name == "vocab.txt":
         yield from _compare_vocabularies(path, name, _lines_in(before), _lines_in(after))
     elif name == "vocab.json":
-        sides = [parse_json(content, path) for content in (before, after)]
-        one, two = ({} if isinstance(side, Unread) else side.data for side in sides)
-        broken = [side for side in sides if isinstance(side, Unread)]
-        yield from broken[:1] or _compare_vocabularies(path, name, one, two)
+        sides, broken = parted(parse_json(content, path) for content in (before, after))
+        yield from broken[:1] or _compare_vocabularies(path, name, *(side.data for side in sides))
     else:
         was, now = revisions.sizes(path)
         yield _change("vocabulary-changed", path, name, was, f"{now} with other content" if was == now else now)

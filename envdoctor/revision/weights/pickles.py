@@ -11,11 +11,10 @@ Kinds of changes, in the area ``files``:
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
-from envdoctor.hub.pickle_reading import COMPUTED_NAME, Checkpoint
+from envdoctor.hub.pickle_reading import COMPUTED_NAME, Checkpoint, read_checkpoint
 from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.hub.torch_zip import read_checkpoint
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
-from envdoctor.revision.weights.parts.file_sets import SetKey, main_set, weight_paths, weight_sets
+from envdoctor.revision.weights.parts.layouts import SetKey, main_set, weight_paths, weight_sets
 from envdoctor.text.message import Message, listed
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")
@@ -109,12 +108,9 @@ def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> I
         for key in bad:
             if before is None or isinstance(before, Unread) or key[1] not in before.globals:
                 files.setdefault(key, []).append(path)
-    ranked = sorted(files.items())
-    for (mild, name), found in ranked[:_MOST_GLOBALS]:
+    more = len(files) - _MOST_GLOBALS
+    for number, ((mild, name), found) in enumerate(sorted(files.items())[: _MOST_GLOBALS + 1]):
         detail, verdict = listed(found, 3) if len(found) > 1 else None, _NOT_LISTED if mild else _RUNS_CODE
-        yield Change("files", "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail)
-    rest = ranked[_MOST_GLOBALS:]
-    if rest:
-        ((mild, _), found), more = rest[0], Message("{} more globals", len(rest))
-        verdict = _NOT_LISTED if mild else _RUNS_CODE
-        yield Change("files", "unsafe-global-added", found[0], more, None, verdict, len(rest))
+        one = Change("files", "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail)
+        rest = one._replace(symbol=Message("{} more globals", more), count=more, detail=None)
+        yield one if number < _MOST_GLOBALS else rest

@@ -24,17 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
-from envdoctor.revision.weights.parts import file_sets, layouts
-from envdoctor.revision.weights.parts.file_sets import (
-    Shared,
-    WeightSet,
-    check_index,
-    main_set,
-    weight_paths,
-    weight_sets,
-)
+from envdoctor.revision.weights.parts import layouts
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
-from envdoctor.revision.weights.parts.layouts import Amount, Layout, Spec, amounts_of, gigabytes, pattern_of
+from envdoctor.revision.weights.parts.layouts import Amount, Layout, Shared, Spec, WeightSet, amounts_of, gigabytes
 from envdoctor.text.message import Message, listed
 from envdoctor.versions.pep440 import rank
 
@@ -63,12 +55,12 @@ def compare(revisions: Revisions) -> Compared:
 
     ``amounts`` lack a side of which not every header was read: files that did not change are not.
     """
-    old, new = weight_paths(revisions.old), weight_paths(revisions.new)
+    old, new = layouts.weight_paths(revisions.old), layouts.weight_paths(revisions.new)
     if not old and not new:
         lacking = revisions.old.lacking or revisions.new.lacking
         return Compared(facts={"revision.weights": Unknown(lacking) if lacking else "none"})
-    shared = file_sets.shared_files(old, new)
-    moved = file_sets.moved_files(shared)
+    shared = layouts.shared_files(old, new)
+    moved = layouts.moved_files(shared)
     equal = _equal_files(old, shared)
     if len(shared.same) + len(shared.moved) == len(old) == len(new):
         changes, unread = parted(_index_of_known(revisions, shared))
@@ -82,10 +74,10 @@ def compare(revisions: Revisions) -> Compared:
 def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
     old, new = revisions.old, revisions.new
     dtypes = {row["key"]: row["since"] for row in revisions.matrix.rows("safetensors-dtypes")}  # dtype to first release
-    pairs, sets = file_sets.plan(old, new, shared)
+    pairs, sets = layouts.plan(old, new, shared)
     changes: list[Change] = [*moved, *sets]
     patterns, unread = list(changes), list[Unread]()
-    was, now = main_set(weight_sets(old)), main_set(weight_sets(new))
+    was, now = layouts.main_set(layouts.weight_sets(old)), layouts.main_set(layouts.weight_sets(new))
     # Other sets than the one that is loaded are copies for other programs.
     differ = (was is not None and now is None) or any(change.kind == "opaque-changed" for change in changes)
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
@@ -93,10 +85,8 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     valued: list[str] = []
     read_all = not shared.same and not shared.moved
     for before, after in pairs:
-        one, two = (
-            _READERS[side.key.format](snapshot, side.read, revisions.clock)
-            for snapshot, side in ((old, before), (new, after))
-        )
+        one = _READERS[before.key.format](old, before.read, revisions.clock)
+        two = _READERS[after.key.format](new, after.read, revisions.clock)
         result = _compare_pair(revisions, before, after, one, two)
         changes += result.changes
         patterns += result.listing
@@ -112,17 +102,15 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
                 amounts[side] = amounts_of(layout.tensors)
     unhashed = () if differ or len(valued) == len(pairs) else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
-    if not weight_paths(old) or not weight_paths(new):
-        status = "added" if weight_paths(new) else "removed"
+    if not layouts.weight_paths(old) or not layouts.weight_paths(new):
+        status = "added" if layouts.weight_paths(new) else "removed"
     if unread or unhashed:
-        status = Unknown(
-            Message("{} could not be read", listed(dict.fromkeys(item.path for item in (*unread, *unhashed)), 2))
-        )
+        paths = dict.fromkeys(item.path for item in (*unread, *unhashed))
+        status = Unknown(Message("{} could not be read", listed(paths, 2)))
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
-        counted = amounts[side]["dtype"].values() if side in amounts else None
-        parameters = _LEFT_ALONE if counted is None else sum(amount.parameters for amount in counted)
-        facts[f"revision.parameters_{side}"] = parameters
+        parameters = [amount.parameters for amount in amounts.get(side, {"dtype": {}})["dtype"].values()]
+        facts[f"revision.parameters_{side}"] = sum(parameters) if side in amounts else _LEFT_ALONE
     facts["revision.safetensors_needs"] = _newest_need(needs, read_all)
     settled = not unread and not differ and bool(pairs)
     unsaid = Message("every tensor's name, dtype and shape; the values were not compared")
@@ -144,15 +132,17 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     unread = [*before.unread, *after.unread]
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
     relaid = one.key == two.key and (one.files != two.files or elsewhere)
-    changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid, whole=not unread)
+    changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid)
     changes += [*_values_changed(old, new, before, after), *_metadata(before, after)]
     changes += _unread_changed(old, new, unread)
     changes += [Change("weights", "opaque-changed", path, path) for path in sorted({*before.opaque, *after.opaque})]
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
-        files = [f"{len(names)} file{'' if len(names) == 1 else 's'}" for names in (one.files, two.files)]
+        counts = [len(names) for names in (one.files, two.files)]
+        files = [Message("{} file{}", count, "" if count == 1 else "s") for count in counts]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
-    for path, remarks in after.remarks.items():
-        news = [remark for remark in remarks if remark not in before.remarks.get(path, ())]
+    for path, header in after.headers.items():
+        known = before.headers[path].remarks if path in before.headers else ()
+        news = [remark for remark in header.remarks if remark not in known]
         changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
     listing, settled = list(patterns), tuple[str, ...]()
     if revisions.values is not None:
@@ -165,11 +155,11 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
         unread += values.unread
         listing += values.listing
         settled = values.equal
-    index = file_sets.index_path(two.key)
+    index = layouts.index_path(two.key)
     # An unchanged index, of up to 9 MB, is not fetched for nothing.
     touched = not revisions.same(index) or one.files != two.files or before.where != after.where
     if touched and (len(two.files) > 1 or index in new.files):
-        found = parted(check_index(new, two.key, two.files, after))
+        found = parted(layouts.check_index(new, two.key, two.files, after))
         changes += found[0]
         unread += found[1]
     return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(listing))
@@ -187,26 +177,26 @@ def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout)
 
 def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | Unread]:
     """Renamed shards need an index that knows their names; another index has to fit the shards that did not change."""
-    for key, files in weight_sets(revisions.new).items():
-        touched = bool(revisions.changed([file_sets.index_path(key)]))
+    for key, files in layouts.weight_sets(revisions.new).items():
+        touched = bool(revisions.changed([layouts.index_path(key)]))
         if key.format == "safetensors" and touched:
             layout = _READERS[key.format](revisions.new, files, revisions.clock)
             yield from layout.unread
-            yield from check_index(revisions.new, key, files, layout)
+            yield from layouts.check_index(revisions.new, key, files, layout)
         elif key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
-            yield from check_index(revisions.new, key, files, Layout())
+            yield from layouts.check_index(revisions.new, key, files, Layout())
 
 
 def _metadata(before: Layout, after: Layout) -> Iterator[Change]:
     """``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
-    if not before.metadata:
+    if not before.headers:
         return
-    usual = before.metadata[min(before.metadata)]
+    usual = before.headers[min(before.headers)]
     found: dict[tuple[str, str, str], list[str]] = {}
-    for path, now in after.metadata.items():
-        was = before.metadata.get(path, usual)
+    for path, header in after.headers.items():
+        was, now = before.headers.get(path, usual).metadata, header.metadata
         if was != now:
-            one, two = (_format(side) for side in (was, now))
+            one, two = _format(was), _format(now)
             kind = "format-lost" if one in _FORMATS and two not in _FORMATS else "metadata-changed"
             found.setdefault((kind, one, two), []).append(path)
     for (kind, one, two), paths in found.items():
@@ -266,9 +256,8 @@ def _needs_changes(old: Layout, new: Layout, dtypes: Mapping[str, str], all_read
         return []
     newer = [(name, spec) for name, spec in new.tensors.items() if dtypes[spec.dtype] == after]
     name, spec = newer[0]
-    detail = pattern_of(name)[0]
+    detail = layouts.pattern_of(name)[0]
     if not all_read:
         detail = Message("{}; files that did not change were not read", detail)
-    return [
-        Change("weights", "needs-newer-safetensors", new.where[name], spec.dtype, before, after, len(newer), detail)
-    ]
+    path, count = new.where[name], len(newer)
+    return [Change("weights", "needs-newer-safetensors", path, spec.dtype, before, after, count, detail)]

@@ -21,8 +21,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.safetensors_header import HeaderError, Tensor, parse_header
-from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, Values
 from envdoctor.revision.weights.parts.layouts import Layout, gigabytes, group
 from envdoctor.text.message import Message, listed
@@ -71,13 +70,10 @@ def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layo
     Tensors of two shapes, or packed on one side alone, are left out of the number that ``equal`` gives.
     """
     sides = ((revisions.old, one), (revisions.new, two))
-    tables = [_tensors(snapshot, layout) for snapshot, layout in sides]
-    both = [name for name in tables[0] if name in tables[1] and name in two.where]
-    pieces = [piece for name in both for piece in _pieces(name, *(table[name] for table in tables))]
-    unread = [
-        Unread(path, Message("its values were not compared: {}", Message("it is a pickle, which is never loaded")))
-        for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())
-    ]
+    both = [name for name, path in one.where.items() if path in one.headers and two.where.get(name) in two.headers]
+    pieces = [piece for name in both for piece in _pieces(name, one, two)]
+    pickle = Message("its values were not compared: {}", Message("it is a pickle, which is never loaded"))
+    unread = [Unread(path, pickle) for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())]
     if not both:
         return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
@@ -89,10 +85,8 @@ def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layo
     allowed.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
     left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
     if left:
-        reason = Message(
-            "values of {} tensors lie beyond the {} that may be fetched", len(left), gigabytes(allowed.budget)
-        )
-        unread.append(Unread(next(iter(left.values())), reason))
+        text = "values of {} tensors lie beyond the {} that may be fetched"
+        unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(allowed.budget))))
     found: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
@@ -104,41 +98,28 @@ def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layo
         allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
     changes, patterns = _changes([item for item in found.values() if item.different], two)
     compared = len({piece.name for piece in fitting})
-    settled = (
-        (Message("every value of {} of {} tensors", compared, len(two.where)),) if not changes and not unread else ()
-    )
-    return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(patterns))
+    settled = Message("every value of {} of {} tensors", compared, len(two.where))
+    equal = () if changes or unread else (settled,)
+    return Compared(tuple(changes), tuple(unread), equal=equal, listing=tuple(patterns))
 
 
-def _tensors(snapshot: Snapshot, layout: Layout) -> dict[str, tuple[str, int, Tensor]]:
-    """Return file, length of its header and place of each tensor of the headers that were read."""
-    tensors: dict[str, tuple[str, int, Tensor]] = {}
-    for path, raw in snapshot.headers(sorted(layout.raw)).items():
-        try:
-            header = parse_header(raw, snapshot.files[path].size) if type(raw) is bytes else None
-        except HeaderError:
-            continue
-        if header is not None:
-            tensors |= {name: (path, header.header_bytes, tensor) for name, tensor in header.tensors.items()}
-    return tensors
-
-
-def _pieces(name: str, one: tuple[str, int, Tensor], two: tuple[str, int, Tensor]) -> Iterator[_Piece]:
+def _pieces(name: str, *layouts: Layout) -> Iterator[_Piece]:
     """Cut a tensor of one shape on both sides; at whole rows where a row fits into a piece."""
-    tensors = one[2], two[2]
-    dtypes = tensors[0].dtype, tensors[1].dtype
+    headers = [layout.headers[layout.where[name]] for layout in layouts]
+    one, two = (header.tensors[name] for header in headers)
+    dtypes, shape = (one.dtype, two.dtype), one.shape
     floats = all(dtype in _FLOATS for dtype in dtypes)
-    if tensors[0].shape != tensors[1].shape or not (floats or dtypes[0] == dtypes[1]):
+    if shape != two.shape or not (floats or one.dtype == two.dtype):
         return
     widths = [_FLOATS[dtype] if floats else 1 for dtype in dtypes]
-    count = math.prod(tensors[0].shape) if floats else tensors[0].end - tensors[0].begin
-    row = math.prod(tensors[0].shape[1:]) if floats and len(tensors[0].shape) == 2 else 0
+    count = math.prod(shape) if floats else one.end - one.begin
+    row = shape[1] if floats and len(shape) == 2 else 0
     length = row if 0 < row <= _PIECE else 0
     step = _PIECE // length * length if length else _PIECE
     for first in range(0, count, step):
         places = [
-            (path, begin + tensor.begin + first * width, min(step, count - first) * width)
-            for (path, begin, tensor), width in zip((one, two), widths, strict=True)
+            (layout.where[name], header.header_bytes + begin + first * width, min(step, count - first) * width)
+            for layout, header, begin, width in zip(layouts, headers, (one.begin, two.begin), widths, strict=True)
         ]
         yield _Piece(name, dtypes, (places[0], places[1]), first // length if length else 0, length)
 

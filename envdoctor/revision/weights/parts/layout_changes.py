@@ -167,19 +167,20 @@ _change = partial(Change, "weights")
 _Differences = tuple[list[Change], list[Change]]
 
 
-def compare_layouts(
-    old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool, whole: bool
-) -> _Differences:
-    """Compare what was read of one set.
+def compare_layouts(old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool) -> _Differences:
+    """Compare what was read of one set; where parts are unread, only tensors that are in both.
 
-    ``relaid`` says that the set's files are cut differently. Unless ``whole``, parts could not be read: then only
-    tensors that are in both are compared.
+    ``relaid`` says that the set's files are cut differently.
     """
+    whole = not old.unread and not new.unread
     both = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
     retyped = [name for name, spec, other in both if spec.dtype != other.dtype]
     reshaped = [name for name, spec, other in both if spec.shape != other.shape]
     embedding, covered = _embeddings(old, new, snapshots[1])
-    gone, come = (group(_lone(*sides) if whole else (), sides[0].tensors) for sides in ((old, new), (new, old)))
+    gone, come = (
+        group((name for name in one.tensors if whole and not _lives_on(name, one, other.tensors)), one.tensors)
+        for one, other in ((old, new), (new, old))
+    )
     renames = _find_renames(gone, come)
     for rename in renames:
         for side, items in ((gone, rename.before), (come, rename.after)):
@@ -206,16 +207,14 @@ def compare_layouts(
     return [change for part in parts for change in part[0]], [change for part in parts for change in part[1]]
 
 
-def _lone(layout: Layout, other: Layout) -> list[str]:
-    return [name for name in layout.tensors if name not in other.tensors and not _lives_on(name, layout, other.tensors)]
-
-
 def _lives_on(name: str, layout: Layout, others: Mapping[str, Spec]) -> bool:
-    """Whether the tensor is one with another that both sides have: pickles name a tied head, safetensors does not."""
+    """Whether both have the tensor, or one that shares its data: pickles name a tied head, safetensors does not."""
     owner = layout.twins.get(name, name)
-    if owner in others:
-        return owner != name
-    return any(other in others for other, first in layout.twins.items() if first == owner) if layout.twins else False
+    return (
+        name in others
+        or owner in others
+        or any(other in others for other, first in layout.twins.items() if first == owner)
+    )
 
 
 def _tying(snapshot: Snapshot) -> str:
@@ -223,8 +222,7 @@ def _tying(snapshot: Snapshot) -> str:
 
     Not given is no answer: which default holds depends on the class and on the transformers release.
     """
-    config = _config(snapshot)
-    if config is None:
+    if (config := _config(snapshot)) is None:
         return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):
         match table:
@@ -338,11 +336,9 @@ def _renamed(renames: Sequence[_Rename], new: Layout) -> _Differences:
     example = renames[largest].before[0].pattern
     lines = sorted((f"{one.before} → {one.after}" for one in patterns), key=lambda line: not line.startswith(example))
     total, detail = sum(change.count for change in patterns), listed(lines, 3)
-    if gone or come:
-        told = _change("tensor-renamed", first.path, example, listed(gone, 6), listed(come, 6), total, detail)
-    else:
-        told = _change("tensor-path-renamed", first.path, example, example, first.after, total, detail)
-    return [told], patterns
+    names = (example, first.after) if not (gone or come) else (listed(gone, 6), listed(come, 6))
+    kind = "tensor-renamed" if gone or come else "tensor-path-renamed"
+    return [_change(kind, first.path, example, *names, total, detail)], patterns
 
 
 def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
@@ -362,19 +358,19 @@ def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> _Diffe
     if not groups:
         return [], []
 
-    def told(item: Group, text: str, count: int, detail: str | None = None) -> Change:
-        before, after = (None, text) if kind == "tensor-added" else (text, None)
-        return _change(kind, layout.where[item.names[0]], item.pattern, before, after, count, detail)
+    def sides(text: str) -> tuple[str | None, str | None]:
+        return (None, text) if kind == "tensor-added" else (text, None)
 
-    patterns = [
-        told(item, f"{item.specs[0].dtype} {spell_shape(item.specs[0].shape)}", len(item.names))
-        for item in groups.values()
-    ]
-    total = sum(change.count for change in patterns)
-    text = f"{total} tensor{'' if total == 1 else 's'}, {gigabytes(sum(item.bytes for item in groups.values()))}"
-    largest = max(groups.values(), key=lambda item: item.bytes)
-    others = [pattern for pattern in groups if pattern != largest.pattern]
-    return [told(largest, text, total, Message("also {}", listed(others)) if others else None)], patterns
+    patterns = []
+    for item in groups.values():
+        spec = f"{item.specs[0].dtype} {spell_shape(item.specs[0].shape)}"
+        patterns.append(_change(kind, layout.where[item.names[0]], item.pattern, *sides(spec), len(item.names)))
+    sizes, total = [item.bytes for item in groups.values()], sum(change.count for change in patterns)
+    largest = patterns[sizes.index(max(sizes))]
+    amount = sides(Message("{} tensor{}, {}", total, "" if total == 1 else "s", gigabytes(sum(sizes))))
+    others = [pattern for pattern in groups if pattern != largest.symbol]
+    detail = Message("also {}", listed(others)) if others else None
+    return [_change(kind, largest.path, largest.symbol, *amount, total, detail)], patterns
 
 
 def _common(patterns: Iterable[str]) -> str:
