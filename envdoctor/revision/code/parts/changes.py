@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, NO_CODE, Definition, FileCode, Parameter
+from envdoctor.revision.code.parts.tree import MODULE_LEVEL, NO_CODE, Definition, FileCode, Parameter
 from envdoctor.revision.comparer import Change
 from envdoctor.text.message import Message
 

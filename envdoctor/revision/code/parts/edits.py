@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from envdoctor.revision.code.parts.records import Definition, FileCode
+from envdoctor.revision.code.parts.tree import Definition, FileCode
 from envdoctor.text.message import Message
 
 _TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.edits import TURNED, edit_of, no_longer_read, refused, replaced
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
+from envdoctor.revision.code.parts.tree import MODULE_LEVEL, Definition, FileCode
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import LONGEST, visible
 from envdoctor.text.message import Message
