@@ -45,10 +45,17 @@ from functools import partial
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
+from envdoctor.revision.code.parts.changes import (
+    FilePair,
+    checkpointing,
+    compare_file,
+    moved_definitions,
+    one_sided,
+    pair_files,
+)
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import Entry, NotPython, Side, faults, loaded_files, parse, read_sources
-from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
+from envdoctor.revision.code.parts.training import Judged, causes, told
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
 from envdoctor.text.message import Message
@@ -72,10 +79,9 @@ def compare(revisions: Revisions) -> Compared:
     changed = revisions.changed(paths)
     configs = revisions.changed(AUTO_MAP_FILES)
     maps, blind = parted(_auto_map(revisions, path) for path in (AUTO_MAP_FILES if changed else configs))
-    sides = old, new = [
-        Side(snapshot, [entry for named in maps for entry in named[number]], {}, {}, [], set())
-        for number, snapshot in enumerate((revisions.old, revisions.new))
-    ]
+    named = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
+    snapshots = zip((revisions.old, revisions.new), named, strict=True)
+    sides = old, new = [Side(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
     renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
     unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
@@ -96,7 +102,7 @@ def compare(revisions: Revisions) -> Compared:
     changes += _within_bounds(told(_changes(pairs), basis))
     own = {path.removesuffix(".py") for path in new.snapshot.files}  # told as what the file cannot load without
     changes = [change for change in changes if change.kind != "package-required" or change.symbol not in own]
-    changes += [change for named in maps for change in _map_changes(*named)]
+    changes += [change for one in maps for change in _map_changes(*one)]
     changes = sorted(changes, key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
@@ -212,13 +218,13 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
             yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
 
 
-def _auto_map(revisions: Revisions, path: str) -> tuple[list[Entry], list[Entry]] | Unread:
-    """The entries of a configuration, old and new."""
+def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[Entry], list[Entry]] | Unread:
+    """The path of a configuration, and its entries, old and new."""
     new = _entries(revisions.new, path)
     old = new if revisions.same(path) else _entries(revisions.old, path)
     if isinstance(old, Unread):
         return old
-    return new if isinstance(new, Unread) else (old, new)
+    return new if isinstance(new, Unread) else (path, old, new)
 
 
 def _entries(snapshot: Snapshot, path: str) -> list[Entry] | Unread:
@@ -238,7 +244,7 @@ def _entries(snapshot: Snapshot, path: str) -> list[Entry] | Unread:
     return [*found.values()]
 
 
-def _map_changes(old: Sequence[Entry], new: Sequence[Entry]) -> Iterator[Change]:
+def _map_changes(path: str, old: Sequence[Entry], new: Sequence[Entry]) -> Iterator[Change]:
     """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
     there."""
     known = {entry.away for entry in old}
@@ -247,5 +253,4 @@ def _map_changes(old: Sequence[Entry], new: Sequence[Entry]) -> Iterator[Change]
         away = after.away if after and after.away not in known else None
         kind = "auto-map-other-repository" if away else "auto-map-changed"
         detail = Message("code of {}", away) if away else None
-        path = (after or before).config
         yield Change(AREA, kind, path, key, before and before.text, after and after.text, detail=detail)

@@ -3,7 +3,7 @@ executed."""
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -168,7 +168,8 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
-    return FileCode(joined(parts), *map(tuple, (definitions, imports, sites, statements, uses, bound)))
+    everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, bound)
+    return FileCode(joined(parts), *map(tuple, everything))
 
 
 def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
@@ -296,7 +297,8 @@ def _imports(tree: ast.Module) -> list[Import]:
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, required, demanded = waiting.pop()
-        names, always = list[str](), () if isinstance(node, _PERHAPS) else _INNER
+        names = list[str]()
+        always: tuple[str, ...] = () if isinstance(node, _PERHAPS) else _INNER
         match node:
             case ast.Import(names=taken):
                 names = [alias.name for alias in taken]
