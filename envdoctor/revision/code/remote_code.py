@@ -40,7 +40,7 @@ the kinds of the table ``training-code`` what it means is known; before is what 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from envdoctor.hub.snapshot import Snapshot, Unread
@@ -54,7 +54,16 @@ from envdoctor.revision.code.parts.changes import (
     pair_files,
 )
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
-from envdoctor.revision.code.parts.loaded import Entry, NotPython, Side, faults, loaded_files, parse, read_sources
+from envdoctor.revision.code.parts.loaded import (
+    Entry,
+    NotPython,
+    Side,
+    faults,
+    kind_of_file,
+    loaded_files,
+    parse,
+    read_sources,
+)
 from envdoctor.revision.code.parts.training import Judged, causes, told
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
@@ -78,14 +87,21 @@ def compare(revisions: Revisions) -> Compared:
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
     configs = revisions.changed(AUTO_MAP_FILES)
-    maps, blind = parted(_auto_map(revisions, path) for path in (AUTO_MAP_FILES if changed else configs))
+    maps, blind = parted(_auto_map(revisions, path) for path in configs)
     named = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
     snapshots = zip((revisions.old, revisions.new), named, strict=True)
     sides = old, new = [Side(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
     renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
     unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
-    loaded = None if blind else loaded_files(sides, differ, partial(_more, new.snapshot))
+    loaded = None
+    if _asks_what_is_loaded(sides, differ):
+        rest, unknown = parted(_auto_map(revisions, path) for path in AUTO_MAP_FILES if path not in configs)
+        for _, was, now in rest:
+            old.entries.extend(was)
+            new.entries.extend(now)
+        if not (blind or unknown):
+            loaded = loaded_files(sides, differ, partial(_more, new.snapshot))
     judged = {*differ} if loaded is None else loaded
     changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
     for path, one in unread.items():
@@ -94,7 +110,10 @@ def compare(revisions: Revisions) -> Compared:
     for side in sides:
         side.faults.extend(faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed}))
     before, after = (dict(reversed(side.faults)) for side in sides)
-    changes += _broken(before, after, new.snapshot.files)
+    broken = [("code-broken", path, reason) for path, reason in after.items() if path not in before]
+    gone = before.keys() - new.snapshot.files.keys()  # what is not there any more was not mended
+    broken += [("code-mended", path, reason) for path, reason in before.items() if path not in {*after, *gone}]
+    changes += [Change(AREA, kind, path, path, detail=reason) for kind, path, reason in broken]
     known = [{path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides]
     pairs = pair_files(*known)
     names = {entry.name for side in sides for entry in side.entries}
@@ -142,6 +161,17 @@ def _parse(
     return unread, equal
 
 
+def _asks_what_is_loaded(sides: Sequence[Side], differ: Collection[str]) -> bool:
+    """Whether the configurations have to be read: a changed file is not called like loaded ones, or lies beside another
+    one of its kind, or it lost a class. All others are judged, without a request for files that did not change."""
+    kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
+    if any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ)):
+        return True
+    after = {one.name for code in sides[1].codes.values() for one in code.definitions}
+    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
+    return bool(classes - after)
+
+
 def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
     """What is in files that are the same on both sides."""
     sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
@@ -155,17 +185,6 @@ def _settings(revisions: Revisions) -> set[str]:
     read = [read_json(side, "config.json") for side in sides]
     found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
     return found[0] & found[1]
-
-
-def _broken(before: Mapping[str, Message], after: Mapping[str, Message], files: Collection[str]) -> Iterator[Change]:
-    """What keeps transformers from loading a file on one side alone, with the first reason. What is not among the new
-    ``files`` was not mended."""
-    for path, reason in after.items():
-        if path not in before:
-            yield Change(AREA, "code-broken", path, path, detail=reason)
-    for path, reason in before.items():
-        if path in files and path not in after:
-            yield Change(AREA, "code-mended", path, path, detail=reason)
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:

@@ -144,7 +144,7 @@ class Side(NamedTuple):
     some, and those that hold the marks of a conflict, which no interpreter can parse."""
 
     snapshot: Snapshot
-    entries: Sequence[Entry]
+    entries: list[Entry]
     codes: dict[str, FileCode]
     texts: dict[str, list[str]]
     faults: list[tuple[str, Message]]
@@ -218,7 +218,11 @@ def faults(side: Side, codes: Mapping[str, FileCode]) -> Iterator[tuple[str, Mes
             for name in _NAME.findall(one.text):
                 if name in one.mentions and not (_has(code, name) or hasattr(builtins, name)):
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
-    edges = {path: {*_needed(path, code, files)} for path, code in codes.items()}
+    required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
+    edges = {
+        path: {at for written, at, name in imported_files(path, code, files) if name and written in required[path]}
+        for path, code in codes.items()
+    }
     for path in codes:
         circle = _circle(path, edges)
         if circle and path == min(circle):
@@ -229,14 +233,8 @@ def _has(code: FileCode, name: str) -> bool:
     return name.partition(".")[0] in code.bound or "*" in code.bound or "__getattr__" in code.bound
 
 
-def _needed(path: str, code: FileCode, files: Collection[str]) -> Iterator[str]:
-    """Files from which it takes names whenever it is loaded."""
-    required = {one.name for one in code.imports if one.required}
-    return (at for written, at, name in imported_files(path, code, files) if name and written in required)
-
-
 def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
-    """The shortest circle of such imports through a file."""
+    """The shortest circle through a file of imports of names that run whenever a file is loaded."""
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]

@@ -229,14 +229,13 @@ def _statements(function: Definition) -> Iterator[str]:
             expanded.pop(name[0], None)
 
 
-def _fresh(pairs: Iterable[FilePair]) -> re.Pattern[str]:
+def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     """A pattern of the options that the new configurations have more, and that are off where config.json has none."""
-    makers = [
-        [one for one in code.definitions if one.name.endswith("Config.__init__")] for pair in pairs for code in pair[2:]
-    ]
-    before, after = (
-        {one for maker in side for found in maker for one in found.parameters} for side in (makers[::2], makers[1::2])
+    sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
+    makers = (
+        [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
     )
+    before, after = ({parameter for maker in side for parameter in maker.parameters} for side in makers)
     known = {one.name for one in before}
     names = sorted(one.name for one in after if one.name not in known and one.default in _OFF)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
