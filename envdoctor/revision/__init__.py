@@ -9,8 +9,8 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "code.parts.reading": "Source parse",
-        "code.parts.records": "FileCode",
+        "code.parts.loaded": "Source parse",
+        "code.parts.tree": "FileCode",
         "comparer": "AREAS Change Compared Revisions Values",
         "comparing": "COMPARERS Comparison attribute change_facts compare_snapshots effect_of files_of",
         "settings.settings_files": "flatten",

@@ -17,9 +17,12 @@ MODEL = {"AutoModel": "a.A"}
 PIPELINE = {"custom_pipelines": {"chat": {"impl": "o/x--p.P", "pt": ["AutoModel"]}}}
 
 
-def maps(old: Any, new: Any, *expected: str, file: str = CONFIG) -> None:
+def maps(old: Any, new: Any, *expected: str, file: str = CONFIG, away: str = "") -> None:
+    """Hold that these are the changes, and that the code of the repository ``away`` could not be told."""
     compared = outcome(remote_code, {file: {"auto_map": old}}, {file: {"auto_map": new}})
-    holds(compared, *expected)
+    reasons = [(file, f"the code that it names is in {away}, and was not compared")] if away else []
+    assert [(one.path, one.reason) for one in compared.unread] == reasons
+    holds(compared._replace(unread=()), *expected)
     assert all(change.path == file for change in compared.changes)
 
 
@@ -29,19 +32,20 @@ def test_what_a_repository_asks_to_load_is_compared() -> None:
     maps(MODEL, {"AutoConfig": "a.C"}, "auto-map-changed AutoConfig: None -> a.C", gone)
     # tokenizers have two classes, and the old form of their list is the same as the table
     two, other = ["t.T", None], "auto-map-other-repository AutoTokenizer.1: None -> o/x--t.F"
-    maps({"AutoTokenizer": two}, {"AutoTokenizer": ["t.T", "o/x--t.F"]}, other, file=TOKENIZER)
+    maps({"AutoTokenizer": two}, {"AutoTokenizer": ["t.T", "o/x--t.F"]}, other, file=TOKENIZER, away="o/x")
     maps(two, {"AutoTokenizer": two}, file=TOKENIZER)
 
 
 def test_code_of_another_repository_is_told_apart() -> None:
     other = "auto-map-other-repository AutoModel: a.A -> evil/code--a.A"
-    maps(MODEL, {"AutoModel": "evil/code--a.A"}, other)
+    maps(MODEL, {"AutoModel": "evil/code--a.A"}, other, away="evil/code")
     maps(MODEL, {"AutoModel": "Org/Model--a.A"}, "auto-map-changed")  # the own one, spelled out
     before = {"AutoModel": "o/x--a.A"}
-    maps(before, {**before, "AutoConfig": "o/x--b.B"}, "auto-map-changed AutoConfig: None -> o/x--b.B")
-    maps(before, {"AutoModel": "o/x--a.B"}, "auto-map-changed")
+    maps(before, {**before, "AutoConfig": "o/x--b.B"}, "auto-map-changed AutoConfig: None -> o/x--b.B", away="o/x")
+    maps(before, {"AutoModel": "o/x--a.B"}, "auto-map-changed", away="o/x")
     pipeline = outcome(remote_code, {CONFIG: {}}, {CONFIG: PIPELINE})
-    holds(pipeline, "auto-map-other-repository custom_pipelines.chat")
+    assert [one.path for one in pipeline.unread] == [CONFIG]
+    holds(pipeline._replace(unread=()), "auto-map-other-repository custom_pipelines.chat")
 
 
 @pytest.mark.parametrize("value", [None, 1, "a.A", [1], {"AutoModel": 1}, {"AutoModel": [[]]}, {"AutoModel": {}}])

@@ -29,9 +29,10 @@ FILES = {
 
 
 def kinds(*sides: dict[str, Any]) -> dict[str, list[str]]:
-    """The kinds of changes by file; everything was read."""
+    """The kinds of changes by file; everything but what another repository has was read."""
     compared = outcome(remote_code, *sides)
-    assert compared.unread == ()
+    away = {"config.json"} if any(side["config.json"] == OTHERS for side in sides) else set()
+    assert {part.path for part in compared.unread} == away
     found: dict[str, list[str]] = {}
     for change in compared.changes:
         found.setdefault(change.path, []).append(change.kind)
@@ -72,6 +73,14 @@ def test_code_of_another_repository_is_not_here_to_be_judged() -> None:
     assert kinds(FILES, FILES | {"config.json": OTHERS}) == {
         "config.json": ["auto-map-changed", "auto-map-other-repository"]
     }
+
+
+def test_a_file_beside_the_one_that_is_loaded_is_not_judged_whatever_it_is_called() -> None:
+    old, new = (FILES | {"modeling_old.py": MODEL + f"x = {number}\n"} for number in (1, 2))
+    assert kinds(old, new) == {"modeling_old.py": ["file-not-loaded"]}
+    # No entry names a tokenizer: whoever loads it does so by other means.
+    old, new = (FILES | {"tokenization_x.py": f"class XTokenizer:\n    size = {number}\n"} for number in (1, 2))
+    assert kinds(old, new) == {"tokenization_x.py": ["training-code-changed"]}
 
 
 def test_files_that_did_not_change_are_read_only_to_find_a_way() -> None:

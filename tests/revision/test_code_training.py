@@ -352,3 +352,13 @@ def test_checkpointing_reaches_whoever_asks_for_it(old: str, new: str, kind: str
     found = {change.kind for change in outcome(remote_code, {"m.py": old}, {"m.py": new}).changes}
     kinds = {one for one in found if one in (f"gradient-checkpointing-{end}" for end in ("noop", "mended", "fails"))}
     assert kinds == ({f"gradient-checkpointing-{kind}"} if kind else set())
+
+
+def test_of_a_function_that_was_rewritten_no_cause_is_sought_and_that_is_said() -> None:
+    def side(number: int, count: int) -> str:
+        lines = "".join(f"        x = x.float() * {number}{place}\n" for place in range(count))
+        return f"class M:\n    def forward(self, x, labels=None):\n{lines}        return x\n"
+
+    for count, detail in ((15, "+15 -15"), (16, "32 statements changed, too many to seek a cause")):
+        (change,) = outcome(remote_code, *({"m.py": side(number, count)} for number in (1, 2))).changes
+        assert (change.kind, change.detail) == ("training-code-changed", detail)

@@ -40,25 +40,33 @@ the kinds of the table ``training-code`` what it means is known; before is what 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
+from envdoctor.revision.code.parts.changes import (
+    FilePair,
+    checkpointing,
+    compare_file,
+    moved_definitions,
+    one_sided,
+    pair_files,
+)
+from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import (
     Entry,
-    entry_of,
+    NotPython,
+    Side,
     faults,
-    has_conflict_marks,
-    is_loaded_by_name,
+    kind_of_file,
     loaded_files,
+    parse,
+    read_sources,
 )
-from envdoctor.revision.code.parts.reading import NotPython, parse, read_sources
-from envdoctor.revision.code.parts.records import MINOR_ONLY, FileCode, Site
-from envdoctor.revision.code.parts.training import Judged, causes, checkpointing, told
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
+from envdoctor.revision.code.parts.training import Judged, causes, told
+from envdoctor.revision.code.parts.tree import FileCode
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
 from envdoctor.text.message import Message
 
 AREA = "code"
@@ -73,87 +81,95 @@ def wants(path: str) -> bool:
     return path.endswith(".py") or path in AUTO_MAP_FILES
 
 
-class _Parsed(NamedTuple):
-    """One side's files: what each holds, its lines, what keeps transformers from loading some, and those that hold the
-    marks of a conflict, which no interpreter can parse."""
-
-    codes: dict[str, FileCode]
-    texts: dict[str, list[str]]
-    faults: list[tuple[str, Message]]
-    marked: set[str]
-
-
 def compare(revisions: Revisions) -> Compared:
     """The changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order of the
     files; those of other files by the file alone."""
-    snapshots = (revisions.old, revisions.new)
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
-    entries = _entries(revisions, revisions.changed(AUTO_MAP_FILES))
-    renamed = {entry.path for entry in {*(entries[1] or ())} - {*(entries[0] or ())}} & revisions.new.files.keys()
-    sides, unread, equal = _parsed(revisions, {*changed, *renamed}, renamed)
+    configs = revisions.changed(AUTO_MAP_FILES)
+    maps, blind = parted(_auto_map(revisions, path) for path in configs)
+    named = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
+    snapshots = zip((revisions.old, revisions.new), named, strict=True)
+    sides = old, new = [Side(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
+    renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
+    unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
-    asks = _asks_what_is_loaded(sides, differ)
-    if asks:
-        entries = _entries(revisions, AUTO_MAP_FILES)
-    known = [(snapshots[side], entries[side], sides[side].codes) for side in (0, 1)]
-    loaded = loaded_files(known, differ, partial(_more, revisions.new)) if asks else None
+    loaded = None
+    if _asks_what_is_loaded(sides, differ):
+        rest, unknown = parted(_auto_map(revisions, path) for path in AUTO_MAP_FILES if path not in configs)
+        for _, was, now in rest:
+            old.entries.extend(was)
+            new.entries.extend(now)
+        if not (blind or unknown):
+            loaded = loaded_files(sides, differ, partial(_more, new.snapshot))
     judged = {*differ} if loaded is None else loaded
     changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
     for path, one in unread.items():
-        if path in judged and path in sides[0].texts.keys() | sides[1].texts.keys() and not isinstance(one, NotPython):
+        if path in judged and path in old.texts.keys() | new.texts.keys() and not isinstance(one, NotPython):
             changes.append(Change(AREA, "unparsable", path, path, detail=one.reason))
-    for snapshot, entry, code in known:
-        checked = {path: one for path, one in code.items() if path in judged | renamed}
-        sides[snapshot is revisions.new].faults.extend(faults(snapshot, entry, checked))
+    for side in sides:
+        side.faults.extend(faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed}))
     before, after = (dict(reversed(side.faults)) for side in sides)
-    changes += _broken(before, after, revisions.new.files)
-    old, new = ({path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides)
-    pairs = pair_files(old, new)
-    names = {entry.name for side in entries for entry in side or ()}
-    texts = (sides[0].texts, sides[1].texts)
-    basis = Judged(pairs, texts, causes(revisions.matrix), names, partial(_settings, revisions))
+    broken = [("code-broken", path, reason) for path, reason in after.items() if path not in before]
+    gone = before.keys() - new.snapshot.files.keys()  # what is not there any more was not mended
+    broken += [("code-mended", path, reason) for path, reason in before.items() if path not in {*after, *gone}]
+    changes += [Change(AREA, kind, path, path, detail=reason) for kind, path, reason in broken]
+    known = [{path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides]
+    pairs = pair_files(*known)
+    names = {entry.name for side in sides for entry in side.entries}
+    basis = Judged(pairs, (old.texts, new.texts), causes(revisions.matrix), names, partial(_settings, revisions))
     changes += _within_bounds(told(_changes(pairs), basis))
-    maps, unread_maps = parted(_auto_maps(revisions))
-    own = {path.removesuffix(".py") for path in revisions.new.files}  # told as what the file cannot load without
+    own = {path.removesuffix(".py") for path in new.snapshot.files}  # told as what the file cannot load without
     changes = [change for change in changes if change.kind != "package-required" or change.symbol not in own]
-    changes = sorted([*changes, *maps], key=lambda change: change.path)
+    changes += [change for one in maps for change in _map_changes(*one)]
+    changes = sorted(changes, key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
-    known_as_broken = {path for path in judged & sides[1].marked if path not in before}
+    known_as_broken = {path for path in judged & new.marked if path not in before}
     parts = [
         one for path, one in unread.items() if path not in known_as_broken and (path in judged or path not in differ)
     ]
-    return Compared(tuple(changes), (*parts, *unread_maps), equal=tuple(words))
+    parts += [part for part in blind if part.path in configs]
+    away = dict.fromkeys((entry.config, entry.away) for side in sides for entry in side.entries if entry.away)
+    parts += [Unread(path, Message("the code that it names is in {}, and was not compared", it)) for path, it in away]
+    return Compared(tuple(changes), tuple(parts), equal=tuple(words))
 
 
-def _parsed(
-    revisions: Revisions, wanted: Collection[str], needed: Collection[str]
-) -> tuple[tuple[_Parsed, _Parsed], dict[str, Unread], set[str]]:
-    """Read and parse both sides of the files; also return those that are unread, and those that are equal by their
-    bytes, which are parsed only where they are ``needed``."""
-    read = [
-        read_sources(side, sorted(path for path in wanted if path in side.files))
-        for side in (revisions.old, revisions.new)
-    ]
+def _parse(
+    revisions: Revisions, sides: Sequence[Side], wanted: Collection[str], needed: Collection[str]
+) -> tuple[dict[str, Unread], set[str]]:
+    """Read and parse both sides of the files; return those that are unread, and those that are equal by their bytes,
+    which are parsed only where they are ``needed``."""
+    read = [read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys())) for side in sides]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
     skipped = equal - {*needed} | unread.keys()
-    sides = (_Parsed({}, {}, [], set()), _Parsed({}, {}, [], set()))
     sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
     sources = [(side, one) for side, one in sources if one.path not in skipped]
-    for (side, source), result in zip(sources, parse([source for _, source in sources]), strict=True):
+    reaching = {name: row.get("kind", "") for row in revisions.matrix.rows("reaching-calls") for name in row["names"]}
+    for (side, source), result in zip(sources, parse([source for _, source in sources], reaching), strict=True):
         side.texts[source.path] = source.lines
         match result:
             case FileCode():
                 side.codes[source.path] = result
                 continue
             case NotPython():
-                side.marked.update([source.path] if has_conflict_marks(source) else [])
+                side.marked.update([source.path] if source.has_conflict_marks else [])
                 marks = Message("it holds the marks of a conflict")
                 side.faults.append((source.path, marks if source.path in side.marked else result.reason))
         unread.setdefault(source.path, result)
-    return sides, unread, equal
+    return unread, equal
+
+
+def _asks_what_is_loaded(sides: Sequence[Side], differ: Collection[str]) -> bool:
+    """Whether the configurations have to be read: a changed file is not called like loaded ones, or lies beside another
+    one of its kind, or it lost a class. All others are judged, without a request for files that did not change."""
+    kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
+    if any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ)):
+        return True
+    after = {one.name for code in sides[1].codes.values() for one in code.definitions}
+    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
+    return bool(classes - after)
 
 
 def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
@@ -163,48 +179,12 @@ def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
     return {source.path: code for source, code in found if isinstance(code, FileCode)}
 
 
-def _asks_what_is_loaded(sides: tuple[_Parsed, _Parsed], differ: Collection[str]) -> bool:
-    """Whether the configurations have to be read: a changed file may not be loaded by its name, or it lost a class.
-    All others are judged, without a request for files that did not change."""
-    if not all(map(is_loaded_by_name, differ)):
-        return True
-    before, after = ({one.name for code in side.codes.values() for one in code.definitions} for side in sides)
-    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
-    return bool(classes & before - after)
-
-
-def _entries(revisions: Revisions, configs: Sequence[str]) -> tuple[list[Entry] | None, list[Entry] | None]:
-    """What the configurations of each side ask for; None where one cannot be read."""
-    found: list[list[Entry] | None] = [[], []]
-    for path in configs:
-        new = _references(revisions.new, path)
-        old = new if revisions.same(path) else _references(revisions.old, path)
-        for side, named in enumerate((old, new)):
-            entries = found[side]
-            if isinstance(named, Unread):
-                found[side] = None
-            elif entries is not None:
-                entries += [entry_of(path, key, text, away) for key, (text, away) in named.items()]
-    return found[0], found[1]
-
-
 def _settings(revisions: Revisions) -> set[str]:
     """The keys of config.json that both sides set."""
     sides = (revisions.new,) * 2 if revisions.same("config.json") else (revisions.old, revisions.new)
     read = [read_json(side, "config.json") for side in sides]
     found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
     return found[0] & found[1]
-
-
-def _broken(before: Mapping[str, Message], after: Mapping[str, Message], files: Collection[str]) -> Iterator[Change]:
-    """What keeps transformers from loading a file on one side alone, with the first reason. What is not among the new
-    ``files`` was not mended."""
-    for path, reason in after.items():
-        if path not in before:
-            yield Change(AREA, "code-broken", path, path, detail=reason)
-    for path, reason in before.items():
-        if path in files and path not in after:
-            yield Change(AREA, "code-mended", path, path, detail=reason)
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
@@ -257,40 +237,39 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
             yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
 
 
-def _auto_maps(revisions: Revisions) -> Iterator[Change | Unread]:
-    """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
-    there."""
-    for path in AUTO_MAP_FILES:
-        if revisions.changed([path]):
-            before, after = (_references(snapshot, path) for snapshot in (revisions.old, revisions.new))
-            if isinstance(before, Unread):
-                yield before
-                continue
-            if isinstance(after, Unread):
-                yield after
-                continue
-            known = {repository for _, repository in before.values()}
-            for key in sorted({**before, **after}):
-                one, two = before.get(key), after.get(key)
-                if one != two:
-                    away = two[1] if two and two[1] not in (None, *known) else None
-                    kind = "auto-map-other-repository" if away is not None else "auto-map-changed"
-                    detail = Message("code of {}", away) if away is not None else None
-                    yield Change(AREA, kind, path, key, one and one[0], two and two[0], detail=detail)
+def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[Entry], list[Entry]] | Unread:
+    """The path of a configuration, and its entries, old and new."""
+    new = _entries(revisions.new, path)
+    old = new if revisions.same(path) else _entries(revisions.old, path)
+    if isinstance(old, Unread):
+        return old
+    return new if isinstance(new, Unread) else (path, old, new)
 
 
-def _references(snapshot: Snapshot, path: str) -> dict[str, tuple[str, str | None]] | Unread:
-    """The entries by their keys (``AutoModel``, ``AutoTokenizer.0``): ``module.Class``, and its repository when that is
-    another one than the configuration's. Empty without the file or without an auto_map."""
+def _entries(snapshot: Snapshot, path: str) -> list[Entry] | Unread:
+    """The entries of one side by their keys (``AutoModel``, ``AutoTokenizer.0``); none without the file or without an
+    auto_map."""
     document = read_json(snapshot, path)
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    found: dict[str, tuple[str, str | None]] = {}
+    found: dict[str, Entry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        found[key[:_MAX_REFERENCE]] = text[:_MAX_REFERENCE], away
+        found[key] = Entry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
         if len(found) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
-    return found
+    return [*found.values()]
+
+
+def _map_changes(path: str, old: Sequence[Entry], new: Sequence[Entry]) -> Iterator[Change]:
+    """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
+    there."""
+    known = {entry.away for entry in old}
+    found = differences({one.key: one for one in old}, {one.key: one for one in new})
+    for key, before, after in sorted(found, key=lambda one: one[0]):
+        away = after.away if after and after.away not in known else None
+        kind = "auto-map-other-repository" if away else "auto-map-changed"
+        detail = Message("code of {}", away) if away else None
+        yield Change(AREA, kind, path, key, before and before.text, after and after.text, detail=detail)

@@ -18,9 +18,8 @@ from envdoctor.knowledge.ledger import Ledger, Released
 from envdoctor.knowledge.lookup import Asked, Lacking, answer
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.knowledge.model_types import ModelTypes
-from envdoctor.revision.code.parts.loaded import is_loaded_by_name
-from envdoctor.revision.code.parts.reading import parse, read_sources
-from envdoctor.revision.code.parts.records import FileCode
+from envdoctor.revision.code.parts.loaded import kind_of_file, parse, read_sources
+from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
 from envdoctor.text.message import Message, listed
 from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
@@ -39,7 +38,7 @@ class _Demand(NamedTuple):
 
 def wants(path: str) -> bool:
     """The configurations, and Python files that transformers loads by their name."""
-    return path in _CONFIGS or is_loaded_by_name(path)
+    return path in _CONFIGS or kind_of_file(path) is not None
 
 
 def compare(revisions: Revisions) -> Compared:

@@ -1,10 +1,15 @@
 """What of a function counts for what it computes: statements without log lines, annotations, texts of errors, and
-devices that follow another tensor; and local names by the order in which they are bound. Runs in the bounded child."""
+devices that follow another tensor; and local names by the order in which they are bound; digests and short texts of
+that. Runs in the bounded child; nothing here recurses, for hostile trees are deep."""
 
 import ast
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha1
+from itertools import compress
+from types import MappingProxyType
+from typing import NamedTuple
 
-from envdoctor.revision.code.parts.syntax import exact
 from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, children, dotted, names_in, parameters_of
 
 #: Statements of a function, and characters of one, that are compared line by line.
@@ -17,8 +22,16 @@ _QUESTIONS = """
     numel get keys join item items shape is_compiling is_tracing get_rank"""
 #: Calls, by their last name, that change nothing.
 QUIET = frozenset(_QUESTIONS.split())
-_DOC_DECORATORS = ("docstring", "docstrings", "add_end_docstrings", "auto_docstring", "wraps")
 _LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
+_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+#: The fields of each kind of node that mean something, last one first.
+_FIELDS = {
+    kind: [field for field in reversed(kind._fields) if field not in _SKIPPED_FIELDS]
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+_ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
+_MAX_NODES, _MAX_TEXT = 150, 160
 
 
 def is_log_call(node: ast.AST) -> bool:
@@ -31,18 +44,21 @@ def erase(nodes: list[ast.AST]) -> None:
     """Take out of a tree, given as its nodes with parents first, what does not count. The tree is changed."""
     for node in reversed(nodes):
         match node:
-            case ast.Call(keywords=keywords):
-                node.keywords = [word for word in keywords if word.arg != "device" or not _follows(word.value)]
+            case ast.Call(keywords=keywords):  # a device that is another tensor's, or a name's for one; "cpu" is not
+                names = [dotted(word.value).rpartition(".")[2] if word.arg == "device" else "" for word in keywords]
+                node.keywords = [word for word, name in zip(keywords, names, strict=True) if name != "device"]
             case ast.Raise(exc=ast.Call() as error) if _is_pure(error):
                 error.args, error.keywords = [], []
             case ast.Assert(msg=ast.expr() as text) if _is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
-                node.decorator_list = [one for one in decorators if not _documents(one)]
+                named = [dotted(getattr(one, "func", one)).rpartition(".")[2] for one in decorators]
+                kept = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
+                node.decorator_list = [*compress(decorators, kept)]
         for field, value in list(vars(node).items()):
             match value:
                 case list():
-                    setattr(node, field, [_plain(entry) for entry in value if not _is_nothing(entry)])
+                    setattr(node, field, [_plain(entry) for entry in value if not _does_nothing(entry)])
                 case ast.AST():
                     setattr(node, field, _plain(value))
 
@@ -55,33 +71,32 @@ def _plain(node: ast.AST) -> ast.AST:
     return node
 
 
-def _follows(device: ast.expr) -> bool:
-    """Whether a device is that of another tensor, or a name for one; ``"cpu"`` is not."""
-    return isinstance(device, (ast.Attribute, ast.Name)) and dotted(device).rpartition(".")[2] == "device"
-
-
-def _documents(decorator: ast.expr) -> bool:
-    name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator).rpartition(".")[2]
-    return name.endswith(_DOC_DECORATORS[:2]) or name in _DOC_DECORATORS
-
-
-def _is_nothing(node: ast.AST) -> bool:
-    """A log line, a declaration without a value, or a condition around nothing, that changes nothing itself."""
+def _does_nothing(node: ast.AST) -> bool:
+    """A constant that stands alone, ``pass``, a log line, a declaration without a value, or a condition around nothing,
+    that changes nothing itself."""
     match node:
         case ast.Expr(value=ast.Call() as call):
             return is_log_call(call) and _is_pure(call)
         case ast.If(test=test, body=[], orelse=[]):
             return _is_pure(test)
-        case ast.AnnAssign(target=ast.Name(), value=None):
+        case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
             return True
     return False
 
 
+def is_idle(function: FunctionNode) -> bool:
+    """Whether calling the function can change nothing but local names, and says nothing. One that always raises is not
+    idle: it fails loudly."""
+    return all(type(one) is not ast.Raise and _is_pure(one) for one in function.body)
+
+
 def _is_pure(node: ast.AST) -> bool:
-    """Whether nothing in an expression can change anything: only questions, texts and errors are called."""
+    """Whether nothing in code can change anything but local names: only questions, texts and errors are called."""
     for inner in all_nodes(node):
         match inner:
-            case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                return False
+            case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom() | ast.Global() | ast.Nonlocal():
                 return False
             case ast.Call(func=func) if not is_log_call(inner):
                 last = dotted(func).rpartition(".")[2]
@@ -133,45 +148,45 @@ def local_names(function: FunctionNode) -> Mapping[str, str]:
 def lines_of(function: FunctionNode) -> list[str]:
     """Return the statements one by one, conditions and loops by their heads, each behind a blank a level."""
     found = [f"@{exact(one, MAX_LINE)}" for one in function.decorator_list]
-    waiting: list[tuple[str, str, list[ast.stmt]]] = [("", "", function.body)]
+    waiting: list[tuple[str, ast.stmt | str]] = [("", one) for one in reversed(function.body)]
     while waiting and len(found) < MAX_LINES:
-        indent, head, block = waiting.pop()
-        found += [indent + head] if head else []
-        for number, statement in enumerate(block):
-            text, blocks_below = _parts(statement)
-            found += [indent + text] if text else []
-            if blocks_below:
-                waiting.append((indent, "", block[number + 1 :]))
-                below = [
-                    (f"block {place}" if place else "", inner) for place, inner in enumerate(blocks_below) if inner
-                ]
-                for title, inner in reversed(below):
-                    waiting.append((f"{indent} ", title, inner))
-                break
+        indent, one = waiting.pop()
+        text, below = (one, []) if isinstance(one, str) else _parts(one)
+        found += [indent + text]
+        for place, block in reversed([*enumerate(below)]):
+            waiting += [(f"{indent} ", inner) for inner in reversed(block)]
+            waiting += [(f"{indent} ", f"block {place}")] if place and block else []
     return found[:MAX_LINES]
 
 
 def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
-    """The statement, or its head and its blocks; nothing for a text or ``pass``."""
-    word = type(statement).__name__.lower()
+    """The statement, or its head and its blocks."""
+    word, nodes = head_of(statement)
     match statement:
-        case ast.Pass() | ast.Expr(value=ast.Constant()):
-            return "", []
-        case ast.If(test=test) | ast.While(test=test):
-            nodes: list[ast.AST] = [test]
-        case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
-            nodes = [target, values]
-        case ast.With(items=items) | ast.AsyncWith(items=items):
-            nodes = [*items]
         case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
-            nodes, word = [args], f"def {name}"
+            word, nodes = f"def {name}", [args]
         case ast.ClassDef(name=name, bases=bases):
-            nodes, word = [*bases], f"class {name}"
+            word, nodes = f"class {name}", [*bases]
         case _ if not any(blocks(statement)):
             return exact(statement, MAX_LINE), []
-        case _:
-            nodes = []
-    return f"{word} {', '.join(exact(node, MAX_LINE) for node in nodes)}", list(blocks(statement))
+    return f"{word or type(statement).__name__.lower()} {', '.join(exact(node, MAX_LINE) for node in nodes)}", list(
+        blocks(statement)
+    )
+
+
+def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:
+    """Return the word that a compound statement begins with, and what is evaluated before its blocks; nothing of a
+    simple one."""
+    match statement:
+        case ast.If(test=test) | ast.While(test=test):
+            return type(statement).__name__.lower(), [test]
+        case ast.Try(handlers=handlers):
+            return "try, except", [handler.type for handler in handlers if handler.type is not None]
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return "with", [*items]
+        case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
+            return "for", [target, values]
+    return "", []
 
 
 def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:
@@ -184,3 +199,85 @@ def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:
             case ast.Constant(value=str(name)) if len(name) < _LONGEST_NAME and name.isidentifier():
                 found.add(name)
     return tuple(sorted(found))
+
+
+class Digest(NamedTuple):
+    """Digests of some nodes (see ``Definition``), how many tokens they have, and all nodes in the order of the text."""
+
+    meaning: str
+    annotations: str
+    weight: int
+    nodes: list[ast.AST]
+
+
+def digest(
+    roots: Iterable[ast.AST | list[ast.stmt] | None],
+    *,
+    annotations: Iterable[ast.AST | None] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Digest:
+    """Return the digests of a tree after :func:`erase`; ``annotations`` are further roots, and ``names`` what some
+    names are called instead."""
+    tokens: list[tuple[bool, str]] = []
+    nodes: list[ast.AST] = []
+    waiting: list[tuple[object, bool]] = [(root, False) for root in roots]
+    waiting = [*((note, True) for note in annotations), *reversed(waiting)]
+    while waiting:
+        item, notes = waiting.pop()
+        if isinstance(item, ast.Name) and item.id in names:
+            token = names[item.id]
+            nodes.append(item)
+        elif isinstance(item, ast.AST):
+            token = type(item).__name__
+            nodes.append(item)
+            for field in _FIELDS[type(item)]:
+                waiting.append((getattr(item, field, None), notes or field in _ANNOTATION_FIELDS))
+        elif isinstance(item, list):
+            token = f"[{len(item)}"
+            waiting += [(entry, notes) for entry in reversed(item)]
+        else:
+            token = f"{item:x}" if type(item) is int else repr(item)  # the decimal text of a huge number is refused
+        tokens.append((notes, token))
+    meaning, notes_only = ([token for part, token in tokens if part == wanted] for wanted in (False, True))
+    return Digest(joined(meaning), joined(notes_only), len(meaning), nodes)
+
+
+def joined(tokens: Iterable[str]) -> str:
+    """One digest of several texts."""
+    return sha1(json.dumps(list(tokens)).encode(), usedforsecurity=False).hexdigest()
+
+
+def short(node: ast.AST) -> str:
+    """The node as source text, one line of at most 160 characters; ``…`` stands for what is too large."""
+    return _spelled(node, _MAX_TEXT)[0]
+
+
+def exact(node: ast.AST, longest: int = _MAX_TEXT) -> str:
+    """Like :func:`short`, but different for every meaning: what was cut off is told apart by its digest."""
+    text, whole = _spelled(node, longest)
+    return text if whole else f"{text}#{digest([node]).meaning[:12]}"
+
+
+def _spelled(node: ast.AST, longest: int) -> tuple[str, bool]:
+    """The text, and whether it is all of the node."""
+    for count, _ in enumerate(ast.walk(node)):
+        if count > max(_MAX_NODES, longest):
+            return "…", False
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError):
+        return "…", False
+    whole = len(text) <= longest
+    text = text if whole else text[: longest - 1] + "…"
+    return text.encode("utf-8", "replace").decode("utf-8"), whole
+
+
+def assigned(statement: ast.AST) -> tuple[list[str], ast.expr | None]:
+    """The plain names a statement assigns to, and the value; no names when any of its targets is something else."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            names = [*names_in(targets)]
+            return (names if len(names) == len(targets) else []), value
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return [name], value
+    return [], None

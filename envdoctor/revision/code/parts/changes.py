@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, NO_CODE, Definition, FileCode, Parameter
+from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
+from envdoctor.revision.code.parts.tree import NO_CODE, Definition, FileCode, Parameter
 from envdoctor.revision.comparer import Change
 from envdoctor.text.message import Message
 
@@ -18,9 +19,17 @@ _SHARED = 0.5
 _GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
 _GRADIENT_SWITCH = "gradient_checkpointing_enable"
+_NOOP = "gradient-checkpointing-noop"
 _ATTENTION_CLASS = re.compile(r"attention|attn|sdpa", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|output|pool", re.IGNORECASE)
 _ATTENTION_PARAMETER = re.compile(r"(attn|attention)_?impl|flash_?attn|flash_attention|use_sdpa", re.IGNORECASE)
+_CHECKPOINT_KEYWORDS = frozenset(
+    ["use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"]
+)
+_READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
+_DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
+_ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
+_MADE = re.compile(r"self\.(\w+) = (\w+)\(")
 _MAX_NAMES = 6
 _ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
 #: Packages that whoever loads a model with transformers and torch has.
@@ -101,13 +110,13 @@ def compare_file(pair: FilePair, moved: Moved) -> Iterator[Change]:
     gates = values.intersection(site.scope for site in pair.new.sites if site.is_gate)
     for key, new in after.items():
         if key in before:
-            yield from _in_both(pair.path, before[key], new)
+            yield from _definition(pair.path, before[key], new)
         elif not ((pair.path, new.name) in moved.new or new.name in gates or _inside(new, before, after)):
-            yield _added(pair.path, new)
+            yield from _definition(pair.path, None, new, is_kept="." in new.name)
     for old in _lone(before, after):
         if (pair.old_path or "", old.name) not in moved.old:
             stays = old.owner in {name for name, _ in after} and not _may_inherit(old, before, after)
-            yield _removed(pair.path, old, class_stays=stays)
+            yield from _definition(pair.path, old, None, is_kept=stays)
     yield from _statements(pair)
     yield from _imports(pair)
 
@@ -117,10 +126,9 @@ def one_sided(pair: FilePair) -> Iterator[Change]:
     what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
     yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
     for one in code.definitions:
-        if _is_attention_class(one):
-            yield _change(f"attention-class-{what}", pair.path, one.name)
-        elif pair.new_path and _is_idle_switch(one):
-            yield _idle(pair.path, one, None)
+        sides = (None, one) if pair.new_path else (one, None)
+        found = _definition(pair.path, *sides)
+        yield from (change for change in found if change.kind in (f"attention-class-{what}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
 
@@ -159,65 +167,41 @@ def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
     )
 
 
-def _is_attention_class(one: Definition) -> bool:
-    return one.kind == "class" and bool(_ATTENTION_CLASS.search(one.leaf)) and not _NO_ATTENTION_CLASS.search(one.leaf)
+def _definition(path: str, old: Definition | None, new: Definition | None, *, is_kept: bool = True) -> Iterator[Change]:
+    """Changes of a definition that came, went or is another one; ``is_kept``: what it belongs to is on both sides."""
+    one = new or old
+    assert one
+    what = "added" if old is None else "removed" if new is None else "changed"
+    before, after = old and old.text, new and new.text
+    if old and new and (old.sense, old.annotations) == (new.sense, new.annotations):
+        return
+    if old and new and old.kind != new.kind:
+        yield _change("definition-changed", path, one.name, old.kind, new.kind, detail=Message("another kind of thing"))
+    elif new and _is_idle_switch(new) and not (old and old.is_idle):
+        yield _change(_NOOP, path, one.name, before, after, detail=Message("nothing is set"))
+    elif old and new and one.kind == "function":
+        yield from _functions(path, old, new)
+    elif old and new and one.kind == "class":
+        if before != after:
+            yield _change("definition-changed", path, one.name, before, after, detail="bases")
+        if old.decorators != new.decorators:
+            was, now = (", ".join(side.decorators) or None for side in (old, new))
+            yield _change("definition-changed", path, one.name, was, now, detail="decorators")
+    elif not (old and new and old.meaning == new.meaning):
+        kind = f"definition-{what}"
+        if one.kind == "class" and _ATTENTION_CLASS.search(one.leaf) and not _NO_ATTENTION_CLASS.search(one.leaf):
+            kind = f"attention-class-{what}"
+        elif what == "removed" and one.leaf == _GRADIENT_HOOK and is_kept:
+            kind = "gradient-checkpointing-hook-removed"
+        elif one.kind == "value" and is_kept and one.leaf == _GRADIENT_FLAG:
+            kind = "gradient-checkpointing-flag-changed"
+        elif one.kind == "value" and is_kept and _ATTENTION_VALUE.search(one.leaf):
+            kind = "attention-default-changed"
+        yield _change(kind, path, one.name, before, after)
 
 
 def _is_idle_switch(one: Definition) -> bool:
     return one.is_idle and "." in one.name and one.leaf in (_GRADIENT_SWITCH, _GRADIENT_HOOK)
-
-
-def _idle(path: str, new: Definition, before: str | None) -> Change:
-    return _change("gradient-checkpointing-noop", path, new.name, before, new.text, detail=Message("nothing is set"))
-
-
-def _in_both(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    if old.sense == new.sense and old.annotations == new.annotations:
-        return
-    if old.kind != new.kind:
-        detail = Message("another kind of thing")
-        yield _change("definition-changed", path, new.name, old.kind, new.kind, detail=detail)
-    elif _is_idle_switch(new) and not old.is_idle:
-        yield _idle(path, new, old.text)
-    elif new.kind == "function":
-        yield from _functions(path, old, new)
-    elif new.kind == "value":
-        if old.meaning != new.meaning:
-            yield _change(_value_kind(new, "definition-changed"), path, new.name, old.text, new.text)
-    else:
-        if old.text != new.text:
-            yield _change("definition-changed", path, new.name, old.text, new.text, detail="bases")
-        if old.decorators != new.decorators:
-            before, after = (", ".join(one.decorators) or None for one in (old, new))
-            yield _change("definition-changed", path, new.name, before, after, detail="decorators")
-
-
-def _value_kind(value: Definition, otherwise: str) -> str:
-    if value.leaf == _GRADIENT_FLAG:
-        return "gradient-checkpointing-flag-changed"
-    return "attention-default-changed" if _ATTENTION_VALUE.search(value.leaf) else otherwise
-
-
-def _added(path: str, new: Definition) -> Change:
-    kind = "definition-added"
-    if _is_idle_switch(new):
-        return _idle(path, new, None)
-    if _is_attention_class(new):
-        kind = "attention-class-added"
-    elif new.kind == "value" and "." in new.name:
-        kind = _value_kind(new, kind)
-    return _change(kind, path, new.name, None, new.text)
-
-
-def _removed(path: str, old: Definition, *, class_stays: bool) -> Change:
-    kind = "definition-removed"
-    if old.leaf == _GRADIENT_HOOK and class_stays:
-        kind = "gradient-checkpointing-hook-removed"
-    elif _is_attention_class(old):
-        kind = "attention-class-removed"
-    elif old.kind == "value" and class_stays:
-        kind = _value_kind(old, kind)
-    return _change(kind, path, old.name, old.text, None)
 
 
 def _statements(pair: FilePair) -> Iterator[Change]:
@@ -235,13 +219,11 @@ def _statements(pair: FilePair) -> Iterator[Change]:
 
 def _imports(pair: FilePair) -> Iterator[Change]:
     before, after = ({one.name: one.required for one in code.imports} for code in (pair.old, pair.new))
-    for name, required in after.items():
+    for name in after:
         if name not in before:
-            detail = Message("needed to load the file") if required else None
+            detail = Message("needed to load the file") if after[name] else None
             yield _change("import-added", pair.path, name, None, name, detail=detail)
-    for name in before:
-        if name not in after:
-            yield _change("import-removed", pair.path, name, name, None)
+    yield from (_change("import-removed", pair.path, name, name) for name in before if name not in after)
     yield from _packages_required(pair)
 
 
@@ -310,3 +292,99 @@ def _only_extends(old: Definition, new: Definition) -> bool:
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
     shown = [(name, parameters[name].default) for name in names[:_MAX_NAMES]]
     return ", ".join(name if default is None else f"{name}={default}" for name, default in shown)
+
+
+# --- gradient checkpointing -------------------------------------------------------------------------------------------
+
+
+def checkpointing(pair: FilePair) -> Iterator[Change]:
+    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
+    called with a keyword that it does not take."""
+    (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
+    if was is not False and now is False:
+        yield _change(_NOOP, pair.path, where, detail=Message("nothing is set"))
+    elif was is False and now:
+        yield _change("gradient-checkpointing-mended", pair.path, where)
+    before, after = ({key: (called, words) for key, called, words in _refused(code)} for code in (pair.old, pair.new))
+    for (name, word), (called, words) in after.items():
+        if (name, word) not in before and word:
+            yield _change("call-refused", pair.path, name, None, word, detail=called)
+        elif (name, word) not in before:
+            detail = Message("checkpoint() does not take {}", words)
+            yield _change("gradient-checkpointing-fails", pair.path, name, None, words, detail=detail)
+    for (name, word), (_, words) in before.items():
+        if not word and (name, word) not in after and any(one.name == name for one in pair.new.definitions):
+            yield _change("gradient-checkpointing-mended", pair.path, name, words, None)
+
+
+def _switches(code: FileCode) -> tuple[bool | None, str]:
+    """Whether switching gradient checkpointing on reaches a module that asks for it, None where that is not to be told,
+    and which method decides."""
+    classes = {one.name: one for one in code.definitions if one.kind == "class"}
+    functions = [one for one in code.definitions if one.kind == "function" and one.owner]
+    if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
+        return True, ""
+    readers = {one.owner for one in functions if _asks(one)}
+    asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
+    hook = next((one for one in functions if one.leaf == _GRADIENT_HOOK), None)
+    if asked and not readers:
+        return False, asked.name
+    if hook is None or hook.is_idle:
+        return (True if readers and hook is None else None), asked.name if asked else ""
+    lines = " ".join(hook.lines)
+    targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
+    if "gradient_checkpointing = False" in lines:
+        return False, hook.name
+    if "gradient_checkpointing" not in lines or not targets or not all(name in classes for name in targets):
+        return None, hook.name
+    return any(_is_a(reader, target, classes) for reader in readers for target in targets), hook.name
+
+
+def _asks(function: Definition) -> bool:
+    """Whether a function asks for the flag, and where a condition does, whether that can be true and checkpoints."""
+    for number, line in enumerate(function.lines):
+        if _READS_FLAG.search(line) and not _DEAD.search(line):
+            if not line.lstrip().startswith("if self.gradient_checkpointing"):
+                return True
+            depth = len(line) - len(line.lstrip())
+            for inner in function.lines[number + 1 :]:
+                if len(inner) - len(inner.lstrip()) <= depth:
+                    break
+                if "checkpoint" in inner:
+                    return True
+    return False
+
+
+def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
+    """Whether the class is the other one, or derives from it, as far as the file tells."""
+    waiting, seen = [name], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name == target:
+            return True
+        if name in classes and name not in seen:
+            seen.add(name)
+            waiting += classes[name].mentions
+    return False
+
+
+def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
+    """Yield where a function gives ``checkpoint`` keywords that it refuses, and where a method gives one to another one
+    of its file, or to a module that its class makes, which takes no such parameter: the function and the keyword (none
+    for ``checkpoint``), what it calls, and the keywords."""
+    functions = {one.name: one for one in code.definitions if one.kind == "function"}
+    for one, call in ((maker, call) for maker in functions.values() for call in maker.calls):
+        words = [word.partition("=")[0] for word in call.keywords if word != "**"]
+        owner, _, leaf = call.name.partition(".")
+        if call.name.rpartition(".")[2] == "checkpoint":
+            extra = ", ".join(word for word in words if word not in _CHECKPOINT_KEYWORDS)
+            if extra and "use_reentrant=False" not in call.keywords:
+                yield (one.name, ""), "", extra
+        if owner != "self" or not (one.owner and words):
+            continue
+        maker = functions.get(f"{one.owner}.__init__")
+        made = dict(_MADE.findall("\n".join(maker.lines))) if maker else {}
+        called = functions.get(f"{one.owner}.{leaf}") or functions.get(f"{made.get(leaf)}.forward")
+        if called and all(taken.kind != "**" for taken in called.parameters):
+            takes = {taken.name for taken in called.parameters if taken.kind != "positional"}
+            yield from (((one.name, word), called.name, word) for word in words if word not in takes)

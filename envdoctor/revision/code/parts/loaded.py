@@ -1,19 +1,33 @@
-"""Which Python files of a revision transformers loads, and what keeps it from loading them."""
+"""Python files of snapshots, read and parsed in bounded children; which of them transformers loads, and what keeps it
+from loading them."""
 
 import builtins
+import io
 import posixpath
 import re
+import tokenize
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot
-from envdoctor.revision.code.parts.reading import Source
-from envdoctor.revision.code.parts.records import FileCode
+from envdoctor.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.code.parts.tree import FileCode, from_json
+from envdoctor.revision.comparer import parted
+from envdoctor.sandbox.asking import Limits, Problem, ask
 from envdoctor.text.message import Message
 
+#: The largest modeling file of transformers has 0.3 MiB.
+MAX_FILE = 1 << 20
+MAX_FILES = 200
+MAX_TOTAL = 16 << 20
+_CHILD = "envdoctor.revision.code.parts.tree:read_code"
+_LIMITS = Limits(seconds=10.0, mib=512, output=64 << 20, in_all=20.0)
+#: Seconds after which the waiting looks whether it was interrupted.
+_A_MOMENT = 0.2
+_CHILDREN = 2
 #: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
 _LOADED = re.compile(
-    r"(?:modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
+    r"(modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
     r"|quantization|cache|modular|generation)\w*\.py\Z"
 )
 #: Other libraries load code by these, by rules of their own.
@@ -23,104 +37,194 @@ _LONGEST_CIRCLE = 4
 #: A name that is no attribute, no word in quotes and no keyword.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
-Codes = Mapping[str, FileCode]
-#: The entries of a side's auto_map: where each stands, its key, the module's file and the class; None: not readable.
-Entries = Sequence["Entry"] | None
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Source(NamedTuple):
+    """One file's text as bytes; its syntax tree comes later."""
+
+    path: str
+    content: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        """The text, line by line as Python counts them; what cannot be decoded is replaced."""
+        try:
+            coding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
+            text = self.content.decode(coding, "replace")
+        except (SyntaxError, LookupError, ValueError):
+            text = self.content.decode("utf-8", "replace")
+        return io.StringIO(text, newline=None).read().split("\n")
+
+    @property
+    def has_conflict_marks(self) -> bool:
+        """Whether git left the marks of a conflict in the file."""
+        return _MARKS.search(self.content) is not None
+
+
+class NotPython(Unread):
+    """A file that has a syntax error: whoever loads it fails as well."""
+
+
+def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Source, ...], tuple[Unread, ...]]:
+    """The files' contents within the limits of size and number; the others with the reason."""
+    return parted(_read(snapshot, paths))
+
+
+def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[Source | Unread]:
+    count = total = 0
+    for path in paths:
+        if count >= MAX_FILES or total + snapshot.files[path].size > MAX_TOTAL:
+            reason = Message("only {} Python files and {} MiB of them are compared", MAX_FILES, MAX_TOTAL >> 20)
+            yield Unread(path, reason)
+            continue
+        content = snapshot.read(path, MAX_FILE)
+        if isinstance(content, Unread):
+            yield content
+            continue
+        count, total = count + 1, total + len(content)
+        yield Source(path, content)
+
+
+def parse(sources: Sequence[Source], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
+    """What is in each of the files, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
+    their kinds. Nothing of the files is executed or imported."""
+    import threading
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    if not sources:
+        return []
+    asked = {"reaching": dict(reaching)}
+    half = (len(sources) + 1) // _CHILDREN
+    batches = [[(asked, one.content) for one in batch] for batch in (sources[:half], sources[half:]) if batch]
+    stop = threading.Event()
+    with ThreadPoolExecutor(_CHILDREN) as pool:
+        try:
+            waiting = [pool.submit(lambda one: [*ask(_CHILD, one, _LIMITS, until=stop.is_set)], one) for one in batches]
+            while wait(waiting, _A_MOMENT).not_done:
+                pass  # an interrupt that comes just before an endless wait would be lost in it
+        except BaseException:  # an interrupt: the pool waits for what runs
+            stop.set()
+            raise
+    answers = [answer for future in waiting for answer in future.result()]
+    return [
+        (NotPython if answer.kind == "SyntaxError" else Unread)(source.path, answer.said())
+        if isinstance(answer, Problem)
+        else from_json(FileCode, answer)
+        for source, answer in zip(sources, answers, strict=True)
+    ]
+
+
+# --- what is loaded ---------------------------------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):
-    """What a configuration asks transformers to load; without a path where that is in another repository."""
+    """What a configuration asks transformers to load: ``module.Class``; ``away`` is the repository that has it when
+    that is another one than the configuration's."""
 
     config: str
     key: str
-    path: str
-    name: str
+    text: str
+    away: str | None
+
+    @property
+    def path(self) -> str:
+        """The module's file."""
+        return self.text.rpartition("--")[2].rpartition(".")[0].replace(".", "/") + ".py"
+
+    @property
+    def name(self) -> str:
+        """The class."""
+        return self.text.rpartition(".")[2]
 
 
-def is_loaded_by_name(path: str) -> bool:
-    """Whether the file is called like those that transformers loads."""
-    return _LOADED.match(posixpath.basename(path)) is not None
+class Side(NamedTuple):
+    """One revision: what its configurations name, what each file holds, its lines, what keeps transformers from loading
+    some, and those that hold the marks of a conflict, which no interpreter can parse."""
+
+    snapshot: Snapshot
+    entries: list[Entry]
+    codes: dict[str, FileCode]
+    texts: dict[str, list[str]]
+    faults: list[tuple[str, Message]]
+    marked: set[str]
 
 
-def entry_of(config: str, key: str, text: str, away: str | None) -> Entry:
-    """The entry of ``module.Class``; ``away`` is the other repository that has it."""
-    module, _, name = text.rpartition("--")[2].rpartition(".")
-    return Entry(config, key, "" if away else module.replace(".", "/") + ".py", name)
+def kind_of_file(path: str) -> str | None:
+    """Return what a file is for that is called like those that transformers loads: ``modeling``."""
+    match = _LOADED.match(posixpath.basename(path))
+    return match[1] if match else None
 
 
 def imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each relative import as it is written, the file of its module (empty: there is none), and the name taken
     from that (empty for the module itself)."""
-    for one in code.imports:
-        dots = len(one.name) - len(one.name.lstrip("."))
-        if not dots:
-            continue
-        folder = posixpath.dirname(path)
-        for _ in range(dots - 1):
-            folder = posixpath.dirname(folder)
+    for one in (one for one in code.imports if one.name.startswith(".")):
         names = one.name.lstrip(".").split(".")
-        for length in range(len(names), 0, -1):
-            stem = posixpath.join(folder, *names[:length])
-            at = next((name for name in (f"{stem}.py", f"{stem}/__init__.py") if name in files), "")
-            if at:
-                yield one.name, at, ".".join(names[length:])
-                break
-        else:
-            yield one.name, "", names[-1]
+        folder = path
+        for _ in range(len(one.name) - len(one.name.lstrip("."))):
+            folder = posixpath.dirname(folder)
+        stems = [posixpath.join(folder, *names[:length]) for length in range(len(names), 0, -1)]
+        places = [(f"{stem}{end}", number) for number, stem in enumerate(stems) for end in (".py", "/__init__.py")]
+        at, number = next(((at, number) for at, number in places if at in files), ("", 1))
+        yield one.name, at, ".".join(names[len(names) - number :])
 
 
 def loaded_files(
-    sides: Sequence[tuple[Snapshot, Entries, Codes]], wanted: Collection[str], more: Callable[[Sequence[str]], Codes]
+    sides: Sequence[Side], wanted: Collection[str], more: Callable[[Sequence[str]], Mapping[str, FileCode]]
 ) -> set[str] | None:
-    """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side; None where that cannot
-    be told. ``more`` reads files that are the same on both sides: only as long as a wanted one was not reached."""
-    if any(entries is None for _, entries, _ in sides):
+    """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side, and those called like
+    loaded ones of a kind that no entry names (somebody loads them by other means); None where that cannot be told.
+    ``more`` reads files that are the same on both sides: only as long as a wanted one was not reached."""
+    entries = [entry for side in sides for entry in side.entries]
+    if not entries or any(name in side.snapshot.files for side in sides for name in _OTHERS):
         return None
-    if not any(entries for _, entries, _ in sides) or any(name in side[0].files for side in sides for name in _OTHERS):
-        return None
-    reached = {entry.path for _, entries, _ in sides for entry in entries or () if entry.path}
-    known: dict[str, FileCode] = {}
+    kinds = {None, *(kind_of_file(entry.path) for entry in entries)}
+    reached = {entry.path for entry in entries if not entry.away}
+    reached |= {path for path in wanted if kind_of_file(path) not in kinds}
     done: set[str] = set()
     while not reached.issuperset(wanted) and reached - done:
         waiting = sorted(reached - done)
-        unknown = [path for path in waiting if not any(path in codes for _, _, codes in sides) and path not in known]
-        known |= more(unknown)
+        done |= reached
+        shared = more([path for path in waiting if not any(path in side.codes for side in sides)])
         for path in waiting:
-            done.add(path)
-            for snapshot, _, codes in sides:
-                code = codes.get(path) or known.get(path)
-                if code is not None:
-                    reached |= {at for _, at, _ in imported_files(path, code, snapshot.files) if at}
-            is_read = path in known or any(path in codes for _, _, codes in sides)
-            if not is_read and any(path in snapshot.files for snapshot, _, _ in sides):
+            codes = [(side, side.codes.get(path) or shared.get(path)) for side in sides]
+            for side, code in codes:
+                reached |= {at for _, at, _ in imported_files(path, code, side.snapshot.files) if at} if code else set()
+            if not any(code for _, code in codes) and any(path in side.snapshot.files for side in sides):
                 return None  # what it imports is not known
     return reached & set(wanted)
 
 
-def faults(snapshot: Snapshot, entries: Entries, codes: Codes) -> Iterator[tuple[str, Message]]:
+def faults(side: Side, codes: Mapping[str, FileCode]) -> Iterator[tuple[str, Message]]:
     """Yield what keeps the files from being loaded, each by its file. Files without code were not read."""
-    for entry in (entry for entry in entries or () if entry.path):
-        code = codes.get(entry.path)
-        if entry.path not in snapshot.files:
+    files = side.snapshot.files
+    for entry in (entry for entry in side.entries if not entry.away):
+        if entry.path not in files:
             yield entry.path, Message("{} names it, and it is not there", entry.config)
-        elif code is not None and not _has(code, entry.name):
+        elif entry.path in codes and not _has(codes[entry.path], entry.name):
             yield entry.path, Message("{} names {}, which it does not define", entry.config, entry.name)
     for path, code in codes.items():
         for root in (one.name.partition(".")[0] for one in code.imports if one.demanded):
-            if posixpath.join(posixpath.dirname(path), f"{root}.py") in snapshot.files:
+            if posixpath.join(posixpath.dirname(path), f"{root}.py") in files:
                 yield path, Message("it imports {} without a dot in front, which asks for a package of that name", root)
-        for written, at, name in imported_files(path, code, snapshot.files):
-            module = codes.get(at)
+        for written, at, name in imported_files(path, code, files):
             if not at:
                 yield path, Message("it imports {}, and there is no such file", written)
-            elif module is not None and name and not _has(module, name):
+            elif at in codes and name and not _has(codes[at], name):
                 yield path, Message("it imports {}, which {} does not define", written, at)
         for one in (one for one in code.definitions if one.kind == "class" and "." not in one.name):
             for name in _NAME.findall(one.text):
                 if name in one.mentions and not (_has(code, name) or hasattr(builtins, name)):
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
+    required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
+    edges = {
+        path: {at for written, at, name in imported_files(path, code, files) if name and written in required[path]}
+        for path, code in codes.items()
+    }
     for path in codes:
-        circle = _circle(path, snapshot, codes)
+        circle = _circle(path, edges)
         if circle and path == min(circle):
             yield path, Message("these files import names from each other in a circle: {}", ", ".join(circle))
 
@@ -129,9 +233,8 @@ def _has(code: FileCode, name: str) -> bool:
     return name.partition(".")[0] in code.bound or "*" in code.bound or "__getattr__" in code.bound
 
 
-def _circle(start: str, snapshot: Snapshot, codes: Codes) -> list[str]:
-    """The shortest circle of imports of names, each of which is run whenever its file is loaded, through a file."""
-    edges = {path: {at for _, at, name in _needed(path, code, snapshot) if name} for path, code in codes.items()}
+def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
+    """The shortest circle through a file of imports of names that run whenever a file is loaded."""
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]
@@ -139,13 +242,3 @@ def _circle(start: str, snapshot: Snapshot, codes: Codes) -> list[str]:
         if closed:
             return closed[:-1]
     return []
-
-
-def _needed(path: str, code: FileCode, snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
-    required = {one.name for one in code.imports if one.required}
-    return (found for found in imported_files(path, code, snapshot.files) if found[0] in required)
-
-
-def has_conflict_marks(source: Source) -> bool:
-    """Whether git left the marks of a conflict in the file."""
-    return _MARKS.search(source.content) is not None

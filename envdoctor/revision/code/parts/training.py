@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.revision.code.parts.changes import FilePair
-from envdoctor.revision.code.parts.edits import TURNED, edit_of, no_longer_read, refused, replaced
-from envdoctor.revision.code.parts.records import MODULE_LEVEL, Definition, FileCode
+from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
+from envdoctor.revision.code.parts.tree import Definition, FileCode
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import LONGEST, visible
 from envdoctor.text.message import Message
@@ -28,21 +28,22 @@ _GENERATES = re.compile(
     r"|\A(?:process_response|build_inputs|build_prompt|convert_tokens_to_string|__repr__|__str__)\Z"
 )
 _GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
-_CHECKPOINT_KEYWORDS = frozenset(
-    ["use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"]
-)
-_READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
-_DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
-_ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 #: ``mask=mask`` gives what ``mask`` gives.
 _SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
 _OFF = frozenset({"False", "None", "0", "0.0"})
-_HOOK = "_set_gradient_checkpointing"
+_TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")
+_OPERATOR = re.compile(r"[-+*/<>=!&|^~%@]+\Z|not\Z")
+_TARGET = re.compile(r"[\w, ()*]+\Z")
+#: A name that is no attribute, no keyword's and no word in quotes.
+_NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
+#: What is unpacked from these is often not used.
+_SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
+_LOST, _TURNED = Message("nothing takes its place"), Message("an operator is turned round")
 
 #: The lines of a file.
 Text = Sequence[str]
@@ -54,10 +55,10 @@ class Cause(NamedTuple):
     word."""
 
     kind: str
+    whole: bool
     words: re.Pattern[str]
     where: re.Pattern[str]
     files: re.Pattern[str]
-    whole: bool
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
         """The words, or the statements, of some lines, with how often."""
@@ -70,16 +71,9 @@ class Cause(NamedTuple):
 
 def causes(matrix: Matrix) -> list[Cause]:
     """The causes that the table knows, in its order."""
-    return [
-        Cause(
-            row["kind"],
-            re.compile(row["words"]),
-            re.compile(row.get("where", "")),
-            re.compile(row.get("files", "")),
-            row.get("whole", False),
-        )
-        for row in matrix.rows(_TABLE)
-    ]
+    rows = matrix.rows(_TABLE)
+    patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
+    return [Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
 
 
 # --- the path ---------------------------------------------------------------------------------------------------------
@@ -124,20 +118,20 @@ def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]
 
 
 class _Both(NamedTuple):
-    """A function of both revisions: the statements that only one of them has, and whether they are the same ones in
-    another order; ``is_told``: what became of checkpointing in it is told already. ``edit``: what became of its only
-    changed statement; ``unread``: names that get a value which is not read any more; ``replaced``: two names of
-    the function, the second of which stands where the first one stood."""
+    """A function of both revisions, with the statements that only one of them has; ``is_told``: what became of
+    checkpointing in it is told already."""
 
     path: str
-    name: str
+    old: Definition
+    new: Definition
     gone: Counter[str]
     come: Counter[str]
-    reordered: bool
     is_told: bool
-    edit: Message | None
-    unread: Sequence[str]
-    replaced: tuple[str, str] | None
+
+    @property
+    def changed(self) -> int:
+        """How many statements changed."""
+        return self.gone.total() + self.come.total()
 
 
 class Judged(NamedTuple):
@@ -183,11 +177,15 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             yield change
             continue
         function = both.get((change.path, change.symbol))
-        meanings, rest = _meanings(function, judged.causes, everywhere, fresh) if function else ([], True)
+        meanings, rest = _meanings(function, everywhere, fresh) if function else ([], True)
         for kind, gone, come, detail in meanings:
             yield change._replace(kind=kind, before=_words(gone), after=_words(come), detail=detail or change.detail)
         if rest or not (meanings or (function and function.is_told)):
-            yield change._replace(kind="training-code-changed", detail=_amount(change.hunk) or change.detail)
+            counts = [sum(line.startswith(sign) for line in change.hunk) for sign in "+-"]
+            amount = Message("+{} -{}", *counts) if change.hunk else change.detail
+            if function and not (everywhere and function.changed <= _REWRITE):
+                amount = Message("{} statements changed, too many to seek a cause", function.changed)
+            yield change._replace(kind="training-code-changed", detail=amount)
 
 
 def _functions(
@@ -200,16 +198,10 @@ def _functions(
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
             before, after = (Counter(_statements(one)) for one in (old, new))
-            gone, come = before - after, after - before
-            reordered = not (gone or come) and old.lines != new.lines
-            key = change.path, change.symbol
+            gone, come, key = before - after, after - before, (change.path, change.symbol)
             if key in switching:
                 gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            edit = edit_of(gone, come)
-            checks = any(line.startswith("assert ") for line in gone)
-            unread = no_longer_read(old, new, gone.total() == 1 == come.total() and not checks)
-            other = replaced(gone, come, old)
-            found[key] = _Both(change.path, new.name, gone, come, reordered, key in switching, edit, unread, other)
+            found[key] = _Both(change.path, old, new, gone, come, key in switching)
     return found
 
 
@@ -226,7 +218,7 @@ def _statements(function: Definition) -> Iterator[str]:
     for line in function.lines:
         line = _SAME_NAME.sub(r"\1", line.strip())
         yield line
-        name = _NAME.match(line)
+        name = _FIRST_NAME.match(line)
         if name is None:
             continue
         if _EXPANDS.search(line) and " = " in line:
@@ -237,14 +229,13 @@ def _statements(function: Definition) -> Iterator[str]:
             expanded.pop(name[0], None)
 
 
-def _fresh(pairs: Iterable[FilePair]) -> re.Pattern[str]:
+def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     """A pattern of the options that the new configurations have more, and that are off where config.json has none."""
-    makers = [
-        [one for one in code.definitions if one.name.endswith("Config.__init__")] for pair in pairs for code in pair[2:]
-    ]
-    before, after = (
-        {one for maker in side for found in maker for one in found.parameters} for side in (makers[::2], makers[1::2])
+    sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
+    makers = (
+        [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
     )
+    before, after = ({parameter for maker in side for parameter in maker.parameters} for side in makers)
     known = {one.name for one in before}
     names = sorted(one.name for one in after if one.name not in known and one.default in _OFF)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
@@ -265,47 +256,47 @@ def _everywhere(
     for function in both:
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
-    for change in changes:
-        kinds = {"definition-removed": 0, "definition-added": 1}
-        side = kinds.get(change.kind)
-        for one in named.get(change.path, ({}, {}))[side].values() if side is not None else ():
-            if one.name == change.symbol or one.name.startswith(f"{change.symbol}."):
-                sides[side or 0] += _statements(one)
+    for change, side in ((change, side) for change in changes for side in (0, 1)):
+        if change.kind == ("definition-removed", "definition-added")[side] and change.path in named:
+            for one in named[change.path][side].values():
+                if f"{one.name}.".startswith(f"{change.symbol}."):
+                    sides[side] += _statements(one)
     rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
 def _meanings(
     function: _Both,
-    rows: Sequence[Cause],
     everywhere: Mapping[Cause, tuple[Counter[str], Counter[str]]],
     fresh: re.Pattern[str],
 ) -> tuple[list[_Meaning], bool]:
-    """What the change means, row by row, and whether the function changed beyond that. A statement is told once. What
-    came with a ``fresh`` option is not judged: it is off."""
+    """What the change means, cause by cause, and whether the function changed beyond that. A statement is told once.
+    What came with a ``fresh`` option is not judged: it is off."""
     found: list[_Meaning] = []
-    gone, come = function.gone, function.come
-    optional = any(map(fresh.search, come))
-    judged = gone.total() + come.total() <= _REWRITE
-    for row in rows if judged else ():
-        if row not in everywhere or not (row.where.search(function.name) and row.files.search(function.path)):
+    _, old, new, gone, come, _ = function
+    alone = gone.total() == 1 == come.total()
+    optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
+    for row, (lost, gained) in everywhere.items() if is_judged else ():
+        if not (row.where.search(new.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
-        lost, gained = everywhere[row]
         went, came = before - after - (gained - after), after - before - (lost - before)
-        edit = None if gained - after else function.edit
-        if edit == TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
+        edit = None if gained - after else whole_edit
+        if edit == _TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
             went, came = gone, come
         if went or (came and not optional):
             found.append((row.kind, went, came, edit))
             told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came} or line in went + came}
             gone, come = _without(told, gone, come)
-    if judged and function.replaced and not any(edit for *_, edit in found):
-        was, now = ({name: 1} for name in function.replaced)
-        return [*found, ("value-replaced", Counter(was), Counter(now), None)], False
-    if judged and function.unread and not any(edit for *_, edit in found):
-        found.append(("value-unused", Counter(function.unread), Counter(), None))
-    return found, bool(gone or come) or function.reordered
+    if is_judged and not any(edit for *_, edit in found):
+        other = _replaced(function.gone, function.come, old)
+        checks = any(line.startswith("assert ") for line in function.gone)
+        unread = _no_longer_read(old, new, alone and not checks)
+        if other:
+            return [*found, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
+        found += [("value-unused", Counter(unread), Counter(), None)] if unread else []
+    reordered = not (function.changed or function.is_told) and old.lines != new.lines
+    return found, bool(gone or come) or reordered
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
@@ -319,6 +310,63 @@ def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[st
 def _words(found: Counter[str]) -> str | None:
     text = ", ".join(list(found)[:4])
     return visible(text)[:LONGEST] or None
+
+
+# --- one statement ----------------------------------------------------------------------------------------------------
+
+
+def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
+    """what became of the only statement that changed: a part of it is gone, or an operator is another one; None
+    for anything else."""
+    if gone.total() != 1 or come.total() > 1:
+        return None
+    before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
+    if [one for one in before if not _OPERATOR.match(one)] == [one for one in after if not _OPERATOR.match(one)]:
+        return _TURNED
+    first = next((one for one, other in zip(before, after, strict=False) if one != other), "")
+    rest = iter(before)
+    # What is called may not take an argument any more.
+    return _LOST if first != "," and all(token in rest for token in after) else None
+
+
+def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
+    """the one name of the only statement that changed and the other name that stands in its place, where the old
+    function has both."""
+    if gone.total() != 1 or come.total() != 1:
+        return None
+    (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
+    if target != other or not (target or before.startswith("return ")):
+        return None
+    was, now = _TOKEN.findall(before), _TOKEN.findall(after)
+    pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
+    if len(was) != len(now) or len(pairs) != 1:
+        return None
+    known = _names(old.lines)[0].union(one.name for one in old.parameters)
+    are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
+    return pairs[0] if known.issuperset(pairs[0]) and not are_one else None
+
+
+def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
+    """the names that both functions give a value and only the old one reads; parameters where nothing else
+    changed (``alone``), for many are there for their callers."""
+    if any("…" in line for one in (old, new) for line in one.lines):
+        return []
+    (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
+    if alone:
+        bound |= {one.name for one in old.parameters}
+        still_bound |= {one.name for one in new.parameters}
+    return sorted((bound & read & still_bound) - still_read)
+
+
+def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The names that some statements give a value, and those that they read, but for that value itself."""
+    bound, read = set[str](), set[str]()
+    for line in lines:
+        target, _, value = line.strip().partition(" = ")
+        names = {*_NAME.findall(target)} if value and _TARGET.match(target) else set()
+        read |= {*_NAME.findall(value if names else line)} - names
+        bound |= names if not _SIZES.search(value) else set()
+    return bound, read
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -346,100 +394,3 @@ def _hunk(
             break
         found.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
     return tuple(found)
-
-
-def _amount(hunk: Sequence[str]) -> Message | None:
-    come, gone = (sum(line.startswith(sign) for line in hunk) for sign in "+-")
-    return Message("+{} -{}", come, gone) if hunk else None
-
-
-# --- gradient checkpointing -------------------------------------------------------------------------------------------
-
-
-def checkpointing(pair: FilePair) -> Iterator[Change]:
-    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
-    called with a keyword that it does not take."""
-    (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
-    if was is not False and now is False:
-        yield Change("code", "gradient-checkpointing-noop", pair.path, where, detail=Message("nothing is set"))
-    elif was is False and now:
-        yield Change("code", "gradient-checkpointing-mended", pair.path, where)
-    before = {(name, word) for name, _, word in refused(pair.old)}
-    for name, called, word in refused(pair.new):
-        if (name, word) not in before:
-            yield Change("code", "call-refused", pair.path, name, None, word, detail=called)
-    failed, fails = (_failing(code) for code in (pair.old, pair.new))
-    for name, words in fails.items():
-        if name not in failed:
-            detail = Message("checkpoint() does not take {}", ", ".join(words))
-            yield Change("code", "gradient-checkpointing-fails", pair.path, name, None, ", ".join(words), detail=detail)
-    for name, words in failed.items():
-        if name not in fails and any(one.name == name for one in pair.new.definitions):
-            yield Change("code", "gradient-checkpointing-mended", pair.path, name, ", ".join(words), None)
-
-
-def _switches(code: FileCode) -> tuple[bool | None, str]:
-    """Whether switching gradient checkpointing on reaches a module that asks for it, None where that is not to be told,
-    and which method decides."""
-    classes = {one.name: one for one in code.definitions if one.kind == "class"}
-    functions = [one for one in code.definitions if one.kind == "function" and one.owner]
-    if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
-        return True, ""
-    readers = {one.owner for one in functions if _asks(one)}
-    asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
-    hook = next((one for one in functions if one.leaf == _HOOK), None)
-    if asked and not readers:
-        return False, asked.name
-    if hook is None or hook.is_idle:
-        return (True if readers and hook is None else None), asked.name if asked else ""
-    lines = " ".join(hook.lines)
-    targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
-    if "gradient_checkpointing = False" in lines:
-        return False, hook.name
-    if "gradient_checkpointing" not in lines or not targets or not all(name in classes for name in targets):
-        return None, hook.name
-    return any(_is_a(reader, target, classes) for reader in readers for target in targets), hook.name
-
-
-def _asks(function: Definition) -> bool:
-    """Whether a function asks for the flag, and where a condition does, whether that can be true and checkpoints."""
-    for number, line in enumerate(function.lines):
-        if _READS_FLAG.search(line) and not _DEAD.search(line):
-            if not line.lstrip().startswith("if self.gradient_checkpointing"):
-                return True
-            depth = _depth(line)
-            for inner in function.lines[number + 1 :]:
-                if _depth(inner) <= depth:
-                    break
-                if "checkpoint" in inner:
-                    return True
-    return False
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
-    """Whether the class is the other one, or derives from it, as far as the file tells."""
-    waiting, seen = [name], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name == target:
-            return True
-        if name in classes and name not in seen:
-            seen.add(name)
-            waiting += classes[name].mentions
-    return False
-
-
-def _failing(code: FileCode) -> dict[str, list[str]]:
-    """Functions that give ``checkpoint`` keywords that it refuses, and these."""
-    found: dict[str, list[str]] = {}
-    for one in code.definitions:
-        for call in one.calls:
-            words = [word.partition("=")[0] for word in call.keywords]
-            extra = [word for word in words if word not in _CHECKPOINT_KEYWORDS and word != "**"]
-            if call.name.rpartition(".")[2] == "checkpoint" and extra and "use_reentrant=False" not in call.keywords:
-                found[one.name] = extra
-    return found

@@ -1,21 +1,27 @@
-"""The definitions of Python files, by their syntax trees. Runs in a bounded child: nothing is imported or executed."""
+"""The definitions of Python files, by their syntax trees, as records. Runs in a bounded child: nothing is imported or
+executed."""
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args, get_origin
 
-from envdoctor.revision.code.parts.canonical import erase, lines_of, local_names, mentioned
-from envdoctor.revision.code.parts.detectors import is_idle, sites_of
-from envdoctor.revision.code.parts.records import (
-    ACCESSOR,
-    MODULE_LEVEL,
-    Call,
-    Definition,
-    FileCode,
-    Import,
-    Parameter,
-    Statement,
+from envdoctor.revision.code.parts.canonical import (
+    Digest,
+    assigned,
+    digest,
+    erase,
+    exact,
+    head_of,
+    is_idle,
+    joined,
+    lines_of,
+    local_names,
+    mentioned,
+    short,
 )
-from envdoctor.revision.code.parts.syntax import assigned, digest, exact, joined, short
+from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
 from envdoctor.source.definitions import (
     FunctionNode,
     all_nodes,
@@ -27,24 +33,130 @@ from envdoctor.source.definitions import (
     parameters_of,
 )
 from envdoctor.source.notebook import parse_code
-from envdoctor.source.uses import TooMuch, uses_of
+from envdoctor.source.uses import TooMuch, Use, uses_of
 
-_CONTAINERS = (ast.If, ast.Try, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_PERHAPS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, *_LOOPS, ast.Match, ast.ExceptHandler, ast.match_case)
+#: How the name of a property's second function ends.
+_ACCESSOR = re.compile(r"\.(setter|deleter|getter)$")
+#: Where statements stand in another one, and the nodes that need not run them.
+_INNER = ("body", "orelse", "finalbody", "handlers", "cases")
+_PERHAPS = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.AsyncFor, ast.While),
+    *(ast.Match, ast.ExceptHandler, ast.match_case),
+)
 _FAILED_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _MAX_CALLS = 2000
 #: The largest modeling file of transformers has 70,000 nodes.
 _MAX_NODES = 300_000
 
 
-def read_code(content: bytes) -> FileCode:
-    """Parse one file. Raises :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does."""
+class Parameter(NamedTuple):
+    """``kind`` is ``positional``, ``normal``, ``*``, ``keyword`` or ``**``; ``default`` its text, None without one."""
+
+    name: str
+    kind: str
+    default: str | None
+
+
+class Call(NamedTuple):
+    """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
+
+    name: str
+    keywords: tuple[str, ...]
+
+
+class Definition(NamedTuple):
+    """A class, a function, or a name that is assigned to at module or class level.
+
+    ``name`` is qualified by its classes; that of a property's setter ends in ``.setter``. ``text`` is the bases, the
+    signature without annotations, or the value. ``meaning`` is a digest of what counts of the body (``canonical.py``),
+    ``annotations`` one of the annotations. ``weight`` grows with the size. ``mentions`` are the names that it speaks
+    of, ``lines`` its statements one by one, ``first`` and ``last`` its lines in the file. ``is_idle`` marks a function
+    about gradient checkpointing whose body cannot change anything.
+    """
+
+    name: str
+    kind: str
+    text: str
+    meaning: str
+    annotations: str
+    weight: int
+    first: int
+    last: int
+    is_idle: bool = False
+    decorators: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    calls: tuple[Call, ...] = ()
+    mentions: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def sense(self) -> str:
+        """Equal for definitions that do the same, whatever they are called and wherever they stand."""
+        return f"{self.kind} {self.text} {self.meaning} {' '.join(self.decorators)}"
+
+    @property
+    def leaf(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def owner(self) -> str:
+        """The class that it is in, empty outside of classes."""
+        return _ACCESSOR.sub("", self.name).rpartition(".")[0]
+
+
+class Import(NamedTuple):
+    """``name`` is dotted, with leading dots when relative. ``required``: loading the file always runs it; ``demanded``:
+    transformers refuses to load the file when its package is not installed."""
+
+    name: str
+    required: bool
+    demanded: bool
+
+
+class Statement(NamedTuple):
+    """A statement of a module or class body that is none of the above."""
+
+    scope: str
+    meaning: str
+    text: str
+
+
+class FileCode(NamedTuple):
+    """One parsed file. ``meaning`` is the digest of all of it, annotations included; ``uses`` is what it takes of other
+    packages; ``bound`` are the names that it gives a value anywhere, ``*`` for those of another module."""
+
+    meaning: str
+    definitions: tuple[Definition, ...]
+    imports: tuple[Import, ...]
+    sites: tuple[Site, ...]
+    statements: tuple[Statement, ...]
+    uses: tuple[Use, ...] = ()
+    bound: tuple[str, ...] = ()
+
+
+#: Of a file that is not there.
+NO_CODE = FileCode("", (), (), (), ())
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Return the record of a kind, or a tuple of such, after it went through JSON as lists."""
+    if get_origin(kind) is tuple:
+        return tuple(from_json(get_args(kind)[0], one) for one in value)
+    fields = getattr(kind, "__annotations__", None)
+    return kind(*map(from_json, fields.values(), value)) if fields else value
+
+
+def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType({})) -> FileCode:
+    """Parse one file; ``reaching`` are the names of the table ``reaching-calls``, with their kinds.
+
+    Raises :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does.
+    """
     tree, _, _ = parse_code(content)
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
         raise TooMuch
-    imports, sites, uses, bound = _imports(tree), tuple(sites_of(tree, nodes)), tuple(uses_of(tree).uses), _bound(nodes)
+    imports, sites, uses, bound = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses, _bound(nodes)
     erase(nodes)
     definitions: list[Definition] = []
     statements: list[Statement] = []
@@ -56,7 +168,8 @@ def read_code(content: bytes) -> FileCode:
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
-    return FileCode(joined(parts), tuple(definitions), tuple(imports), sites, tuple(statements), uses, bound)
+    everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, bound)
+    return FileCode(joined(parts), *map(tuple, everything))
 
 
 def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
@@ -83,7 +196,7 @@ def _with_members(definitions: list[Definition], statements: list[Statement]) ->
             meanings, annotations, weights = zip(own, *members.pop(one.name, []), strict=True)
             one = one._replace(meaning=joined(meanings), annotations=joined(annotations), weight=sum(weights))
         if one.owner:
-            name = ACCESSOR.sub("", one.name).rpartition(".")[2]
+            name = _ACCESSOR.sub("", one.name).rpartition(".")[2]
             members.setdefault(one.owner, []).append((f"{name} {one.sense}", one.annotations, one.weight))
         found.append(one)
     return found[::-1]
@@ -96,11 +209,11 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     while waiting:
         scope, statement = waiting.pop()
         match statement:
-            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
+            case ast.Import() | ast.ImportFrom():
                 continue
             case ast.ClassDef(name=name, body=body):
                 waiting += [(f"{scope}{name}.", child) for child in reversed(body)]
-            case _ if isinstance(statement, _CONTAINERS):
+            case _ if head_of(statement)[0]:
                 waiting += [(scope, child) for block in [*blocks(statement)][::-1] for child in reversed(block)]
         yield scope, statement
 
@@ -111,90 +224,66 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield _function(scope, node)
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
-            parts = [*bases, *keywords, *decorators]
-            made = _definition(
-                f"{scope}{name}", "class", f"({', '.join(map(exact, [*bases, *keywords]))})", node, parts
-            )
-            yield made._replace(decorators=tuple(map(exact, decorators)))
+            text = f"({', '.join(map(exact, [*bases, *keywords]))})"
+            yield _definition(f"{scope}{name}", "class", text, node, digest([*bases, *keywords, *decorators]))
         case _:
             names, value = assigned(node)
             for name in names if value is not None else []:
-                yield _definition(f"{scope}{name}", "value", short(value or node), node, [value])
+                yield _definition(f"{scope}{name}", "value", short(value or node), node, digest([value]))
 
 
-def _definition(name: str, kind: str, text: str, node: ast.stmt, parts: Sequence[ast.AST | None]) -> Definition:
-    meaning, annotations, weight, nodes = digest(parts)
-    last = node.end_lineno or node.lineno
-    return Definition(name, kind, text, meaning, annotations, weight, node.lineno, last, mentions=mentioned(nodes))
-
-
-def _function(scope: str, node: FunctionNode) -> Definition:
-    decorators = tuple(map(exact, node.decorator_list))
-    accessors = [f"{node.name}.{kind}" for kind in ("setter", "deleter", "getter")]
-    setter = next((text.rpartition(".")[2] for text in decorators if text in accessors), "")
-    annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
-    result = digest([node.body], annotations=annotations, names=local_names(node))
+def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest) -> Definition:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return Definition(
-        f"{scope}{node.name}" + (f".{setter}" if setter else ""),
-        "function",
-        _signature(node.args),
-        *result[:3],
-        min([node.lineno, *(one.lineno for one in node.decorator_list)]),
+        *(name, kind, text, *result[:3]),
+        min([node.lineno, *(one.lineno for one in decorators)]),
         node.end_lineno or node.lineno,
-        "gradient_checkpointing" in node.name and is_idle(node),
-        decorators,
-        tuple(_parameters(node.args)),
-        tuple(_call(inner) for inner in result.nodes if isinstance(inner, ast.Call))[:_MAX_CALLS],
-        mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
-        tuple(lines_of(node)),
+        decorators=tuple(map(exact, decorators)),
+        mentions=mentioned(result.nodes),
     )
 
 
-def _call(node: ast.Call) -> Call:
-    keywords = (f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in node.keywords)
-    return Call(dotted(node.func), tuple(keywords))
+def _function(scope: str, node: FunctionNode) -> Definition:
+    named = {*map(dotted, node.decorator_list)}
+    setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
+    annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
+    text, parameters = _parameters(node.args)
+    result = digest([node.body], annotations=annotations, names=local_names(node))
+    calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
+    return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
+        is_idle="gradient_checkpointing" in node.name and is_idle(node),
+        mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
+        parameters=tuple(parameters),
+        calls=tuple(Call(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
+        lines=tuple(lines_of(node)),
+    )
 
 
-def _parameters(arguments: ast.arguments) -> Iterator[Parameter]:
-    plain = [*arguments.posonlyargs, *arguments.args]
-    missing: Sequence[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
-    for index, (argument, default) in enumerate(zip(plain, [*missing, *arguments.defaults], strict=True)):
-        kind = "positional" if index < len(arguments.posonlyargs) else "normal"
-        yield Parameter(argument.arg, kind, exact(default) if default else None)
-    if arguments.vararg:
-        yield Parameter(arguments.vararg.arg, "*", None)
-    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield Parameter(argument.arg, "keyword", exact(default) if default else None)
-    if arguments.kwarg:
-        yield Parameter(arguments.kwarg.arg, "**", None)
+def _keyword(word: ast.keyword) -> str:
+    return f"{word.arg}={exact(word.value)}" if word.arg else "**"
 
 
-def _signature(arguments: ast.arguments) -> str:
-    """``(self, x, /, y=1, *, z=None)``."""
+def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
+    """``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
     defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
-    words = [f"{word}{exact(next(defaults))}" if word.endswith("=") else word for word in parameter_words(arguments)]
-    if arguments.posonlyargs:
-        words.insert(len(arguments.posonlyargs), "/")
-    return f"({', '.join(words)})"
+    first, kind, words, found = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
+    for place, word in enumerate(parameter_words(arguments)):
+        name, stars = word.strip("*="), "*" * word.count("*")
+        default = exact(next(defaults)) if word.endswith("=") else None
+        if name:
+            found.append(Parameter(name, stars or ("positional" if place < first else kind), default))
+        kind = "keyword" if stars else kind
+        words += [word + (default or ""), *["/"] * (place + 1 == first)]
+    return f"({', '.join(words)})", found
 
 
 def _statement(scope: str, statement: ast.stmt) -> Statement:
     """One that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
-    head: list[ast.AST] = [statement]
-    text = ""
-    match statement:
-        case ast.If(test=test):
-            head, text = [test], "if "
-        case ast.While(test=test):
-            head, text = [test], "while "
-        case ast.Try(handlers=handlers):
-            head, text = [handler.type for handler in handlers if handler.type is not None], "try, except "
-        case ast.With(items=items) | ast.AsyncWith(items=items):
-            head, text = [*items], "with "
-        case ast.For(target=target, iter=values) | ast.AsyncFor(target=target, iter=values):
-            head, text = [target, values], "for "
+    word, head = head_of(statement)
+    head = head if word else [statement]
     meaning = f"{type(statement).__name__} {digest(head).meaning}"
-    return Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text + ", ".join(map(short, head)))
+    text = (f"{word} " if word else "") + ", ".join(map(short, head))
+    return Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
 
 
 def _imports(tree: ast.Module) -> list[Import]:
@@ -208,41 +297,23 @@ def _imports(tree: ast.Module) -> list[Import]:
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, required, demanded = waiting.pop()
-        names: list[str] = []
+        names = list[str]()
+        always: tuple[str, ...] = () if isinstance(node, _PERHAPS) else _INNER
         match node:
             case ast.Import(names=taken):
                 names = [alias.name for alias in taken]
-            case ast.ImportFrom(module=None, names=taken, level=level):  # `from . import modeling` names a file
-                names = ["." * level + alias.name for alias in taken]
-            case ast.ImportFrom(module=module, names=taken, level=level):
-                names = [f"{'.' * level}{module}.{alias.name}" for alias in taken]
-            case _:
-                demanded = demanded and not _asks_for_package(node)
-                waiting += [(statement, runs, demanded) for statement, runs in _inner(node, required)]
+            case ast.ImportFrom(module=module, names=taken, level=level):  # `from . import modeling` names a file
+                names = ["." * level + (f"{module}." if module else "") + alias.name for alias in taken]
+            case ast.Try(handlers=handlers):
+                kinds = [kind for handler in handlers for kind in elements(handler.type)]
+                survives = None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
+                always, demanded = ("finalbody",) if survives else ("body", "finalbody"), False
+            case ast.If(test=test):
+                called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
+                demanded = demanded and not any(name.endswith("available") for name in called)
         for name in names:
             before = found.get(name, (False, False))
             found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
+        for field in _INNER:
+            waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
     return [Import(name, *found[name]) for name in sorted(found)]
-
-
-def _asks_for_package(node: ast.AST) -> bool:
-    """``try``, or ``if is_flash_attn_2_available():``, also as a part of the condition."""
-    match node:
-        case ast.Try():
-            return True
-        case ast.If(test=test):
-            called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
-            return any(name.endswith("available") for name in called)
-    return False
-
-
-def _inner(node: ast.AST, required: bool) -> list[tuple[ast.AST, bool]]:
-    """Statements inside the node, and whether they run whenever the node is reached."""
-    parts = {field: getattr(node, field, ()) for field in ("body", "orelse", "finalbody", "handlers", "cases")}
-    always = set() if isinstance(node, _PERHAPS) else {*parts}
-    match node:
-        case ast.Try(handlers=handlers):
-            kinds = [kind for handler in handlers for kind in elements(handler.type)]
-            survives = None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
-            always = {"finalbody"} if survives else {"body", "finalbody"}
-    return [(inner, required and field in always) for field, statements in parts.items() for inner in statements]
