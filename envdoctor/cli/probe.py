@@ -23,10 +23,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("probe")
 @click.option(
     "--suite",
-    type=click.Choice(["quick", "full", "long"]),
+    type=click.Choice(["quick", "full", "long", "card"]),
     default="quick",
     show_default=True,
-    help="quick: default backend, bf16; full: every backend and dtype, minutes.",
+    help="quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute.",
 )
 @click.option("--only", metavar="NAME,...", multiple=True, help="These experiments, in whatever suite they are.")
 @click.option("--list", "list_", is_flag=True, help="Name the experiments, and what each finds out.")
