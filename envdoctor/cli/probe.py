@@ -82,6 +82,8 @@ def command(**options: Any) -> int:
 
         if options["all_gpus"]:
             raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
+        if options["suite"] == "card":
+            raise UsageProblem("--all-ranks and --suite card: it tries all GPUs of a machine, run it once on each")
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
     run = Run(options)

@@ -79,7 +79,7 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         if observation.get("oom") is True:
             return Verdict("oom", "out-of-memory", why=text)
         if observation.get("partial") is True:
-            return Verdict("partial", "partial", why=text)
+            return Verdict("partial", "not-tried", why=text)
         return Verdict("error", "sticky-error" if observation.get("sticky") else "error", why=text)
     if observation.get("skip") is not None:
         return Verdict("skip", "skipped", why=quoted(str(observation["skip"])))

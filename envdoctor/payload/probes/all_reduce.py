@@ -50,7 +50,8 @@ def run(job: Job, emit: Emit) -> None:
         emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
         return
     free = min((torch.cuda.mem_get_info(number)[0] for number in range(world)), default=0) if cuda else 1 << 34
-    timed = [size for size in _TIMED if size * _ROOM <= free] if job["options"].get("bandwidth") else []
+    wanted = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
+    timed = [size for size in wanted if size * _ROOM <= free]
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         given = {"world": world, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
         given.update(sizes=_SIZES[job["device"]], averages=cuda, exchanges=True, timed=timed)
@@ -74,7 +75,7 @@ def run(job: Job, emit: Emit) -> None:
         # All wait for the slowest.
         speeds = {title: min(result["speeds"][title] for result in results) for title in results[0]["speeds"]}
         emit({"kind": "info", "case": "bus bandwidth in GB/s", "world_size": world, "measured": speeds})
-    if len(timed) < len(_TIMED) and job["options"].get("bandwidth"):
+    if len(timed) < len(wanted):
         text = f"messages of more than {max(timed, default=0) >> 10} KiB were not tried: too little memory is free"
         emit({"case": "large messages", "error": text, "partial": True})
 

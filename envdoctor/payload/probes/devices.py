@@ -7,6 +7,7 @@ import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Callable, Dict, List  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
@@ -23,7 +24,11 @@ PROBES = {
         "suites": {
             "full": [{"soak": 5, "devices": ["cuda"]}, {"devices": ["cpu"]}],
             "long": [{"soak": 120, "devices": ["cuda"]}, {"devices": ["cpu"]}],
-            "card": [{"soak": 60, "limit": 60, "devices": ["cuda"]}, {"absent": True, "devices": ["cpu"]}],
+            # The child has longer than its limit, so that it can say what it did not get to.
+            "card": [
+                {"soak": 60, "limit": 60, "seconds": 150, "devices": ["cuda"]},
+                {"absent": True, "devices": ["cpu"]},
+            ],
         },
         "seconds": {"cpu": 120, "cuda": 400},
         "memory_mib": 5000,
@@ -88,10 +93,10 @@ def devices(job: Job, emit: Emit) -> None:
     bench.step("copies", lambda: emit({**bench.case, **_copies(bench)}))
     bench.step("memory", lambda: bench.compare("memory", lambda number: _memory(bench, number), dtype="int32"))
     for name in work.WORK:
-        bench.step(name, lambda name=name: _computed(bench, name))
+        bench.step(name, partial(_computed, bench, name))
     for kernel in work.KERNELS if bench.thorough else ():
         for size in work.HEAD_SIZES:
-            bench.step(f"{kernel} attention", lambda kernel=kernel, size=size: _attention(bench, kernel, size))
+            bench.step(f"{kernel} attention", partial(_attention, bench, kernel, size))
     soak = float(job["options"].get("soak") or 0)
     if soak:
         bench.step("products under load", lambda: under.extend(_soak(bench, soak)))
@@ -160,10 +165,11 @@ class _Bench:
 
         with ThreadPoolExecutor(len(self.places)) as pool:
             found = list(pool.map(one, range(len(self.places))))
-        tried = [(who, part["card"]) for *who, part in zip(self.labels, self.names, found) if "card" in part]
-        cards = [Card(*who, **gave) for who, gave in tried]
-        for label, part in zip(self.labels, found):
-            if "error" in part:
+        cards = []
+        for label, name, part in zip(self.labels, self.names, found):
+            if "card" in part:
+                cards.append(Card(label, name, **part["card"]))
+            elif "error" in part:
                 self.emit({**self.case, **more, "case": f"{title} on {label}", **part})
         if cards:
             result = strange(cards)
@@ -350,7 +356,8 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
     """The same product again and again, on all cards at the same time: the first is compared with float64, and a card
     must agree with itself. What the driver says of each meanwhile, of the last look."""
     places, size = bench.places, work.SOAK_ROWS[bench.places[0].type]
-    held = [tuple(part.to(place) for part in work.drawn(size)) for place in places]
+    a, b = work.drawn(size)
+    held = [(a.to(place), b.to(place)) for place in places]
     first = [work.multiplied(*given, number) for number, given in enumerate(held)]
     changed = [torch.zeros((), dtype=torch.int64, device=place) for place in places]
     truth = work.truth("matmul", size)

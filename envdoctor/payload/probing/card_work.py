@@ -79,7 +79,7 @@ def speed(what: str, places: list[Any], number: int, other: int) -> float:
     place, kind = places[number], places[number].type
     if what == "product":
         a, b = (part.to(place) for part in drawn(SOAK_ROWS[kind]))
-        return 2 * a.shape[0] ** 3 / _seconds(lambda: a @ b, places) / 1e12
+        return float(2 * a.shape[0] ** 3) / _seconds(lambda: a @ b, places) / 1e12
     free = torch.cuda.mem_get_info(place)[0] if kind == "cuda" else _MOVED[kind] * _MOVED_SHARE
     size = min(_MOVED[kind], free // _MOVED_SHARE)
     there = torch.zeros(size, dtype=torch.uint8, device=place)
@@ -89,7 +89,7 @@ def speed(what: str, places: list[Any], number: int, other: int) -> float:
         end = torch.zeros(size, dtype=torch.uint8, pin_memory=kind == "cuda")
     begin, end = (end, there) if what == "sent" else (there, end)
     moved = 2 * size if what == "memory" else size  # read and written in the same place
-    return moved / _seconds(lambda: end.copy_(begin, non_blocking=True), places) / 1e9
+    return float(moved) / _seconds(lambda: end.copy_(begin, non_blocking=True), places) / 1e9
 
 
 def _seconds(work: Callable[[], Any], places: list[Any]) -> float:
@@ -168,11 +168,15 @@ def attention_truth(length: int, size: int) -> Any:
 
 def attention_card(result: Any, truth: Any) -> dict[str, Any]:
     """What :func:`attended` gave as the rest of a ``Card``: each head is the same, and right in every block of rows."""
-    blocks = [part.double().unflatten(2, (-1, min(64, truth.shape[2]))).square() for part in (result - truth, truth)]
-    error, unit = (part.mean((-1, -2)).sqrt() for part in blocks)
-    odd = [head for head, value in enumerate(result[0]) if not torch.equal(value, result[0, 0])]
+    worst, block = 0.0, min(64, truth.shape[2])
+    for heads, (exact,) in zip(result, truth):
+        unit = exact.unflatten(0, (-1, block)).square().mean((-1, -2))
+        for head in heads:
+            error = (head.double() - exact).unflatten(0, (-1, block)).square().mean((-1, -2))
+            worst = max(worst, float((error / unit).sqrt().nan_to_num(float("inf")).max() / _UNIT))
+    odd = [number for number, head in enumerate(result[0]) if not torch.equal(head, result[0, 0])]
     words = f"head {odd[0]} of {result.shape[1]} equal ones comes out differently" if odd else ""
-    return {"alike": digest(result[0]), "error": float((error / unit).max() / _UNIT), "words": words}
+    return {"alike": digest(result[0]), "error": worst, "words": words}
 
 
 def wait(places: list[Any]) -> None:

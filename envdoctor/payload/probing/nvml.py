@@ -17,9 +17,10 @@ from typing import Any
 _PATIENCE = 20.0
 #: nvml.h, nvmlReturn_t: there was not enough room for the list that was asked for.
 _NO_ROOM = 7
-#: Of the same: why there is no number. The first is of the card, and nothing that is missing here.
+#: Of the same: why there is no number. The first are of the card, and nothing that is missing here.
 NOT_COUNTED = "this card does not count that"
 _REFUSED = {
+    2: NOT_COUNTED,  # there are fewer links than that
     3: NOT_COUNTED,
     4: "the driver does not permit it",
     6: "the driver does not know this device",
