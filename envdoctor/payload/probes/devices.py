@@ -94,8 +94,8 @@ def devices(job: Job, emit: Emit) -> None:
     bench.step("memory", lambda: bench.compare("memory", lambda number: _memory(bench, number), dtype="int32"))
     for name in work.WORK:
         bench.step(name, partial(_computed, bench, name))
-    for kernel in work.KERNELS if bench.thorough else ():
-        for size in work.HEAD_SIZES:
+    for kernel in work.KERNELS if bench.thorough else ("default",):
+        for size in work.HEAD_SIZES if bench.thorough else (128,):
             bench.step(f"{kernel} attention", partial(_attention, bench, kernel, size))
     soak = float(job["options"].get("soak") or 0)
     if soak:
@@ -201,6 +201,8 @@ def _contents(place: Any) -> dict[str, Any]:
         result = work.compute(name, place, 0)
         error = work.error(name, result, work.truth(name, work.ROWS[place.type]))
         results[name] = [work.digest(result), round(error, 3)]
+    found = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
+    results["attention"] = [found["alike"], float("inf") if found["words"] else round(found["error"], 3)]
     alike = [own, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
     return {"case": "contents", "name": own, "alike": ", ".join(alike), "results": results}
 

@@ -23,20 +23,11 @@ _HEADS, LENGTH, HEAD_SIZES = {"cuda": 32, "cpu": 4}, {"cuda": 2048, "cpu": 64}, 
 KERNELS = ("flash", "cudnn", "efficient")
 #: Bytes that are moved to measure how fast, at most, and of the free memory; how often, of which the best counts.
 _MOVED, _MOVED_SHARE, _TIMES = {"cuda": 1 << 28, "cpu": 1 << 16}, 8, 3
-
-
-def _attention(a: Any, b: Any) -> Any:
-    """The matrices as heads of 128 and sequences of 256, as training has them: flash and cuDNN take heads up to 256."""
-    depth, length = min(128, a.shape[0]), min(256, a.shape[0] // 4)
-    return torch.nn.functional.scaled_dot_product_attention(*(x.reshape(-1, 4, length, depth) for x in (a, b, a)))
-
-
 #: What is computed, of the two bf16 matrices.
 WORK: Dict[str, Callable[[Any, Any], Any]] = {  # noqa: UP006
     "matmul": lambda a, b: a @ b,
     "softmax": lambda a, b: torch.softmax(a, -1),
     "layer norm": lambda a, b: torch.nn.functional.layer_norm(a, a.shape[-1:]),
-    "attention": _attention,
 }
 
 

@@ -21,7 +21,7 @@ _SHARE = 4
 _MOST_NAMED = 8
 #: Exchanges of one size that are timed, of which the fastest counts; and how often the message goes over the bus, as
 #: NCCL's tests count it (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
-_TIMES, _BUS = 5, {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
+_TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
 def start(given: dict[str, Any]) -> Any:
@@ -74,20 +74,15 @@ def main() -> None:
         store = dist.TCPStore(given["address"], given["port"], None, False, timeout=limit, wait_for_workers=False)
         store = dist.PrefixStore(given["prefix"], store)
     dist.init_process_group(given["backend"], store=store, rank=rank, world_size=world, timeout=limit)
-    sums = []
-    largest = max(given["sizes"]) if given.get("exchanges") else None
-    for size in given["sizes"]:
-        for name in ["sum"] * (world > 1) + ["average"] * given["averages"]:
-            for dtype in (torch.bfloat16, torch.float32) if size == largest else (torch.bfloat16,):
-                words = f"{name} of {size} elements" + (" in float32" if dtype == torch.float32 else "")
-                _at(f"computing the {words}")
-                mine, terms, senders = _summands(rank, world, torch.arange(size, device=device))
-                value = mine.to(dtype)
-                dist.all_reduce(value, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
-                expected = (terms if name == "sum" else terms // senders).to(dtype)
-                sums.append([words, int((value != expected).sum())])
-    more, speeds = _exchanges(rank, world, device, largest or 0, given.get("timed", ()))
-    sums += more
+    sums: list[list[Any]] = []
+    speeds: dict[str, float] = {}
+    for name, count, dtype, words, times in _wanted(given):
+        _at(f"computing the {words}")
+        wrong, seconds = _exchanged(name, (rank, world), torch.arange(count, device=device), dtype, times)
+        sums += [] if wrong is None else [[words, wrong]]
+        if seconds:
+            moved = _BUS[name] * count * torch.finfo(dtype).bits / 8 * (world - 1) / world
+            speeds[words] = float(f"{moved / seconds / 1e9:.3g}")
     _at("computing the shares of each")
     places = torch.arange(_SHARE * world, device=device)
     pattern = (places % 7 + 1).to(torch.bfloat16)
@@ -100,50 +95,46 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def _exchanges(
-    rank: int, world: int, device: str, largest: int, timed: Any
-) -> tuple[list[list[Any]], dict[str, float]]:
-    """How many numbers of each exchange came out wrong, of so many elements and of so many bytes, and how many GB/s
-    these put on the bus."""
+def _wanted(given: dict[str, Any]) -> list[Any]:
+    """What is tried: which exchange, of how many elements, in which dtype, in words, and how often it is timed."""
     import torch
 
-    sums: list[list[Any]] = []
-    speeds: dict[str, float] = {}
-    count = largest // world * world if world > 1 else 0
-    parts = ("reduce-scatter", "all-gather") if count else ()
-    tried: list[Any] = [(name, count, torch.bfloat16, f"{name} of {count} elements", 0) for name in parts]
-    for size, dtype in [(size, dtype) for size in timed for dtype in (torch.bfloat16, torch.float32)]:
+    bf16, fp32, world, sizes = torch.bfloat16, torch.float32, given["world"], given["sizes"]
+    names = ["sum"] * (world > 1) + ["average"] * given["averages"]
+    wanted = [(name, size, bf16, f"{name} of {size} elements", 0) for size in sizes for name in names]
+    if given.get("exchanges"):
+        largest = max(sizes)
+        wanted += [(name, largest, fp32, f"{name} of {largest} elements in float32", 0) for name in names]
+        count = largest // world * world
+        parts = ["reduce-scatter", "all-gather"] if world > 1 else []
+        wanted += [(name, count, bf16, f"{name} of {count} elements", 0) for name in parts]
+    for size, dtype in [(size, dtype) for size in given.get("timed", ()) for dtype in (bf16, fp32)]:
         words = f"of {size >> 10} KiB in {str(dtype).partition('.')[2]}"
         count = size * 8 // torch.finfo(dtype).bits // world * world
-        tried += [(name, count, dtype, f"{name} {words}", _TIMES) for name in _BUS]
-    for name, count, dtype, words, times in tried:
-        _at(f"computing the {words}")
-        wrong, seconds = _exchanged(name, (rank, world), torch.arange(count, device=device), dtype, times)
-        sums += [] if wrong is None else [[words, wrong]]
-        if seconds:
-            moved = _BUS[name] * count * torch.finfo(dtype).bits / 8 * (world - 1) / world
-            speeds[words] = float(f"{moved / seconds / 1e9:.3g}")
-    return sums, speeds
+        wanted += [(name, count, dtype, f"{name} {words}", _TIMES) for name in _BUS]
+    return wanted
 
 
 def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
-    """How many numbers of a sum, of a sum of which every rank keeps its part, or of all of these parts together came
-    out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
+    """How many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these parts
+    together came out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
     import time
 
     import torch
     import torch.distributed as dist
 
     rank, world = who
-    mine, terms = (value.to(dtype) for value in _summands(rank, world, places)[:2])
+    mine, terms, senders = _summands(rank, world, places)
+    mine, terms = mine.to(dtype), (terms // senders if name == "average" else terms).to(dtype)
     part = slice(rank * (len(places) // world), (rank + 1) * (len(places) // world))
     share = terms[part].clone()
     expected = share if name == "reduce-scatter" else terms
-    out = mine.clone() if name == "all-reduce" else torch.zeros_like(expected)
+    whole = name in ("sum", "average")
+    out = mine.clone() if whole else torch.zeros_like(expected)
 
     def exchange() -> None:
-        if name == "all-reduce":
-            dist.all_reduce(out)
+        if whole:
+            dist.all_reduce(out, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
         elif name == "reduce-scatter":
             dist.reduce_scatter_tensor(out, mine)
         else:
@@ -152,7 +143,7 @@ def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: 
     try:
         exchange()
     except (AttributeError, NotImplementedError, RuntimeError) as error:
-        if places.device.type != "cpu":  # gloo has them from some releases on, NCCL always
+        if whole or places.device.type != "cpu":  # gloo has them from some releases on, NCCL always
             raise
         _at(f"leaving out {name}: {error}")
         return None, None
