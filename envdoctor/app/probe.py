@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
-from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
+from envdoctor.probe.catalogue import CARD, FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import Permission, ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.probe.results import Results, results_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full or long;
+    """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full, long or card;
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
     running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
@@ -122,7 +122,7 @@ def run_probes(
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
-            permission = ask(gpus, environ, all_gpus=request.all_gpus, force=request.force)
+            permission = ask(gpus, environ, all_gpus=request.all_gpus or request.suite == CARD, force=request.force)
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
@@ -187,6 +187,8 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
         chosen = choose(probes, request.only) if request.only else list(probes.values())
     except CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
+    if request.suite == CARD:
+        chosen = [replace(one, speeds=matrix.rows("gpu-speeds")) for one in chosen]
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
@@ -236,8 +238,6 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
 
 
 def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
-    from dataclasses import replace
-
     from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
 
     assert request.replay is not None

@@ -23,10 +23,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("probe")
 @click.option(
     "--suite",
-    type=click.Choice(["quick", "full", "long"]),
+    type=click.Choice(["quick", "full", "long", "card"]),
     default="quick",
     show_default=True,
-    help="quick: default backend, bf16; full: every backend and dtype, minutes.",
+    help="quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute.",
 )
 @click.option("--only", metavar="NAME,...", multiple=True, help="These experiments, in whatever suite they are.")
 @click.option("--list", "list_", is_flag=True, help="Name the experiments, and what each finds out.")
@@ -82,6 +82,8 @@ def command(**options: Any) -> int:
 
         if options["all_gpus"]:
             raise UsageProblem("--all-ranks and --all-gpus: a rank has one GPU")
+        if options["suite"] == "card":
+            raise UsageProblem("--all-ranks and --suite card: it tries all GPUs of a machine, run it once on each")
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
     run = Run(options)

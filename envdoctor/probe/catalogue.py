@@ -15,6 +15,8 @@ __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choo
 
 #: From the shortest to the longest.
 SUITES = ("quick", "full", "long")
+#: A suite of its own beside these: what tries a card itself.
+CARD = "card"
 #: Runs first whatever was asked for: its record says what every other result was measured on.
 FIRST = "context"
 
@@ -40,7 +42,7 @@ class Job:
     ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
     (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries``
     the import statements of a probe that runs these. Jobs with the same ``needs`` share a process, so that torch is
-    imported once, but for those that stand ``alone``.
+    imported once, but for those that stand ``alone``. ``speeds`` is what is published of cards (table ``gpu-speeds``).
     """
 
     probe: str
@@ -56,6 +58,7 @@ class Job:
     memory_mib: int = _MEMORY_MIB
     gpu_memory_mib: int | None = _GPU_MEMORY_MIB
     alone: bool = False
+    speeds: Sequence[Mapping[str, Any]] = ()
     entries: tuple[str, ...] = ()
     script: str = ""
 
@@ -67,7 +70,7 @@ class Job:
 
     def task(self) -> Task:
         """What the child is asked to do."""
-        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries")
+        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
         job = {name: getattr(self, name) for name in given}
         script = self.script or f"probes/{_stem(self.probe)}.py"
         return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
@@ -83,7 +86,7 @@ class Probe:
     its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, where that differs
     on a GPU ``cuda_memory_mib``, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process
     with others, because it measures the process itself or may bring it down. ``entries``: it runs import statements of
-    what is installed.
+    what is installed. ``speeds`` is what its jobs are told of cards.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Probe:
     memory_mib: int = _MEMORY_MIB
     cuda_memory_mib: int | None = None
     gpu_memory_mib: int | None = _GPU_MEMORY_MIB
+    speeds: Sequence[Mapping[str, Any]] = ()
     entries: bool = False
 
     def jobs(
@@ -114,10 +118,10 @@ class Probe:
         """The jobs of a suite on a device.
 
         A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
-        runs its shortest when it is in no suite up to this one.
+        runs its shortest when it is in no suite up to this one. The suite ``card`` has only what names it.
         """
-        upto = SUITES[: SUITES.index(suite) + 1]
-        names = [*reversed(upto), *(SUITES[len(upto) :] if asked else ())]
+        upto = (CARD,) if suite == CARD else SUITES[: SUITES.index(suite) + 1]
+        names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if asked else ())]
         chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
         limit = self.seconds["cpu" if device == "cpu" else "cuda"]
         first_import = _IMPORT_SECONDS if "torch" in self.needs else 0.0
@@ -136,6 +140,7 @@ class Probe:
                 memory_mib=(self.cuda_memory_mib if device == "cuda" else None) or self.memory_mib,
                 gpu_memory_mib=self.gpu_memory_mib,
                 alone=self.alone,
+                speeds=self.speeds,
                 script=self.script,
                 entries=tuple(entries) if self.entries else (),
             )
@@ -201,8 +206,8 @@ def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) -> Probe:
     suites = declared.get("suites", {"quick": [{}]})
-    if set(suites) - set(SUITES):
-        raise ValueError(f"suites are {', '.join(SUITES)}")
+    if set(suites) - {*SUITES, CARD}:
+        raise ValueError(f"suites are {', '.join((*SUITES, CARD))}")
     suites = {suite: [row for entry in entries for row in _rows(entry)] for suite, entries in suites.items()}
     if "quick" in suites:
         suites = {"full": suites["quick"], **suites}
@@ -212,7 +217,7 @@ def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) ->
         **declared,
         "settles": tuple(declared.get("settles", (name,))),
         "needs": tuple(declared.get("needs", ("torch",))),
-        "suites": {suite: suites[suite] for suite in SUITES if suite in suites},
+        "suites": {suite: suites[suite] for suite in (*SUITES, CARD) if suite in suites},
         "seconds": seconds,
     }
     return Probe(name, path, f"probes/{path.name}:{function}", **settled)

@@ -17,7 +17,7 @@ from envdoctor.text.message import NOTHING, Message
 # From observations to results: each judged, and those that came out alike together.
 
 #: From the worst to the best.
-ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "warn", "pass", "skip")
+ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "partial", "warn", "pass", "skip")
 #: Verdicts that are doubted until the same gave them once more.
 DOUBTED = ("fail", "error")
 _UNLIKE = "unlike-answers"

@@ -54,8 +54,9 @@ class Unreadable(Exception):
 
 
 class Verdict(NamedTuple):
-    """``verdict`` (pass, warn, fail, skip, error, oom, garbage), ``signature`` (a dashed word, ok), wrong ``tensors``,
-    worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in it."""
+    """``verdict`` (pass, warn, fail, skip, error, partial, oom, garbage), ``signature`` (a dashed word, ok), wrong
+    ``tensors``, worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in
+    it."""
 
     verdict: str
     signature: str = "ok"
@@ -77,6 +78,8 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         text = quoted(str(observation["error"]))
         if observation.get("oom") is True:
             return Verdict("oom", "out-of-memory", why=text)
+        if observation.get("partial") is True:
+            return Verdict("partial", "not-tried", why=text)
         return Verdict("error", "sticky-error" if observation.get("sticky") else "error", why=text)
     if observation.get("skip") is not None:
         return Verdict("skip", "skipped", why=quoted(str(observation["skip"])))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe
     from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 
-_COUNTED = ("pass", "warn", "fail", "skip", "error", "garbage")
+_COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
 #: Groups that are told before "and N more".
 _MOST_GROUPS = 12
 _MOST_VALUES = 8

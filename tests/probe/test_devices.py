@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from planted import jobs, pure, seen
+from observing import shipped
+from planted import PROBES, jobs, pure, seen
 
 from envdoctor.probe import Outcome
 
@@ -41,24 +42,79 @@ def test_cards_of_different_names_may_round_differently():
     assert cards.strange(EIGHT)["equal"]
 
 
+def test_what_a_card_did_wrong_by_itself_is_told_whatever_the_others_gave():
+    found = cards.strange([*EIGHT[:5], card(5)._replace(words="3 numbers come back changed"), *EIGHT[6:]])
+    assert (found["signature"], found["detail"]) == ("card-differs", "GPU 5 (H100): 3 numbers come back changed")
+
+
+NAMES = {f"GPU {number}": "H100" for number in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("measured", "published", "told"),
+    [
+        ({"GPU 0": 50, "GPU 1": 51, "GPU 2": 50, "GPU 3": 1.9}, {}, ["GPU 3: 1.9 GB/s from the host, others of its"]),
+        ({"GPU 0": 3.0}, {"GPU 0": {"sent": 64}}, ["GPU 0: 3 GB/s from the host, 64 are published"]),
+        ({"GPU 0": 13.5}, {"GPU 0": {"sent": 64}}, []),  # PCIe 3.0 in the host
+        ({"GPU 0": 50, "GPU 1": 20}, {}, []),  # of two nobody knows which is slow
+        ({"GPU 0": 50, "GPU 1": 35, "GPU 2": 48}, {}, []),
+    ],
+)
+def test_a_slow_card_is_named(measured: dict[str, float], published: Any, told: list[str]) -> None:
+    found = cards.slow(NAMES, {"sent": measured}, published)
+    assert [text[: len(wanted)] for text, wanted in zip(found, told, strict=True)] == told
+
+
 EXPECTED = {
     "eight-cards": (set(), ""),
     "bad-card": ({"probe-one-gpu-differs"}, "times rounding away from float64"),
-    "bad-bit": ({"probe-one-gpu-differs"}, "GPU 5 (cpu): differs from the other cpu"),
-    "now-and-then": ({"probe-one-gpu-differs"}, "GPU 5 (cpu): another result than before"),
+    "bad-bit": ({"probe-one-gpu-differs"}, "GPU 5 (NVIDIA H100 80GB HBM3): differs from the other NVIDIA"),
+    "now-and-then": ({"probe-one-gpu-differs"}, "GPU 5 (NVIDIA H100 80GB HBM3): another result than before"),
     "bad-copy": ({"probe-gpu-copies-differ"}, "not what was sent from GPU 0 to 1, 0 to 2"),
-    "bad-memory": ({"probe-one-gpu-differs"}, "memory of GPU 5 (cpu)"),
+    "bad-memory": ({"probe-one-gpu-differs"}, "GPU 5 (NVIDIA H100 80GB HBM3): 4 numbers of"),
     "one-card": ({"probe-one-gpu-differs"}, "GPU 0 (cpu): another result than before"),
     "memory-errors": ({"probe-gpu-memory-errors"}, "GPU 5: ecc_uncorrected rose by 3"),
     "memory-unrepaired": ({"probe-gpu-memory-errors"}, "GPU 5: a repair of its memory failed"),
     "memory-errors-before": ({"probe-gpu-errors-counted"}, "GPU 5: 2 uncorrected memory errors since the driver"),
+    "xid-before": ({"probe-gpu-errors-counted"}, "GPU 5: Xid [79] in the kernel's log"),
     "link-errors": ({"probe-gpu-errors-counted"}, "GPU 5: nvlink_errors rose by 9"),
+}
+#: The same, of faults that the suite ``card`` alone looks for.
+CARD = {
+    "eight-cards": (set(), ""),
+    "bad-head": ({"probe-one-gpu-differs"}, "GPU 5 (NVIDIA H100 80GB HBM3): head 2 of 4 equal ones"),
+    "bad-gradient": ({"probe-one-gpu-differs"}, "times rounding away from float64"),
+    "slow-host": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 1.1 GB/s from the host, 64 are published"),
+    "slow-memory": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 1.5e+03 GB/s in its memory, 3350 are published"),
+    "slow-products": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 420 TFLOPS in bf16 products, others of its name"),
+    "slow-pair": ({"card-slow"}, "GPU 2 to 3: 95 GB/s from GPU to GPU, 450 are published"),
+    "one-lane": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 1 lanes of PCIe under load, 16 are published"),
+    "lost-link": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 16 NVLinks up, others of its name have 18"),
+    "low-clock": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): 300 MHz under load, 1980 are published"),
+    "hot-card": ({"card-slow"}, "GPU 5 (NVIDIA H100 80GB HBM3): slowed down by heat (hardware)"),
+}
+#: What the suite ``card`` could not tell, which is no finding and no pass.
+PARTIAL = {
+    "ecc-off": "GPU 5: ECC is switched off",
+    "mig-on": "GPU 5: MIG is on",
+    "refused-counter": "GPU 5: pcie_replays: the driver does not permit it",
+    "silent-driver": "GPU 5: driver: the driver gave no answer in 20 s",
+    "other-tenant": "GPU 5: 2 other processes compute on it",
+    "no-peer": "14 of 56 pairs of GPUs have no way but by the host",
+    "full-memory": "GPU 5: of its memory 0 GiB were filled, not",
+    "unknown-card": "all 8 GPUs: no published speeds of NVIDIA X1 are known",
+    "a-slice": "all 8 GPUs: a slice: the rest of its card was not tried",
 }
 
 
 (LONG,) = jobs("devices", "long")
+ROWS = shipped().rows("gpu-speeds")
+STRICT = replace(LONG, suite="card", speeds=ROWS, options={"soak": 0.3, "limit": 60})
 WANTED = {
     **{name: (name, [replace(LONG, options={"soak": 0.3})]) for name in EXPECTED},
+    **{f"card {name}": (name, [STRICT]) for name in (*CARD, *PARTIAL)},
+    "card late": ("eight-cards", [replace(STRICT, options={"soak": 1, "limit": 1e-9})]),
+    "card none": (None, jobs("devices", "card")),
     "one": (None, jobs("devices", "full")),
 }
 
@@ -69,6 +125,40 @@ def test_a_planted_bad_card_of_eight_is_named(outcomes: dict[str, list[Outcome]]
     found, (rules, said) = seen(outcomes[fault]), EXPECTED[fault]
     assert found.roots == rules, [group.why for group in found.wrong]
     assert all(said in finding.message.en for finding in found.told)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("fault", CARD)
+def test_the_card_suite_names_the_card_or_link_at_fault(outcomes: dict[str, list[Outcome]], fault: str) -> None:
+    found, (rules, said) = seen(outcomes[f"card {fault}"]), CARD[fault]
+    assert found.roots == rules, [group.why for group in found.wrong]
+    assert all(said in finding.message.en for finding in found.told)
+    assert "partial" not in {case.verdict.verdict for case in found.cases}
+
+
+def partial(outcomes: list[Outcome]) -> list[str]:
+    return [str(case.verdict.why) for case in seen(outcomes).cases if case.verdict.verdict == "partial"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("fault", PARTIAL)
+def test_what_the_card_suite_could_not_tell_is_said(outcomes: dict[str, list[Outcome]], fault: str) -> None:
+    (said,) = partial(outcomes[f"card {fault}"])
+    assert PARTIAL[fault] in said and seen(outcomes[f"card {fault}"]).told == []
+
+
+@pytest.mark.torch
+def test_what_was_not_begun_in_time_is_said(outcomes: dict[str, list[Outcome]]) -> None:
+    (said,) = partial(outcomes["card late"])
+    for step in ("speeds", "copies", "memory", "matmul", "flash attention", "products under load"):
+        assert f"{step}: not begun after 1e-09 s" in said
+
+
+@pytest.mark.torch
+def test_without_a_card_the_card_suite_has_no_answer(outcomes: dict[str, list[Outcome]]) -> None:
+    assert partial(outcomes["card none"]) == ["torch sees no GPU here: the suite card tries nothing else"]
+    assert [job.probe for name in PROBES for job in PROBES[name].jobs("card", "cpu")] == ["devices"]
+    assert [job.probe for name in PROBES for job in PROBES[name].jobs("card", "cuda")] == ["all-reduce", "devices"]
 
 
 @pytest.mark.torch

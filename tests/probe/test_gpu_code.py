@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from fakes import payload, write_probe
 from planted import PROBES, inside, pure
 
-from envdoctor.probe import Wishes, find_probes, run_session
+from envdoctor.probe import PAYLOAD, Wishes, find_probes, run_session
 from envdoctor.sandbox import Place
 
 CHECKS = (
@@ -31,6 +32,8 @@ CHECKS = (
     "cards_are_alike_where_their_libraries_are",
     "slices_of_one_card_are_no_broken_fabric",
     "memory_that_is_full_is_not_called_right",
+    "memory_is_filled_from_what_is_free_and_from_half_of_it_beside_others",
+    "a_kernel_is_forced_once_for_all_cards",
     "every_tile_of_a_product_is_compared_with_float64",
 )
 
@@ -91,22 +94,22 @@ def counted(monkeypatch: pytest.MonkeyPatch, uuids: list[str | None], **answers:
 
 def test_what_the_driver_counts_is_that_of_the_cards_that_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     first, unknown = counted(monkeypatch, ["GPU-b", None], **WELL)
-    wanted = {"ecc_uncorrected": 0, "pending": False, "failed": False, "sm_mhz": 1980}
+    wanted = {"ecc_uncorrected": 0, "pending": 0, "failed": 0, "sm_mhz": 1980}
     assert {key: first[key] for key in wanted} == wanted
-    assert first["slowed"] == ["hardware", "heat (hardware)"] and first["celsius"] is None
-    assert unknown == {}
+    assert first["slowed"] == ["hardware", "heat (hardware)"] and "celsius" not in first
+    assert unknown == {"unknown": {"driver": "the driver does not know this device"}}
 
 
 @pytest.mark.parametrize(
     ("answers", "key", "value"),
     [
-        ({"nvmlDeviceGetRemappedRows": (9, 2, 1, 0)}, "pending", True),
-        ({"nvmlDeviceGetRemappedRows": (9, 2, 0, 1)}, "failed", True),
-        ({"nvmlDeviceGetRetiredPagesPendingStatus": (1,)}, "pending", True),
+        ({"nvmlDeviceGetRemappedRows": (9, 2, 1, 0)}, "pending", 1),
+        ({"nvmlDeviceGetRemappedRows": (9, 2, 0, 1)}, "failed", 1),
+        ({"nvmlDeviceGetRetiredPagesPendingStatus": (1,)}, "retiring", 1),
         ({"nvmlDeviceGetNvLinkErrorCounter": (3,)}, "nvlink_errors", 3 * 18 * 4),
-        ({"nvmlDeviceGetPowerUsage": (699_500,)}, "watts", 699),
-        ({"nvmlDeviceGetTotalEccErrors": 3}, "ecc_uncorrected", None),  # ECC is off, or there is none
-        ({"nvmlDeviceGetRemappedRows": 4}, "failed", None),  # may not be asked
+        ({"nvmlDeviceGetPowerUsage": (699_500,)}, "milliwatts", 699_500),
+        ({"nvmlDeviceGetNvLinkState": (1,)}, "nvlinks", 18),
+        ({"nvmlDeviceGetCurrPcieLinkWidth": (1,)}, "pcie_lanes", 1),
     ],
 )
 def test_what_is_wrong_and_what_is_not_said_are_told_apart(
@@ -115,15 +118,79 @@ def test_what_is_wrong_and_what_is_not_said_are_told_apart(
     assert counted(monkeypatch, ["GPU-a"], **{**WELL, **answers})[0][key] == value
 
 
+@pytest.mark.parametrize(
+    ("answers", "key", "why"),
+    [
+        ({"nvmlDeviceGetTotalEccErrors": 3}, "ecc_uncorrected", "this card does not count that"),  # N/A, or ECC is off
+        ({"nvmlDeviceGetRemappedRows": 4}, "failed", "the driver does not permit it"),
+        ({}, "pcie_replays", "this driver does not know the question"),
+        ({"nvmlDeviceGetClockInfo": 15}, "sm_mhz", "the driver has lost the GPU"),
+        ({"nvmlDeviceGetClockInfo": 999}, "sm_mhz", "the driver answers with error 999"),
+        ({"nvmlDeviceGetHandleByUUID": ()}, "driver", "the driver does not know this device"),
+        ({"nvmlInit_v2": 9}, "driver", "the driver is not loaded"),
+    ],
+)
+def test_why_a_counter_is_not_known_is_said(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], key: str, why: str
+) -> None:
+    (found,) = counted(monkeypatch, ["GPU-a"], **{**WELL, **answers})
+    assert key not in found and found["unknown"][key] == why
+
+
+def test_a_driver_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml, asked, ended = pure("nvml"), [], threading.Event()
+    monkeypatch.setattr(nvml, "_PATIENCE", 0.2)
+
+    def hangs(name: str) -> Any:
+        asked.append(name)
+        ended.wait(30)
+        raise OSError(name)
+
+    monkeypatch.setattr(nvml.ctypes, "CDLL", hangs)
+    wanted = [{"unknown": {"driver": "the driver gave no answer in 0 s"}}]
+    assert (nvml.counters(["GPU-a"]), nvml.counters(["GPU-a"]), nvml.computing(["GPU-a"])) == (wanted, wanted, [None])
+    ended.set()
+    assert len(asked) == 1
+
+
+LOG = b"""6,1,2,-;usb 1-1: new device
+3,2,3,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.
+3,3,4,-;NVRM: Xid (PCI:0000:3B:00): 13, Graphics Exception
+3,4,5,-;NVRM: Xid (PCI:0000:3c:00): 48, Double Bit ECC
+"""
+
+
+@pytest.mark.parametrize(("log", "xid", "why"), [(LOG, [79], None), (b"", [], None), (None, None, "cannot be read")])
+def test_xid_errors_of_the_card_are_read_where_the_log_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: bytes | None, xid: Any, why: str | None
+) -> None:
+    nvml = pure("nvml")
+    if log is not None:
+        (tmp_path / "kmsg").write_bytes(log)
+    monkeypatch.setattr(nvml, "_KERNEL_LOG", str(tmp_path / "kmsg"))
+
+    class Placed(Nvml):
+        def nvmlDeviceGetPciInfo_v3(self, handle: Any, place: Any) -> int:
+            place._obj.bus = 0x3B
+            return 0
+
+    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: Placed(**WELL))
+    (found,) = nvml.counters(["GPU-a"])
+    assert found.get("xid") == xid and (why or "") in found["unknown"].get("xid", "")
+
+
 def test_without_the_drivers_library_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert counted(monkeypatch, ["GPU-a"], **{**WELL, "nvmlInit_v2": 9}) == [{}]
     nvml = pure("nvml")
 
     def missing(name: str) -> Any:
         raise OSError(name)
 
     monkeypatch.setattr(nvml.ctypes, "CDLL", missing)
-    assert (nvml.counters(["GPU-a"]), nvml.used_mib(["GPU-a"]), nvml.version()) == ([{}], [None], None)
+    assert (nvml.counters(["GPU-a"]), nvml.used_mib(["GPU-a"]), nvml.version()) == (
+        [{"unknown": {"driver": "the driver's library is missing"}}],
+        [None],
+        None,
+    )
 
 
 def test_a_list_that_has_no_room_says_how_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +216,23 @@ def test_a_process_that_hangs_is_told_by_what_it_was_at() -> None:
     pipe = subprocess.PIPE
     child = subprocess.Popen([sys.executable, "-c", said], stdout=pipe, stderr=pipe, text=True)
     assert collective.finish(child, 3) == {"error": "did not finish in 3 s, while importing torch"}
+
+
+@pytest.mark.torch
+def test_messages_are_timed_and_compared(torch_python: str, tmp_path: Path) -> None:
+    """1 KiB and 4 KiB in both dtypes, by each exchange, over two processes with gloo."""
+    script = PAYLOAD / "probing" / "collective.py"
+    given = {"world": 2, "backend": "gloo", "file": str(tmp_path / "store"), "seconds": 60, "sizes": [8]}
+    given.update(averages=False, exchanges=True, timed=[1024, 4096])
+    commands = [[torch_python, str(script), json.dumps({**given, "rank": rank})] for rank in range(2)]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    for child in children:
+        said = json.loads(child.communicate(timeout=120)[0])
+        exchanges = {title.split()[0] for title in said["speeds"]}
+        assert {"sum"} <= exchanges <= {"sum", "reduce-scatter", "all-gather"}
+        assert len(said["speeds"]) == 4 * len(exchanges) and all(rate > 0 for rate in said["speeds"].values())
+        assert {"sum of 1 KiB in bfloat16", "sum of 4 KiB in float32"} <= set(said["speeds"])
+        assert [title for title, wrong in said["sums"] if wrong] == []
 
 
 def test_eight_processes_with_cuda_have_the_memory_that_they_take() -> None:

@@ -1,158 +1,181 @@
-"""Does each GPU compute what the others compute, and do numbers arrive between them as they were sent? The functions
-cite the bugs that they exist for, such as https://github.com/NVIDIA/nccl/issues/1950."""
+"""Does each GPU compute what the others compute, as fast as they do, and do numbers arrive between them as they were
+sent? The functions cite the bugs that they exist for, such as https://github.com/NVIDIA/nccl/issues/1950."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import tempfile
 import time
-from functools import lru_cache
-from typing import Any, Callable, Dict, List, Tuple  # noqa: UP035 (Python 3.8 knows no others at run time)
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Callable, Dict, List  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
-from ..probing.cards import Card, strange
-from ..probing.collective import finish, start
-from ..probing.kit import Emit, Job, judged, rms
-from ..probing.nvml import computing, counters, identity, version
+from ..probing import card_work as work
+from ..probing.backends import force
+from ..probing.cards import Card, slow, strange
+from ..probing.kit import Emit, Job, Unavailable, found_by
+from ..probing.nvml import NOT_COUNTED, computing, counters, identity, version
 
 PROBES = {
-    "all-reduce": {
-        "title": "sums and exchanges between processes",
-        "suites": {"full": [{}]},
-        "seconds": {"cpu": 90, "cuda": 240},
-        "memory_mib": 3000,
-        # Eight processes, each with torch, a context and the buffers of NCCL.
-        "cuda_memory_mib": 16000,
-    },
     "devices": {
-        "title": "each GPU against the others and itself, its memory, and copies",
+        "title": "each GPU against the others and itself, its memory, copies and speeds",
         "suites": {
             "full": [{"soak": 5, "devices": ["cuda"]}, {"devices": ["cpu"]}],
             "long": [{"soak": 120, "devices": ["cuda"]}, {"devices": ["cpu"]}],
+            # The child has longer than its limit, so that it can say what it did not get to.
+            "card": [
+                {"soak": 60, "limit": 60, "seconds": 150, "devices": ["cuda"]},
+                {"absent": True, "devices": ["cpu"]},
+            ],
         },
         "seconds": {"cpu": 120, "cuda": 400},
         "memory_mib": 5000,
+        # Of each of eight cards a result is on its way through the host.
+        "cuda_memory_mib": 12000,
         "gpu_memory_mib": None,
     },
 }
 
-#: Elements of what is summed. NCCL sends small messages, middle ones and those of 32 MiB in different ways; gloo has a
-#: path of its own from 262,144 elements on.
-_SIZES = {"cpu": (1, 7, 8, 1000, 4097, 300_001), "cuda": (1, 7, 8, 1000, 4097, 300_001, 1 << 24)}
-#: How long a process of an all-reduce waits for the others, and what all of them may take to get there: importing
-#: torch from a network disk, a context each, NCCL.
-_SECONDS, _START = 60, 90
 _ALONE = "not run: needs two GPUs, and --all-gpus shows all of them to the experiments"
-_UNIT = torch.finfo(torch.bfloat16).eps
-#: Rows of the matrices. 4,096 make 1,024 tiles of 128 x 128, eight for each multiprocessor of the largest cards, and
-#: more than their caches hold; 8,192 keep a card busy while the others get their work.
-_ROWS, _SOAK_ROWS = {"cuda": 4096, "cpu": 64}, {"cuda": 8192, "cpu": 64}
+_ABSENT = "torch sees no GPU here: the suite card tries nothing else"
 #: Products that are begun on every card between two looks at the clock.
 _ROUNDS = 20
 #: Integers of what is copied, and of a block of what memory is filled with.
 _COPIED, _BLOCK = {"cuda": 1 << 24, "cpu": 1 << 16}, {"cuda": 1 << 26, "cpu": 1 << 12}
 #: Of the free memory, what is filled: nearly all of a card that nobody else uses, else a part. GiB that stay free.
 _SHARES, _SPARE_GIB = (0.5, 0.95), 1
-#: What the counters say of a card that is not well: (counter, whether it is an error or a warning, in words).
+#: What the counters say of a card that is not well: (counter, its signature, whether it is an error or a warning).
 _STATES = (
-    ("failed", True, "a repair of its memory failed"),
-    ("pending", True, "a repair of its memory waits for a reset"),
-    ("ecc_uncorrected", False, "{} uncorrected memory errors since the driver was loaded"),
+    ("failed", "memory-errors", True, "a repair of its memory failed"),
+    ("pending", "memory-errors", True, "a repair of its memory waits for a reset"),
+    ("retiring", "memory-errors", True, "a repair of its memory waits for a reset"),
+    ("ecc_uncorrected", "memory-errors", False, "{} uncorrected memory errors since the driver was loaded"),
+    ("xid", "memory-errors", False, "Xid {} in the kernel's log since boot"),
 )
 #: Counters that must stand still, and whether one that rises is an error or a warning.
 _RISING = {"ecc_uncorrected": True, "ecc_corrected": False, "nvlink_errors": False, "pcie_replays": False}
-
-
-def _attention(a: Any, b: Any) -> Any:
-    """The matrices as heads of 128 and sequences of 256, as training has them: flash and cuDNN take heads up to 256."""
-    depth, length = min(128, a.shape[0]), min(256, a.shape[0] // 4)
-    return torch.nn.functional.scaled_dot_product_attention(*(x.reshape(-1, 4, length, depth) for x in (a, b, a)))
-
-
-#: What is computed, of the two bf16 matrices.
-_WORK: Dict[str, Callable[[Any, Any], Any]] = {  # noqa: UP006
-    "matmul": lambda a, b: a @ b,
-    "softmax": lambda a, b: torch.softmax(a, -1),
-    "layer norm": lambda a, b: torch.nn.functional.layer_norm(a, a.shape[-1:]),
-    "attention": _attention,
-}
-
-
-def all_reduce(job: Job, emit: Emit) -> None:
-    """Do numbers that processes add up and exchange come out as they must?
-
-    NCCL 2.27.5 lost the last eight bf16 values of an average over one rank (https://github.com/NVIDIA/nccl/issues/1950,
-    fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001).
-    All-reduce in bf16 and float32, and what sharded training uses (reduce-scatter, all-gather), over two processes with
-    gloo on the CPU; with NCCL over the visible GPUs, at most eight, averages as well; with one visible GPU only the
-    average over one rank. Small integers are exact, so that the results of every rank must be equal.
-    """
-    cuda = job["device"] == "cuda"
-    backend = "nccl" if cuda else "gloo"
-    world = min(8, torch.cuda.device_count()) if cuda else 2
-    case = judged("exact", "wrong-sum", ["o"], dtype="bf16", backend=backend, limit=0.0)
-    available = getattr(torch.distributed, "is_" + backend + "_available", lambda: True)
-    if not torch.distributed.is_available() or not available():
-        emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
-        return
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        given = {"world": world, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
-        given.update(sizes=_SIZES[job["device"]], averages=cuda, exchanges=True)
-        children = [start({**given, "rank": rank}) for rank in range(world)]
-        ends = time.monotonic() + _SECONDS + _START
-        results = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
-    for rank, result in enumerate(results):
-        if "error" in result:
-            emit({**case, **_unfinished(f"rank {rank}", f"a process of {world} {result['error']}")})
-            return
-    # What one rank got wrong is wrong, whatever the others say.
-    worst: dict[str, int] = {}
-    for result in results:
-        for title, wrong in result["sums"]:
-            worst[title] = max(worst.get(title, 0), wrong)
-    for title, wrong in worst.items():
-        words = f"{title} over {world} process{'es' if world > 1 else ''}"
-        found = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
-        emit({**case, "case": words, "params": {"world_size": world, "what": title}, **found})
-
-
-def _unfinished(case: str, text: str) -> dict[str, Any]:
-    """Why there is no result; slices of one card (MIG), which NCCL refuses, are nothing that is broken."""
-    return {"case": case, "skip" if "Duplicate GPU" in text else "error": text[:500]}
+#: Why clocks are low, where that is not the card's own limit of power, which a busy card reaches.
+_COOLING = ("hardware", "heat", "heat (hardware)", "power brake")
 
 
 def devices(job: Job, emit: Emit) -> None:
     """Does every GPU compute what the others compute, and itself again, and do its memory and copies keep numbers?
 
     One bad card of eight spoils every run that it takes part in, and each run looks like bad luck. The same numbers are
-    computed on each visible GPU, on all of its multiprocessors, and compared by content, with each other and with
-    float64: a product by what it makes of a vector of random signs (Freivalds' check), which costs a square and not a
-    cube. Nothing in it adds in an order of its own (no atomics), so that cards of one name must agree to the bit. Then
-    all cards multiply at the same time, for seconds in the suite ``full`` and two minutes in ``long``, and each must
-    agree with itself; memory is filled with patterns and read back; and copies from card to card and from the host, all
-    at once, must arrive as they were sent (https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings
-    they arrive wrong). The driver's counters of errors are read before and after, clocks and heat under load.
+    computed on all visible GPUs at the same time, on all of their multiprocessors, and compared by content, with each
+    other and with float64: a product by what it makes of a vector of random signs (Freivalds' check), which costs a
+    square and not a cube. What adds in an order of its own (atomics, in the gradients of attention) is compared with
+    float64 alone; else cards of one name must agree to the bit. All cards multiply for seconds (minutes in the suite
+    ``long``), and each must agree with itself; memory is filled with patterns and read back; and copies from card to
+    card and from the host, all at once, must arrive as they were sent
+    (https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The driver's
+    counters are read before, under load and after.
+
+    In the suite ``card`` it ends after a minute, and all that was not tried or could not be read is said: then the
+    answer is one in part.
     """
     places = visible(job["device"])
-    case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
     if job["options"].get("contents"):
         emit({"kind": "info", **_contents(places[0])})
         return
-    uuids = [_uuid(place, number) for number, place in enumerate(places)]
-    before, limit = counters(uuids), float(job["options"].get("soak") or 0)
+    if job["options"].get("absent") and len(places) < 2:
+        emit({"case": "cards", "error": _ABSENT, "partial": True})
+        return
+    bench = _Bench(job, emit, places)
+    before = counters(bench.uuids)
+    under: List[Dict[str, Any]] = []  # noqa: UP006
     if len(places) < 2:
-        emit({**case, "case": "GPUs against each other", "skip": _ALONE})
-    for name in _WORK:
-        found = strange(_cards(places, name))
-        emit({**case, **found, "case": f"{name} on {len(places)}: {found['detail']}"})
-    emit({**case, **_copies(places)})
-    for number, place in enumerate(places):
-        emit({**case, **_memory(place, number, computing([uuids[number]])[0] == 1)})
-    under = _soak(places, limit, case, emit, uuids) if limit else []
-    _count(before, counters(uuids), under, emit)
+        emit({**bench.case, "case": "GPUs against each other", "skip": _ALONE})
+    if bench.thorough:
+        bench.step("speeds", lambda: _speeds(bench))
+    bench.step("copies", lambda: emit({**bench.case, **_copies(bench)}))
+    bench.step("memory", lambda: bench.compare("memory", lambda number: _memory(bench, number), dtype="int32"))
+    for name in work.WORK:
+        bench.step(name, partial(_computed, bench, name))
+    for kernel in work.KERNELS if bench.thorough else ("default",):
+        for size in work.HEAD_SIZES if bench.thorough else (128,):
+            bench.step(f"{kernel} attention", partial(_attention, bench, kernel, size))
+    soak = float(job["options"].get("soak") or 0)
+    if soak:
+        bench.step("products under load", lambda: under.extend(_soak(bench, soak)))
+    _count(bench, before, under, counters(bench.uuids))
+    if bench.gaps:
+        emit({"case": "what was not tried", "error": bench.told(), "partial": True})
+
+
+class _Bench:
+    """The cards that are tried, until when, and what could not be told of them (``gaps``, of a ``thorough`` test)."""
+
+    def __init__(self, job: Job, emit: Emit, places: list[Any]) -> None:
+        self.emit, self.places, self.cuda = emit, places, places[0].type == "cuda"
+        self.case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
+        self.names = [_name(place) for place in places]
+        self.labels = [f"GPU {number} ({name})" for number, name in enumerate(self.names)]
+        self.uuids = [_uuid(place, number) for number, place in enumerate(places)]
+        self.thorough = job["suite"] == "card"
+        self.limit = float(job["options"].get("limit") or "inf")
+        self.ends = time.monotonic() + self.limit
+        for place in places:
+            torch.zeros(1, device=place)  # now this process is one that computes there
+        self.tenants = computing(self.uuids)
+        #: What is published of a card, of those that are known: the first row whose patterns its name fits.
+        self.published: dict[str, Any] = {}
+        for label, name in zip(self.labels, self.names):
+            for row in job.get("speeds") or ():
+                if any(fnmatchcase(name.lower(), pattern.lower()) for pattern in row["names"]):
+                    self.published.setdefault(label, row)
+        self.gaps: Dict[str, List[str]] = {}  # noqa: UP006
+        for number, (name, others) in enumerate(zip(self.names, self.tenants)):
+            if "MIG" in name:
+                self.gap("a slice: the rest of its card was not tried", number)
+            if others is None:
+                self.gap("whether others compute on it is not known", number)
+            elif others > self.cuda:
+                self.gap(f"{others - self.cuda} other processes compute on it, and may have slowed it down", number)
+
+    def gap(self, text: str, number: int | None = None) -> None:
+        """Note what could not be told, of the card of this number or of all; who asked for less is not told."""
+        who = self.gaps.setdefault(text[:300], []) if self.thorough else []
+        who += [] if number is None else [f"GPU {number}"]
+
+    def told(self) -> str:
+        """All of these, each with the cards that it is about."""
+        count = len(self.places)
+        texts = []
+        for text, who in self.gaps.items():
+            names = f"all {count} GPUs" if 1 < count == len(who) else ", ".join(who)
+            texts.append(f"{names}: {text}" if who else text)
+        return "; ".join(texts)
+
+    def step(self, title: str, work: Callable[[], Any]) -> None:
+        """Do what still begins before the end."""
+        if time.monotonic() < self.ends:
+            work()
+        else:
+            self.gap(f"{title}: not begun after {self.limit:g} s")
+
+    def compare(self, title: str, measure: Callable[..., Any], **more: Any) -> None:
+        """Let all cards do it at the same time, and say which of them is at fault. ``measure`` takes the number of a
+        card and gives the rest of a :class:`Card`."""
+
+        def one(number: int) -> dict[str, Any]:
+            return found_by(lambda: {"card": measure(number)}, self.places[number].type)
+
+        with ThreadPoolExecutor(len(self.places)) as pool:
+            found = list(pool.map(one, range(len(self.places))))
+        cards = []
+        for label, name, part in zip(self.labels, self.names, found):
+            if "card" in part:
+                cards.append(Card(label, name, **part["card"]))
+            elif "error" in part:
+                self.emit({**self.case, **more, "case": f"{title} on {label}", **part})
+        if cards:
+            result = strange(cards)
+            self.emit({**self.case, **more, **result, "case": f"{title} on {len(cards)}: {result['detail']}"})
+        elif "skip" in found[0]:
+            self.emit({**self.case, **more, "case": title, **found[0]})
 
 
 def visible(kind: str) -> List[Any]:  # noqa: UP006
@@ -161,44 +184,8 @@ def visible(kind: str) -> List[Any]:  # noqa: UP006
     return [torch.device(kind, number) for number in range(count)]
 
 
-def compute(name: str, place: Any, number: int) -> Any:
-    """The result on a device, on the CPU; ``number`` is its place among them."""
-    a, b = _inputs(place)
-    return _WORK[name](a.to(place), b.to(place)).cpu()
-
-
-def multiplied(a: Any, b: Any, number: int) -> Any:
-    """The product on the device of both, which is the one of this number."""
-    return a @ b
-
-
-def copied(value: Any, source: Any, target: Any) -> Any:
-    """What arrives on ``target`` of a value on ``source``, as soon as both are synchronised."""
-    return value.to(target, non_blocking=True) if source != target else value.clone()
-
-
-def stored(pattern: Any, number: int) -> Any:
-    """The pattern in memory of its own on the device of this number."""
-    return pattern.clone()
-
-
-@lru_cache(maxsize=1)
-def _drawn(size: int) -> Tuple[Any, Any]:  # noqa: UP006
-    generator = torch.Generator().manual_seed(11)
-    a, b = (torch.randn(size, size, generator=generator).to(torch.bfloat16) for _ in range(2))
-    return a, b
-
-
-def _inputs(place: Any) -> Any:
-    return _drawn(_ROWS[place.type])
-
-
 def _uuid(place: Any, number: int) -> str | None:
     return identity(number, torch.cuda.get_device_properties(place)) if place.type == "cuda" else None
-
-
-def _label(place: Any, number: int) -> str:
-    return f"GPU {number} ({_name(place)})"
 
 
 def _name(place: Any) -> str:
@@ -208,15 +195,16 @@ def _name(place: Any) -> str:
 def _contents(place: Any) -> dict[str, Any]:
     """What one device gives, to be compared with those of other processes: of each computation a digest of the result
     and the error. Devices with the same words under ``alike`` must agree to the bit."""
-    name = _name(place) if place.type == "cuda" else _processor()
+    own = _name(place) if place.type == "cuda" else _processor()
     results = {}
-    for work in _WORK:
-        result = compute(work, place, 0).contiguous()
-        data = ctypes.string_at(result.data_ptr(), result.numel() * result.element_size())
-        error = _error(work, result, _truth(work, place))
-        results[work] = [hashlib.sha256(data).hexdigest()[:16], round(error, 3)]
-    alike = [name, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
-    return {"case": "contents", "name": name, "alike": ", ".join(alike), "results": results}
+    for name in work.WORK:
+        result = work.compute(name, place, 0)
+        error = work.error(name, result, work.truth(name, work.ROWS[place.type]))
+        results[name] = [work.digest(result), round(error, 3)]
+    found = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
+    results["attention"] = [found["alike"], float("inf") if found["words"] else round(found["error"], 3)]
+    alike = [own, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
+    return {"case": "contents", "name": own, "alike": ", ".join(alike), "results": results}
 
 
 def _libraries() -> List[str]:  # noqa: UP006
@@ -244,95 +232,121 @@ def _processor() -> str:
     return f"{name} {takes}".strip()
 
 
-def _seen(result: Any, name: str) -> Any:
-    """The part of a result that is compared with float64, on the CPU: all of it, of a product what it makes of a vector
-    of signs."""
-    if name != "matmul":
-        return result.double()
-    return result.double() @ _signs(result.shape[-1])
+def _computed(bench: _Bench, name: str) -> None:
+    """The same computation on each card, compared with float64 and with the others."""
+    truth = work.truth(name, work.ROWS[bench.places[0].type])
+
+    def measure(number: int) -> dict[str, Any]:
+        result = work.compute(name, bench.places[number], number)
+        return {"alike": work.digest(result), "error": work.error(name, result, truth)}
+
+    bench.compare(name, measure)
 
 
-def _signs(size: int) -> Any:
-    return torch.randint(0, 2, (size, 1), generator=torch.Generator().manual_seed(12)).double() * 2 - 1
+def _attention(bench: _Bench, kernel: str, size: int) -> None:
+    """Causal attention and its gradients by this kernel, which is forced for all threads, with heads of this size."""
+    truth = work.attention_truth(work.LENGTH[bench.places[0].type], size)
+
+    def measure(number: int) -> dict[str, Any]:
+        return work.attention_card(work.attended(size, bench.places[number], number), truth)
+
+    with force(kernel):
+        bench.compare(f"{kernel} attention with heads of {size}", measure)
 
 
-def _truth(name: str, place: Any) -> Any:
-    """What :func:`_seen` must give, in float64."""
-    a, b = (x.double() for x in _inputs(place))
-    return a @ (b @ _signs(b.shape[-1])) if name == "matmul" else _WORK[name](a, b)
+def _speeds(bench: _Bench) -> None:
+    """How fast each card is in its memory, in products, and to and from the host, one after the other: two that share
+    a way to the host would halve each other."""
+    count = len(bench.places)
+    ways = {what: [(number, number) for number in range(count)] for what in ("memory", "product", "sent", "received")}
+    everyone = [(i, j) for i in range(count) for j in range(count) if i != j]
+    ways["pair"] = [pair for pair in everyone if work.direct(*pair)]
+    if len(ways["pair"]) < len(everyone):
+        bench.gap(f"{len(everyone) - len(ways['pair'])} of {len(everyone)} pairs of GPUs have no way but by the host")
+    measured: Dict[str, Dict[str, float]] = {}  # noqa: UP006
+    for what, pairs in ways.items():
+        for i, j in pairs:
+            label = bench.labels[i] if i == j else f"GPU {i} to {j}"
+            found = found_by(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
+            if "speed" in found:
+                measured.setdefault(what, {})[label] = float(f"{found['speed']:.4g}")
+            else:
+                bench.gap(f"{what} from {i} to {j} was not measured: {found.get('error') or found.get('skip')}")
+    published = {}
+    for number, label in enumerate(bench.labels):
+        row = bench.published.get(label)
+        if row is None:
+            bench.gap(f"no published speeds of {bench.names[number]} are known", number)
+        else:
+            host = 0.25 * 2 ** (row["pcie_generation"] - 1) * row["pcie_lanes"]  # GB/s in each direction
+            published[label] = {"memory": row["memory_gb_s"], "sent": host, "received": host}
+            links = {"pair": row["nvlink_gb_s"] / 2} if "nvlink_gb_s" in row else {}  # in one direction
+            published.update({f"GPU {number} to {other}": links for other in range(count)})
+    _slower(bench, "speeds", measured, published)
 
 
-def _error(name: str, result: Any, truth: Any) -> float:
-    """The error of the worst row, in units of the dtype's epsilon: 2 at most where only rounding is at work."""
-    rows = (_seen(result, name) - truth).square().mean(-1).sqrt()
-    return float(rows.max() / rms(truth) / _UNIT)
+def _slower(bench: _Bench, title: str, measured: Any, published: Any, more: Any = ()) -> None:
+    names = {**dict.fromkeys(measured.get("pair", ()), ""), **dict(zip(bench.labels, bench.names))}
+    told = [*slow(names, measured, published), *more]
+    bench.emit({"kind": "info", "case": title, "measured": measured})
+    words = f"{title} of {len(bench.places)}: " + ("; ".join(told[:8]) or "as published, or as others of their name")
+    bench.emit({**bench.case, "case": words, "equal": not told, "soft": True, "signature": "slow", "backend": title})
 
 
-def _cards(places: list[Any], name: str) -> list[Card]:
-    truth = _truth(name, places[0])
-    cards: List[Card] = []  # noqa: UP006
-    kinds: List[Any] = []  # noqa: UP006
-    for number, place in enumerate(places):
-        result = compute(name, place, number)
-        alike = next((at for at, one in enumerate(kinds) if torch.equal(one, result)), len(kinds))
-        kinds += [result] if alike == len(kinds) else []
-        error = _error(name, result, truth)
-        cards.append(Card(_label(place, number), _name(place), alike, error))
-    return cards
-
-
-def _copies(places: list[Any]) -> dict[str, Any]:
+def _copies(bench: _Bench) -> dict[str, Any]:
     """From each card to each, and from the host to each and back: every card sends and receives at the same time."""
-    cuda, count = places[0].type == "cuda", len(places)
+    places, count = bench.places, len(bench.places)
     sent = torch.arange(_COPIED[places[0].type], dtype=torch.int32)
-    host = sent.pin_memory() if cuda else sent
+    host = sent.pin_memory() if bench.cuda else sent
     there = [host.to(place, non_blocking=True) for place in places]
     back = [value.to("cpu", non_blocking=True) for value in there]
-    _wait(places)
+    work.wait(places)
     lost = [(number, number) for number, value in enumerate(back) if not torch.equal(value, sent)]
     for step in range(1, count):
         pairs = [(number, (number + step) % count) for number in range(count)]
-        arrived = [copied(there[source], places[source], places[target]) for source, target in pairs]
-        _wait(places)
+        arrived = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
+        work.wait(places)
         lost += [pair for pair, value in zip(pairs, arrived) if not torch.equal(value.cpu(), sent)]
     told = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
     title = f"copies between {count} devices" if count > 1 else "copies to the device and back"
-    if cuda and count > 1:
+    if bench.cuda and count > 1:
         pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
-        direct = sum(torch.cuda.can_device_access_peer(i, j) for i, j in pairs)
-        title += f", {direct} of {len(pairs)} pairs directly, the others through the host"
+        title += (
+            f", {sum(work.direct(*pair) for pair in pairs)} of {len(pairs)} pairs directly, the others through the host"
+        )
     title += f": not what was sent from GPU {told}" if lost else ""
     return {"equal": not lost, "signature": "copy-differs", "case": title}
 
 
-def _wait(places: list[Any]) -> None:
-    for place in places if places[0].type == "cuda" else ():
-        torch.cuda.synchronize(place)
-
-
-def _memory(place: Any, number: int, alone: bool) -> dict[str, Any]:
+def _memory(bench: _Bench, number: int) -> dict[str, Any]:
     """Fill what is free with a pattern and its complement, and count what is not read back as it was written."""
-    cuda, wrong, size = place.type == "cuda", 0, _BLOCK[place.type]
-    if cuda:
+    place, wrong = bench.places[number], 0
+    size, held = _BLOCK[place.type], 0
+    if bench.cuda:
         torch.cuda.empty_cache()
-    free = torch.cuda.mem_get_info(place)[0] if cuda else 16 * size
-    count = int(free * _SHARES[alone] - (_SPARE_GIB << 30) * cuda) // (4 * size) - 3 * cuda  # patterns, comparisons
+    free = torch.cuda.mem_get_info(place)[0] if bench.cuda else 16 * size
+    share = _SHARES[bench.tenants[number] == 1]
+    count = int(free * share - (_SPARE_GIB << 30) * bench.cuda) // (4 * size) - 3 * bench.cuda  # patterns, comparisons
     if count < 1:
-        return {"case": f"memory of {_label(place, number)}", "skip": f"only {free >> 20} MiB of it are free"}
+        raise Unavailable(f"only {free >> 20} MiB of it are free")
     for flip in (0, -1):
-        blocks = []
+        blocks: List[Any] = []  # noqa: UP006
         try:
-            for block in range(count):
-                blocks.append(stored(_pattern(size, block, place) ^ flip, number))
+            while len(blocks) < count and time.monotonic() < bench.ends:
+                blocks.append(work.stored(_pattern(size, len(blocks), place) ^ flip, number))
         except torch.cuda.OutOfMemoryError:
             pass  # somebody else took it: what was had is told
         for block, value in enumerate(blocks):
             wrong += int((value != _pattern(size, block, place) ^ flip).sum())
-        held = len(blocks) * size * 4
-        del blocks
-    title = f"memory of {_label(place, number)}, {held / (1 << 30):.3g} GiB"
-    title += f": {wrong} numbers come back changed" if wrong else ""
-    return {"equal": not wrong, "signature": "card-differs", "dtype": "int32", "case": title}
+        held = len(blocks)
+        if held < count:
+            bench.gap(f"of its memory {_gib(held, size)} were filled, not {_gib(count, size)}", number)
+            break
+    return {"words": f"{wrong} numbers of {_gib(held, size)} come back changed" if wrong else ""}
+
+
+def _gib(blocks: int, size: int) -> str:
+    return f"{blocks * size * 4 / (1 << 30):.3g} GiB"
 
 
 def _pattern(size: int, block: int, place: Any) -> Any:
@@ -340,39 +354,70 @@ def _pattern(size: int, block: int, place: Any) -> Any:
     return torch.arange(size, dtype=torch.int32, device=place).mul_(2 * block + 40503)
 
 
-def _soak(places: list[Any], limit: float, case: dict[str, Any], emit: Emit, uuids: list[Any]) -> list[dict[str, Any]]:
-    """The same product again and again, on all cards at the same time: a card must agree with itself. What the driver
-    says of each meanwhile, of the last look."""
-    a, b = _drawn(_SOAK_ROWS[places[0].type])
+def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
+    """The same product again and again, on all cards at the same time: the first is compared with float64, and a card
+    must agree with itself. What the driver says of each meanwhile, of the last look."""
+    places, size = bench.places, work.SOAK_ROWS[bench.places[0].type]
+    a, b = work.drawn(size)
     held = [(a.to(place), b.to(place)) for place in places]
-    first = [multiplied(*given, number) for number, given in enumerate(held)]
+    first = [work.multiplied(*given, number) for number, given in enumerate(held)]
     changed = [torch.zeros((), dtype=torch.int64, device=place) for place in places]
-    until, rounds = time.monotonic() + limit, 0
-    under: List[Dict[str, Any]] = []  # noqa: UP006
+    truth = work.truth("matmul", size)
+
+    def measure(number: int) -> dict[str, Any]:
+        result = first[number].cpu()
+        return {"alike": work.digest(result), "error": work.error("matmul", result, truth)}
+
+    bench.compare(f"products of {size} x {size}", measure)
+    until, rounds, under = min(time.monotonic() + seconds, bench.ends), 0, counters(bench.uuids)
     while time.monotonic() < until and not any(map(int, changed)):
         for _ in range(_ROUNDS):
             rounds += 1
             for number, given in enumerate(held):  # calls return at once: the cards work side by side
-                changed[number] += (multiplied(*given, number) != first[number]).any()
-        under = counters(uuids)
-    title = f"{rounds} rounds of matmul, all at once"
-    wrong = [number for number, count in enumerate(changed) if int(count)]
-    title += "".join(f", {_label(places[at], at)}: another result than before" for at in wrong)
-    emit({**case, "case": title, "equal": not wrong, "signature": "card-differs"})
+                changed[number] += (work.multiplied(*given, number) != first[number]).any()
+        under = counters(bench.uuids)
+    again = [{"words": "another result than before" if int(count) else ""} for count in changed]
+    bench.compare(f"{rounds} rounds of matmul, all at once,", again.__getitem__)
     return under
 
 
-def _count(before: list[Any], after: list[Any], under: list[Any], emit: Emit) -> None:
+def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any]) -> None:
     """What the driver says of each card, and whether errors came up in between or before."""
-    case: dict[str, Any] = {"judge": "exact", "signature": "memory-errors", "backend": "driver"}
+    case: dict[str, Any] = {"judge": "exact", "backend": "driver"}
     for number, (then, now) in enumerate(zip(before, after)):
-        emit({"kind": "info", "case": f"GPU {number}", "before": then, "under_load": under[number:][:1], "after": now})
-        for key, error, words in _STATES:
+        emit, who, load = bench.emit, f"GPU {number}", under[number:][:1]
+        emit({"kind": "info", "case": who, "before": then, "under_load": load, "after": now})
+        for key, signature, error, words in _STATES:
             if then.get(key) is not None:
-                title = f"GPU {number}: {words.format(then[key])}" if then[key] else f"GPU {number}: {key}"
-                emit({**case, "case": title, "equal": not then[key], "soft": not error})
+                title = f"{who}: {words.format(then[key])}" if then[key] else f"{who}: {key}"
+                emit({**case, "signature": signature, "case": title, "equal": not then[key], "soft": not error})
         for key, error in _RISING.items():
             if then.get(key) is not None and now.get(key) is not None:
                 more = now[key] - then[key]
                 found = {"difference": float(max(0, more)), "limit": 0.0, "soft": not error}
-                emit({**case, "case": f"GPU {number}: {key} rose by {more}", **found})
+                emit({**case, "signature": "memory-errors", "case": f"{who}: {key} rose by {more}", **found})
+        reasons: Dict[str, List[str]] = {}  # noqa: UP006
+        for key, why in {**then.get("unknown", {}), **now.get("unknown", {})}.items():
+            reasons.setdefault(why, []).append(key)
+        for why, keys in reasons.items():
+            if why == NOT_COUNTED or keys == ["xid"]:
+                emit({**case, "case": f"{who}: {', '.join(keys)}", "skip": f"{', '.join(keys)}: {why}"})
+            else:
+                bench.gap(f"{', '.join(keys)}: {why}", number)
+        if then.get("ecc") == 0:
+            bench.gap("ECC is switched off: nobody counts errors of its memory", number)
+        if then.get("mig") == 1:
+            bench.gap("MIG is on: what the driver counts is of the whole card", number)
+    if under and bench.thorough:
+        loads = list(zip(bench.labels, under))
+        measured = {
+            what: {label: load[key] for label, load in loads if load.get(key) is not None}
+            for what, key in (("lanes", "pcie_lanes"), ("nvlinks", "nvlinks"), ("sm_mhz", "sm_mhz"))
+        }
+        published = {
+            label: {"lanes": bench.published.get(label, {}).get("pcie_lanes"), "sm_mhz": load.get("sm_mhz_most")}
+            for label, load in loads
+        }
+        cooling = [(label, [one for one in load.get("slowed") or () if one in _COOLING]) for label, load in loads]
+        hot = [f"{label}: slowed down by {', '.join(reasons)}" for label, reasons in cooling if reasons]
+        _slower(bench, "clocks and links", measured, published, hot)

@@ -10,15 +10,31 @@ _WRONG = 8.0
 #: Cards that are named where nobody is accused.
 _MOST_NAMED = 8
 
+#: What is measured of a card: in words, the unit, and below which share of what is published of it, and of what half of
+#: the cards of its name have, it is slow. Copies within a card reach 80 to 90 % of what is published; those from the
+#: host what slot and host give, PCIe 3.0 instead of 5.0 is a quarter; a link with one lane of sixteen is below both.
+#: Of 450 GB/s of NVLinks 376 were measured (https://github.com/NVIDIA/nccl/issues/1264).
+SPEEDS = {
+    "memory": ("in its memory", "GB/s", 0.6, 0.8),
+    "sent": ("from the host", "GB/s", 0.2, 0.6),
+    "received": ("to the host", "GB/s", 0.2, 0.6),
+    "product": ("in bf16 products", "TFLOPS", 0.0, 0.8),
+    "pair": ("from GPU to GPU", "GB/s", 0.5, 0.4),
+    "lanes": ("of PCIe under load", "lanes", 0.3, 0.9),
+    "nvlinks": ("up", "NVLinks", 0.0, 0.9),
+    "sm_mhz": ("under load", "MHz", 0.2, 0.8),
+}
+
 
 class Card(NamedTuple):
     """What one GPU gave: ``alike`` is a value that GPUs with bitwise the same result share, ``error`` against float64
-    in units of the dtype's epsilon."""
+    in units of the dtype's epsilon, ``words`` what it did wrong by itself, whatever the others gave."""
 
     label: str
     name: str
-    alike: Any
-    error: float
+    alike: Any = ""
+    error: float = 0.0
+    words: str = ""
 
 
 def strange(cards: list[Card]) -> dict[str, Any]:
@@ -46,12 +62,33 @@ def accused(cards: list[Card]) -> list[tuple[Card, str]]:
     for name, kinds in _kinds(cards).items():
         most, count = kinds.most_common(1)[0]
         usual[name] = most if 2 * count > sum(kinds.values()) else None
-    wrong = [(card, f"{card.error:.3g} times rounding away from float64") for card in cards if not card.error <= _WRONG]
-    return wrong + [
-        (card, f"differs from the other {card.name}")
-        for card in cards
-        if card.error <= _WRONG and usual[card.name] not in (None, card.alike)
-    ]
+    wrong = [(card, card.words) for card in cards if card.words]
+    for card in (card for card in cards if not card.words):
+        if not card.error <= _WRONG:
+            wrong.append((card, f"{card.error:.3g} times rounding away from float64"))
+        elif usual[card.name] not in (None, card.alike):
+            wrong.append((card, f"differs from the other {card.name}"))
+    return wrong
+
+
+def slow(
+    names: dict[str, str], measured: dict[str, dict[str, float]], published: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Clauses about cards that are slower than is published of them, or than half of those of their name.
+
+    ``names`` by label; ``measured`` by what was and by label, ``published`` by label, in the units of ``SPEEDS``.
+    """
+    told = []
+    for what, by_label in measured.items():
+        words, unit, of_published, of_others = SPEEDS[what]
+        for label, value in by_label.items():
+            alike = sorted(other for one, other in by_label.items() if names[one] == names[label])
+            usual, most = alike[len(alike) // 2], published.get(label, {}).get(what)
+            if most and value < of_published * most:
+                told.append(f"{label}: {value:.3g} {unit} {words}, {most:g} are published")
+            elif len(alike) > 2 and value < of_others * usual:
+                told.append(f"{label}: {value:.3g} {unit} {words}, others of its name have {usual:.3g}")
+    return told
 
 
 def _kinds(cards: list[Card]) -> dict[str, Any]:

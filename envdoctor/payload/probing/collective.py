@@ -19,12 +19,16 @@ _SENDERS = 8
 _SHARE = 4
 #: Ranks that are named as senders of what was wrong.
 _MOST_NAMED = 8
+#: Exchanges of one size that are timed, of which the fastest counts; and how often the message goes over the bus, as
+#: NCCL's tests count it (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+_TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
 def start(given: dict[str, Any]) -> Any:
     """The process. ``given``: ``rank`` and ``world``, the ``backend``, how many ``seconds`` it may wait for others, the
     ``sizes`` of what is summed, whether ``averages`` and, with the largest size, ``exchanges`` and float32 are tried;
-    and where they meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
+    the bytes of messages that are ``timed`` in each of them; and where they meet: the ``file`` of a store, or
+    ``address``, ``port`` and ``prefix`` of one."""
     command = [sys.executable, os.path.abspath(__file__), json.dumps(given)]
     quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
     return subprocess.Popen(command, stdin=quiet, stdout=pipe, stderr=pipe, text=True)
@@ -32,7 +36,7 @@ def start(given: dict[str, Any]) -> Any:
 
 def finish(child: Any, seconds: float) -> dict[str, Any]:
     """What it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose share
-    came out wrong; or the ``error``, a clause."""
+    came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
     try:
         said, trouble = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -70,19 +74,15 @@ def main() -> None:
         store = dist.TCPStore(given["address"], given["port"], None, False, timeout=limit, wait_for_workers=False)
         store = dist.PrefixStore(given["prefix"], store)
     dist.init_process_group(given["backend"], store=store, rank=rank, world_size=world, timeout=limit)
-    sums = []
-    largest = max(given["sizes"]) if given.get("exchanges") else None
-    for size in given["sizes"]:
-        for name in ["sum"] * (world > 1) + ["average"] * given["averages"]:
-            for dtype in (torch.bfloat16, torch.float32) if size == largest else (torch.bfloat16,):
-                words = f"{name} of {size} elements" + (" in float32" if dtype == torch.float32 else "")
-                _at(f"computing the {words}")
-                mine, terms, senders = _summands(rank, world, torch.arange(size, device=device))
-                value = mine.to(dtype)
-                dist.all_reduce(value, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
-                expected = (terms if name == "sum" else terms // senders).to(dtype)
-                sums.append([words, int((value != expected).sum())])
-    sums += _exchanged(rank, world, largest // world * world, device) if largest and world > 1 else []
+    sums: list[list[Any]] = []
+    speeds: dict[str, float] = {}
+    for name, count, dtype, words, times in _wanted(given):
+        _at(f"computing the {words}")
+        wrong, seconds = _exchanged(name, (rank, world), torch.arange(count, device=device), dtype, times)
+        sums += [] if wrong is None else [[words, wrong]]
+        if seconds:
+            moved = _BUS[name] * count * torch.finfo(dtype).bits / 8 * (world - 1) / world
+            speeds[words] = float(f"{moved / seconds / 1e9:.3g}")
     _at("computing the shares of each")
     places = torch.arange(_SHARE * world, device=device)
     pattern = (places % 7 + 1).to(torch.bfloat16)
@@ -91,34 +91,71 @@ def main() -> None:
     wrong = (value != pattern).nonzero().flatten()
     sums.append(["shares of each", int(wrong.numel())])
     givers = sorted({int(place) // _SHARE for place in wrong[: _MOST_NAMED * _SHARE].tolist()})[:_MOST_NAMED]
-    print(json.dumps({"sums": sums, "givers": givers}), flush=True)
+    print(json.dumps({"sums": sums, "givers": givers, "speeds": speeds}), flush=True)
     dist.destroy_process_group()
 
 
-def _exchanged(rank: int, world: int, size: int, device: str) -> list[list[Any]]:
-    """What each sum, of which every rank keeps its part, and what all of these parts together came out as: the two that
-    sharded training takes. A backend that has no such exchange is left out."""
+def _wanted(given: dict[str, Any]) -> list[Any]:
+    """What is tried: which exchange, of how many elements, in which dtype, in words, and how often it is timed."""
+    import torch
+
+    bf16, fp32, world, sizes = torch.bfloat16, torch.float32, given["world"], given["sizes"]
+    names = ["sum"] * (world > 1) + ["average"] * given["averages"]
+    wanted = [(name, size, bf16, f"{name} of {size} elements", 0) for size in sizes for name in names]
+    if given.get("exchanges"):
+        largest = max(sizes)
+        wanted += [(name, largest, fp32, f"{name} of {largest} elements in float32", 0) for name in names]
+        count = largest // world * world
+        parts = ["reduce-scatter", "all-gather"] if world > 1 else []
+        wanted += [(name, count, bf16, f"{name} of {count} elements", 0) for name in parts]
+    for size, dtype in [(size, dtype) for size in given.get("timed", ()) for dtype in (bf16, fp32)]:
+        words = f"of {size >> 10} KiB in {str(dtype).partition('.')[2]}"
+        count = size * 8 // torch.finfo(dtype).bits // world * world
+        wanted += [(name, count, dtype, f"{name} {words}", _TIMES) for name in _BUS]
+    return wanted
+
+
+def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
+    """How many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these parts
+    together came out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
+    import time
+
     import torch
     import torch.distributed as dist
 
-    mine, terms, _ = _summands(rank, world, torch.arange(size, device=device))
-    part = slice(rank * (size // world), (rank + 1) * (size // world))
-    told = []
-    for name, given, out, expected, exchange in (
-        ("reduce-scatter", mine, mine[part], terms[part], "reduce_scatter_tensor"),
-        ("all-gather", terms[part], terms, terms, "all_gather_into_tensor"),
-    ):
-        _at(f"computing the {name} of {size} elements")
-        value = torch.zeros_like(out, dtype=torch.bfloat16)
-        try:
-            getattr(dist, exchange)(value, given.to(torch.bfloat16).contiguous())
-        except (AttributeError, NotImplementedError, RuntimeError) as error:
-            if device != "cpu":  # gloo has them from some releases on, NCCL always
-                raise
-            _at(f"leaving out {name}: {error}")
-            continue
-        told.append([f"{name} of {size} elements", int((value != expected.to(torch.bfloat16)).sum())])
-    return told
+    rank, world = who
+    mine, terms, senders = _summands(rank, world, places)
+    mine, terms = mine.to(dtype), (terms // senders if name == "average" else terms).to(dtype)
+    part = slice(rank * (len(places) // world), (rank + 1) * (len(places) // world))
+    share = terms[part].clone()
+    expected = share if name == "reduce-scatter" else terms
+    whole = name in ("sum", "average")
+    out = mine.clone() if whole else torch.zeros_like(expected)
+
+    def exchange() -> None:
+        if whole:
+            dist.all_reduce(out, op=dist.ReduceOp.SUM if name == "sum" else dist.ReduceOp.AVG)
+        elif name == "reduce-scatter":
+            dist.reduce_scatter_tensor(out, mine)
+        else:
+            dist.all_gather_into_tensor(out, share)
+
+    try:
+        exchange()
+    except (AttributeError, NotImplementedError, RuntimeError) as error:
+        if whole or places.device.type != "cpu":  # gloo has them from some releases on, NCCL always
+            raise
+        _at(f"leaving out {name}: {error}")
+        return None, None
+    wrong, taken = int((out != expected).sum()), []
+    for _ in range(times):
+        dist.barrier()
+        started = time.perf_counter()
+        exchange()
+        if places.device.type != "cpu":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - started)
+    return wrong, min(taken, default=None)
 
 
 def _at(what: str) -> None:

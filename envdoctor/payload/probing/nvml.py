@@ -1,21 +1,81 @@
-"""What the driver says of the GPUs that torch sees: memory in use, errors since it was loaded, clocks and heat."""
+"""What the driver says of the GPUs that torch sees: memory in use, errors since it was loaded, links, clocks and heat.
+
+The driver may lack an answer, refuse it, or hang: each is told apart, and none is taken for a zero.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_SM, _VOLATILE, _CORRECTED, _UNCORRECTED, _LINKS, _LINK_ERRORS = 1, 0, 0, 1, 18, 4
-#: nvml.h: there was not enough room for the list that was asked for.
+#: Seconds that the driver has for an answer. One that hangs (a card that is falling off the bus) is asked no more.
+_PATIENCE = 20.0
+#: nvml.h, nvmlReturn_t: there was not enough room for the list that was asked for.
 _NO_ROOM = 7
-#: Bits of nvmlDeviceGetCurrentClocksThrottleReasons that slow a busy card down.
+#: Of the same: why there is no number. The first are of the card, and nothing that is missing here.
+NOT_COUNTED = "this card does not count that"
+_REFUSED = {
+    2: NOT_COUNTED,  # there are fewer links than that
+    3: NOT_COUNTED,
+    4: "the driver does not permit it",
+    6: "the driver does not know this device",
+    9: "the driver is not loaded",
+    13: "this driver does not know the question",
+    15: "the driver has lost the GPU",
+    16: "the GPU must be reset first",
+}
+_ERRORS, _LINKS, _LINK_ERRORS = "nvmlDeviceGetTotalEccErrors", 18, 4
+_UINT, _LONG = ctypes.c_uint, ctypes.c_ulonglong
+#: What is asked of a card: names of the numbers that come out, the function, what it is given, and their type.
+_QUESTIONS: tuple[tuple[str, str, tuple[int, ...], Any], ...] = (
+    ("ecc ecc_later", "nvmlDeviceGetEccMode", (), _UINT),
+    ("ecc_corrected", _ERRORS, (0, 0), _LONG),
+    ("ecc_uncorrected", _ERRORS, (1, 0), _LONG),
+    ("rows_corrected rows_uncorrected pending failed", "nvmlDeviceGetRemappedRows", (), _UINT),
+    ("retiring", "nvmlDeviceGetRetiredPagesPendingStatus", (), _UINT),
+    ("pcie_replays", "nvmlDeviceGetPcieReplayCounter", (), _UINT),
+    ("pcie_lanes", "nvmlDeviceGetCurrPcieLinkWidth", (), _UINT),
+    ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", (), _UINT),
+    ("sm_mhz", "nvmlDeviceGetClockInfo", (1,), _UINT),
+    ("sm_mhz_most", "nvmlDeviceGetMaxClockInfo", (1,), _UINT),
+    ("celsius", "nvmlDeviceGetTemperature", (0,), _UINT),
+    ("milliwatts", "nvmlDeviceGetPowerUsage", (), _UINT),
+    ("slowed", "nvmlDeviceGetCurrentClocksThrottleReasons", (), _LONG),
+    ("mig mig_later", "nvmlDeviceGetMigMode", (), _UINT),
+    *(("nvlinks", "nvmlDeviceGetNvLinkState", (link,), _UINT) for link in range(_LINKS)),
+    *(
+        ("nvlink_errors", "nvmlDeviceGetNvLinkErrorCounter", (link, kind), _LONG)
+        for link in range(_LINKS)
+        for kind in range(_LINK_ERRORS)
+    ),
+)
+#: Bits of the reasons for lower clocks, of a card that is busy.
 _SLOWED = {0x4: "power cap", 0x8: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+#: Xid errors of the card and its links, none of which a program causes (https://docs.nvidia.com/deploy/xid-errors/):
+#: memory, failed repairs, NVLink, lost from the bus, bursts of corrected errors, contained and not contained errors.
+_XIDS = {48, 64, 74, 79, 92, 94, 95}
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
+_PLACE, _KERNEL_LOG, _LONGEST_LOG = "nvmlDeviceGetPciInfo_v3", "/dev/kmsg", 8 << 20
+_hanging: list[threading.Thread] = []
 
 
 class _Memory(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class _Place(ctypes.Structure):
+    """nvmlPciInfo_t."""
+
+    _fields_ = [
+        ("legacy", ctypes.c_char * 16),
+        *((name, ctypes.c_uint) for name in ("domain", "bus", "device", "kind", "subsystem")),
+        ("name", ctypes.c_char * 32),
+    ]
 
 
 def identity(number: int, properties: Any) -> str | None:
@@ -30,54 +90,75 @@ def identity(number: int, properties: Any) -> str | None:
 
 
 def counters(uuids: Sequence[str | None]) -> list[dict[str, Any]]:
-    """One entry a GPU, in this order: ``ecc_corrected`` and ``ecc_uncorrected`` since the driver was loaded, whether a
-    repair of its memory is ``pending`` or ``failed``, ``nvlink_errors``, ``pcie_replays``, ``sm_mhz``, ``celsius``,
-    ``watts`` and what it is ``slowed`` by; None where the driver does not say, nothing without its library."""
-    return _each(uuids, _counted, {})
+    """One entry a GPU, in this order: ``ecc`` (1 is on), ``ecc_corrected`` and ``ecc_uncorrected`` since the driver was
+    loaded, ``rows_corrected`` and ``rows_uncorrected`` that were remapped, whether a repair of its memory is
+    ``pending``, ``retiring`` or ``failed``, ``nvlink_errors`` and how many ``nvlinks`` are up, ``pcie_replays``,
+    ``pcie_lanes``, ``pcie_generation``, ``xid`` (errors of the card in the kernel's log since boot), ``sm_mhz`` and
+    ``sm_mhz_most``, ``celsius``, ``milliwatts``, what it is ``slowed`` by, and ``mig`` (1 is on). Why one is missing
+    stands under its name in ``unknown``; where nothing is known of a card, under ``driver``."""
+    return _each(uuids, _counted, lambda why: {"unknown": {"driver": why}})
 
 
 def used_mib(uuids: Sequence[str | None]) -> list[int | None]:
     """MiB in use on each of these GPUs; None where the driver does not say."""
-    return _each(uuids, _used, None)
+    return _each(uuids, _used, lambda why: None)
 
 
 def computing(uuids: Sequence[str | None]) -> list[int | None]:
     """How many processes compute on each of these GPUs; None where the driver does not say."""
-    return _each(uuids, _processes, None)
+    return _each(uuids, _processes, lambda why: None)
 
 
 def version() -> str | None:
     """The driver's version; None where it does not say."""
     text = ctypes.create_string_buffer(80)
-    failed = _opened(lambda nvml: nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))), True)
+    failed = _opened(lambda nvml: nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))), lambda why: True)
     return None if failed else text.value.decode("ascii", "replace")
 
 
-def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown: Any) -> list[Any]:
+def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown: Callable[[str], Any]) -> list[Any]:
     def ask(nvml: Any) -> list[Any]:
         found = []
         for uuid in uuids:
             handle = ctypes.c_void_p()
             name = (uuid or "").encode("ascii", "replace")
-            failed = not name or nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle))
-            found.append(unknown if failed else asked(nvml, handle))
+            code = nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) if name else 6
+            found.append(unknown(_why(code)) if code else asked(nvml, handle))
         return found
 
-    answers: list[Any] = _opened(ask, [unknown for _ in uuids])
+    answers: list[Any] = _opened(ask, lambda why: [unknown(why) for _ in uuids])
     return answers
 
 
-def _opened(ask: Callable[[Any], Any], unknown: Any) -> Any:
-    """What is asked of the driver's library; ``unknown`` where it is missing, does not begin or lacks a function."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if nvml.nvmlInit_v2():
-            return unknown
-        answer = ask(nvml)
-        nvml.nvmlShutdown()
-        return answer
-    except (OSError, AttributeError):
-        return unknown
+def _opened(ask: Callable[[Any], Any], unknown: Callable[[str], Any]) -> Any:
+    """What is asked of the driver's library; ``unknown`` of a reason where it is missing, does not begin, lacks a
+    function or hangs."""
+    answers: list[Any] = []
+
+    def work() -> None:
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            code = nvml.nvmlInit_v2()
+            answers.append(unknown(_why(code)) if code else ask(nvml))
+            if not code:
+                nvml.nvmlShutdown()
+        except OSError:
+            answers.append(unknown("the driver's library is missing"))
+        except AttributeError:
+            answers.append(unknown(_REFUSED[13]))
+
+    if not _hanging:
+        asking = threading.Thread(target=work, daemon=True)
+        asking.start()
+        asking.join(_PATIENCE)
+        if answers:
+            return answers[0]
+        _hanging.append(asking)
+    return unknown(f"the driver gave no answer in {_PATIENCE:.0f} s")
+
+
+def _why(code: int) -> str:
+    return _REFUSED.get(code, f"the driver answers with error {code}")
 
 
 def _used(nvml: Any, handle: Any) -> int | None:
@@ -93,32 +174,48 @@ def _processes(nvml: Any, handle: Any) -> int | None:
 
 
 def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
-    def asked(name: str, *question: Any, kind: Any = ctypes.c_uint) -> Any:
-        function, answer = getattr(nvml, name, None), kind()
-        return None if function is None or function(handle, *question, ctypes.byref(answer)) else answer.value
+    known: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+    for names, name, given, kind in _QUESTIONS:
+        keys, outs = names.split(), [kind() for _ in names.split()]
+        function = getattr(nvml, name, None)
+        code = 13 if function is None else function(handle, *given, *map(ctypes.byref, outs))
+        for key, out in zip(keys, outs):
+            if code:
+                unknown.setdefault(key, _why(code))
+            else:
+                known[key] = known.get(key, 0) + out.value  # over all links
+    place = _Place()
+    code = 13 if not hasattr(nvml, _PLACE) else getattr(nvml, _PLACE)(handle, ctypes.byref(place))
+    xids, why = ([], _why(code)) if code else _logged(f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}")
+    if why:
+        unknown["xid"] = why
+    else:
+        known["xid"] = xids
+    if "slowed" in known:
+        known["slowed"] = [word for bit, word in _SLOWED.items() if known["slowed"] & bit]
+    return {**known, "unknown": {key: why for key, why in unknown.items() if key not in known}}
 
-    errors, long = "nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong
-    links = [
-        asked("nvmlDeviceGetNvLinkErrorCounter", link, kind, kind=long)
-        for link in range(_LINKS)
-        for kind in range(_LINK_ERRORS)
-    ]
-    rows = [ctypes.c_uint() for _ in range(4)]  # corrected, uncorrected, pending, failed
-    remapped = getattr(nvml, "nvmlDeviceGetRemappedRows", None)
-    told = remapped is not None and not remapped(handle, *map(ctypes.byref, rows))
-    retired = asked("nvmlDeviceGetRetiredPagesPendingStatus")
-    pending = (rows[2].value if told else None, retired)
-    slowed = asked("nvmlDeviceGetCurrentClocksThrottleReasons", kind=long)
-    power = asked("nvmlDeviceGetPowerUsage")  # in milliwatts
-    return {
-        "ecc_corrected": asked(errors, _CORRECTED, _VOLATILE, kind=long),
-        "ecc_uncorrected": asked(errors, _UNCORRECTED, _VOLATILE, kind=long),
-        "pending": None if pending == (None, None) else any(pending),
-        "failed": bool(rows[3].value) if told else None,
-        "nvlink_errors": None if set(links) == {None} else sum(link or 0 for link in links),
-        "pcie_replays": asked("nvmlDeviceGetPcieReplayCounter"),
-        "sm_mhz": asked("nvmlDeviceGetClockInfo", _SM),
-        "celsius": asked("nvmlDeviceGetTemperature", 0),
-        "watts": None if power is None else power // 1000,
-        "slowed": None if slowed is None else [word for bit, word in _SLOWED.items() if slowed & bit],
-    }
+
+def _logged(place: str) -> tuple[list[int], str]:
+    """The Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why that is
+    not known."""
+    found: set[int] = set()
+    size, until = 0, time.monotonic() + 2.0
+    try:
+        log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            while size < _LONGEST_LOG and time.monotonic() < until:
+                record = os.read(log, 8192)  # one line of it
+                if not record:
+                    return sorted(found), ""
+                size += len(record)
+                said = _XID.findall(record.decode("utf-8", "replace"))
+                found |= {int(number) for where, number in said if where.lower().startswith(place)} & _XIDS
+            return [], "the kernel's log is too long"
+        finally:
+            os.close(log)
+    except BlockingIOError:
+        return sorted(found), ""
+    except (OSError, AttributeError) as error:
+        return [], f"the kernel's log cannot be read ({type(error).__name__})"

@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, nullcontext
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -216,30 +217,68 @@ def cards_are_alike_where_their_libraries_are() -> Any:
 
 
 def slices_of_one_card_are_no_broken_fabric() -> Any:
-    devices = part("probes.devices")
+    unfinished = part("probes.all_reduce").unfinished
     said = "a process of 2 ended with 1: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b0"
-    found = [sorted(devices._unfinished("rank 0", text)) for text in (said, "a process of 2 ended with 1: broken")]
+    found = [sorted(unfinished("rank 0", text)) for text in (said, "a process of 2 ended with 1: broken")]
     return found == [["case", "skip"], ["case", "error"]] or found
 
 
 def memory_that_is_full_is_not_called_right() -> Any:
     devices = part("probes.devices")
+    bench = SimpleNamespace(places=[torch.device("cuda", 0)], cuda=True, tenants=[1])
     with ExitStack() as stack:
         cuda(stack, mem_get_info=lambda place: (700 << 20, 80 << 30), empty_cache=lambda: None)
-        found = devices._memory(torch.device("cuda", 0), 0, True)
-    return sorted(found) == ["case", "skip"] or found
+        try:
+            found = devices._memory(bench, 0)
+        except devices.Unavailable as reason:
+            found = str(reason)
+    return found == "only 700 MiB of it are free" or found
+
+
+def memory_is_filled_from_what_is_free_and_from_half_of_it_beside_others() -> Any:
+    devices, blocks, found = part("probes.devices"), [], []
+    for tenants in (1, 2, None):
+        blocks.clear()
+        ends, told = time.monotonic() + 60, []
+        bench = SimpleNamespace(places=[torch.device("cuda", 0)], cuda=True, tenants=[tenants], ends=ends)
+        bench.gap, bench.labels = (lambda text, number, told=told: told.append(text)), ["GPU 0"]
+        with ExitStack() as stack:
+            cuda(stack, mem_get_info=lambda place: (80 << 30, 80 << 30), empty_cache=lambda: None)
+            # A number for a block: nothing of 256 MiB is made here.
+            stack.enter_context(patch.object(devices, "_pattern", lambda size, block, place: torch.tensor([block])))
+            stack.enter_context(
+                patch.object(devices.work, "stored", lambda pattern, number: blocks.append(pattern) or pattern)
+            )
+            found.append([devices._memory(bench, 0)["words"], len(blocks) // 2 / 4, told])
+    return found == [["", 74.25, []], ["", 38.25, []], ["", 38.25, []]] or found
+
+
+def a_kernel_is_forced_once_for_all_cards() -> Any:
+    """The switches are of the process: threads that put them back would leave them as they found them midway."""
+    devices = part("probes.devices")
+    forced: list[str] = []
+
+    def force(kernel: str) -> Any:
+        forced.append(kernel)
+        return nullcontext()
+
+    bench = SimpleNamespace(
+        places=[torch.device("cpu")] * 8, compare=lambda title, measure: list(map(measure, range(8)))
+    )
+    with patch.object(devices, "force", force):
+        devices._attention(bench, "flash", 64)
+    return forced == ["flash"] or forced
 
 
 def every_tile_of_a_product_is_compared_with_float64() -> Any:
     """A product with one tile of 128 x 128 lost, in 4,096 x 4,096, is far from rounding."""
-    devices = part("probes.devices")
-    a, b = devices._drawn(1024)
-    with patch.dict(devices._ROWS, cpu=1024):
-        truth = devices._truth("matmul", torch.device("cpu"))
-        right = (a.float() @ b.float()).to(torch.bfloat16)
-        wrong = right.clone()
-        wrong[128:256, 256:384] = 0
-        found = [devices._error("matmul", one, truth) for one in (right, wrong)]
+    work = part("probing.card_work")
+    a, b = work.drawn(1024)
+    truth = work.truth("matmul", 1024)
+    right = (a.float() @ b.float()).to(torch.bfloat16)
+    wrong = right.clone()
+    wrong[128:256, 256:384] = 0
+    found = [work.error("matmul", one, truth) for one in (right, wrong)]
     return (found[0] < 2 and found[1] > 16) or found
 
 
