@@ -121,6 +121,17 @@ def _while_taken(name: str, switch: str, factor: float) -> None:
 
 _while_taken("cudnn-nan", "cudnn_sdp_enabled", float("nan"))
 _while_taken("cudnn-wrong", "cudnn_sdp_enabled", 1.3)
+#: What cuDNN keeps for each call.
+_plans: list[Any] = []
+
+
+@fault("cudnn-grows", SDPA)
+def keeps_plans(real: Any, *arguments: Any, **kwargs: Any) -> Any:
+    if torch.backends.cuda.cudnn_sdp_enabled():
+        _plans.append(torch.zeros(4096))
+    return real(*arguments, **kwargs)
+
+
 _while_taken("flash-wrong", "flash_sdp_enabled", 1.3)
 _while_taken("any-wrong", "math_sdp_enabled", 1.3)
 
