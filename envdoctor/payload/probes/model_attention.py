@@ -55,13 +55,13 @@ def run(job: Job, emit: Emit) -> None:
                 found["case"] = f"{case['H']} heads over {case['Hk']}, {found['case']}, {found['params']['phase']}"
                 if kernel is _evaluated:
                     found["gate"] = ["o"]
-                again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
-                if not _right(found, kernel):
-                    found["params"]["cured_by"] = _cure(lambda: _right(again(), kernel, measured=True))
+                if not ("error" in found or "skip" in found or _right(found, kernel)):
+                    again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
+                    found["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
                 emit({"dtype": dtype, **found})
     params, found = {"model": name}, _growth(heads, job["device"])
     if _grows(found):
-        params["cured_by"] = _cure(lambda: not _grows(_growth(heads, job["device"])))
+        params["cured_by"] = _cure(partial(_growth, heads, job["device"]), lambda again: not _grows(again))
     emit({**found, "dtype": "bf16", "params": params})
 
 
@@ -82,10 +82,7 @@ def _evaluated(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: d
     return out + sum(x.sum() * 0.0 for x in inputs)
 
 
-def _right(found: dict[str, Any], kernel: Any, measured: bool = False) -> bool:
-    """Whether nothing measured is wrong; with ``measured``, whether it was measured and is right."""
-    if "error" in found or "skip" in found:
-        return not measured
+def _right(found: dict[str, Any], kernel: Any) -> bool:
     gate = ["o"] if kernel is _evaluated else list(found.get("ratio", {}))
     ratios = [found.get("ratio", {}).get(name) for name in gate]
     lost = [name for name in found.get("nonfinite", {}) if name in gate or kernel is not _evaluated]
@@ -97,8 +94,8 @@ def _grows(found: dict[str, Any]) -> bool:
     return bool(found["kib"][-1] > found["kib"][1])
 
 
-def _cure(right: Callable[[], bool]) -> str:
-    """The kernel without which it is right: cudnn, flash or efficient; none."""
+def _cure(measure: Callable[[], dict[str, Any]], right: Callable[[dict[str, Any]], bool]) -> str:
+    """The kernel without which it is measured and right: cudnn, flash or efficient; none."""
     switches: Any = torch.backends.cuda
     for name, switch in _SWITCHES.items():
         enabled = getattr(switches, switch + "_enabled", None)
@@ -106,10 +103,10 @@ def _cure(right: Callable[[], bool]) -> str:
             continue
         getattr(switches, "enable_" + switch)(False)
         try:
-            cured = right()
+            again = measure()
         finally:
             getattr(switches, "enable_" + switch)(True)
-        if cured:
+        if "error" not in again and "skip" not in again and right(again):
             return name
     return "none"
 

@@ -202,10 +202,6 @@ def parallel_training(job: Job, emit: Emit) -> None:
     for way in results[0]["changes"]:
         both = [result["changes"][way] for result in results]
         found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
-        if "relative" in found:
-            found["detail"] = (
-                f"{way}: a change {found.pop('times'):.3g} times as long, off by {found['relative']:.2g} of it"
-            )
         emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
 
 
@@ -282,9 +278,7 @@ def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
         for parameter in exact.parameters():
             parameter.data -= _RATE * share * parameter.grad
             parameter.grad = None
-    change, right = vector(model, "data") - before, vector(exact, "data") - before
-    off, times = relative(change, right), float(change.norm() / right.norm())
-    return {"relative": off, "detail": f"{words}: a change {times:.3g} times as long, off by {off:.2g} of it"}
+    return tiny_models.step_error(vector(model, "data") - before, vector(exact, "data") - before, words)
 
 
 def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:

@@ -194,10 +194,8 @@ def _trained(device: str, half: str, words: str) -> dict[str, Any]:
         trainer = _trainer(model, made, device, folder, **({half: True} if half else {}))
         trainer.train()
     _loop(plain, made)
-    change, exact = vector(model, "data") - before, vector(plain, "data") - before
-    off, times = relative(change, exact), float(change.norm() / exact.norm())
-    told = f"{words}{int(trainer.state.global_step)} steps, a change {times:.3g} times as long, off by {off:.2g} of it"
-    return {"relative": off, "detail": told}
+    words += f"{int(trainer.state.global_step)} steps"
+    return tiny_models.step_error(vector(model, "data") - before, vector(plain, "data") - before, words)
 
 
 def _trainer(model: Any, made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
