@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from envdoctor.probe import Job, Outcome, write_head, write_outcome
+
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "probe_recordings"
 
 _DTYPES = {"bf16": "bf16", "f16": "fp16", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_CUDNN = "ScaledDotProductCudnnAttentionBackward0"
 _TENSORS = {"o": "o", "q": "dq", "k": "dk", "v": "dv"}
 
 
@@ -116,3 +119,36 @@ def pair(record: dict[str, Any]) -> list[dict[str, Any]]:
         change = {"judge": "change", "relative": evidence["rel_4x1"], "limit": 0.01, "signature": "accumulation-scale"}
         return [change]
     return []
+
+
+def hopper(path: Path, wrong: dict[str, Any]) -> None:
+    """Write a recording of ``envdoctor probe`` as torch 2.5.0 would give on a Hopper GPU: a stand-in, labelled as one.
+
+    The cases are those that torch 2.5.0 gave on a CPU; with cuDNN's kernel in place of the CPU's, and of padded ones
+    ``wrong``. The model's own heads, padded, are a case more for training and evaluation, which is right without
+    cuDNN; and so is memory, which grows.
+    """
+    padded = ("bool_left", "bool_right", "min_left")
+    cases = [(one, found) for one, found in judged("sp_250") if one.get("node") == "FlashForCpu"]
+    attention = [
+        {**found, "case": f"L{one['L']} {one['mask']}", "node": _CUDNN, **(wrong if one["mask"] in padded else {})}
+        for one, found in cases
+        if found["backend"] == "default" and found["dtype"] == "bf16"
+    ]
+    own = [
+        {**attention[0], "case": f"32 heads over 2, L64 {mask}, {phase}", "node": None, **wrong, "params": params}
+        for mask in padded
+        for phase in ("training", "evaluation")
+        for params in [{"model": "glm4", "mask": mask, "phase": phase, "cured_by": "cudnn"}]
+    ]
+    grown = {"case": "3 cycles", "judge": "growth", "kib": [64, 128, 192], "dtype": "bf16"}
+    own.append({**grown, "params": {"model": "glm4", "cured_by": "cudnn"}})
+    shared: dict[str, Any] = {"device": "cuda", "suite": "quick", "dtype": "bf16", "backend": "default"}
+    gpu = [{"name": "NVIDIA H100 80GB HBM3 (stand-in)", "cc": "9.0"}]
+    facts = {"pkg.torch": "2.5.0+cu124", "gpu": gpu}
+    with open(path, "w", encoding="utf-8") as file:
+        write_head(file, {"schema": "envdoctor.facts/1", "facts": facts}, suite="quick")
+        for name, observations in (("attention", attention), ("model-attention", own)):
+            begin = {"device": "cuda", "torch": "2.5.0+cu124"}
+            seen = tuple({"probe": name, "device": "cuda", **one} for one in observations)
+            write_outcome(file, Outcome(Job(name, **shared), seen, "ok", begin=begin, seconds=1.0))

@@ -20,7 +20,7 @@ MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 PLAIN = (
     *("arithmetic", "checkpointing", "grad-accumulation", "grad-clip", "label-mask", "memory-cycles", "padded-batch"),
     *("repeatable", "rms-norm", "tf32", "training-step", "model-code", "eval-mode", "optimizer-step"),
-    *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training"),
+    *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training", "mixed-precision"),
 )
 
 #: fault -> what the gradients of a model tell, and the rule that says so where nothing is known of the kernel itself.
@@ -46,6 +46,19 @@ LOOP = {
     "noise": ("repeatable", "not-repeatable", "probe-not-repeatable"),
     "accumulation": ("grad-accumulation", "accumulation-scale", "probe-accumulation-differs"),
 }
+#: fault of one setting of training -> probe, rule, what its finding says; all else that the probe tries is right.
+SETTINGS = {
+    "unscaled": ("mixed-precision", "probe-mixed-precision-differs", "to fp16 with GradScaler): relative"),
+    "bf16-setting": (
+        "trainer-training",
+        "probe-trainer-training-differs",
+        "(bf16=True: 2 epochs of 5 samples by 2): relative",
+    ),
+    "resumed-optimizer": ("trainer-training", "probe-resume-differs", "not as saved: learning rate, optimizer"),
+    "resumed-random": ("trainer-training", "probe-resume-differs", "not as saved: random numbers"),
+    "ddp-alone": ("parallel-training", "probe-parallel-training-differs", "in 2 of 4 ways (two steps by D"),
+    "fsdp-sum": ("parallel-training", "probe-parallel-training-differs", "in 2 of 4 ways (two steps by F"),
+}
 _HALF = {"load_dtype": "float16"}
 _EAGER = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
 WANTED = {
@@ -63,6 +76,9 @@ WANTED = {
     # Each fault of the loop under the probe that is there for it.
     **{fault: (fault, jobs(probe)) for fault, (probe, _, _) in LOOP.items()},
     "half-norm": ("half-norm", jobs("rms-norm")),
+    **{fault: (fault, jobs(probe)) for fault, (probe, _, _) in SETTINGS.items()},
+    "stale-half": ("stale-half", [*jobs("mixed-precision"), *jobs("trainer-training")]),
+    "parallel": (None, jobs("parallel-training", "full")),
 }
 
 
@@ -83,10 +99,12 @@ def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(outcomes: Found) -
 def test_lora_in_all_its_kinds_is_right_but_for_what_peft_has_wrong(outcomes: Found) -> None:
     """https://github.com/huggingface/peft/pull/3449 is in no release up to 0.21.2."""
     found = seen(outcomes["lora"])
-    assert [case.observation["case"] for case in found.cases if case.verdict.wrong] == [
-        "combined with weight one, scaling by alpha / √r"
+    assert [(case.observation["case"], case.verdict.verdict) for case in found.cases if case.verdict.wrong] == [
+        ("combined with weight one by add_weighted_adapter, scaling by alpha / √r", "warn")
     ]
-    assert found.roots == {"probe-lora-differs"}
+    (finding,) = found.told
+    assert (finding.id, finding.severity) == ("probe-lora-combined-differs", "warning")
+    assert "in 1 of 46 cases of LoRA (combined with weight one by add_weighted_adapter, scal" in finding.message.en
 
 
 def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(outcomes: Found) -> None:
@@ -180,6 +198,31 @@ def test_a_planted_bug_is_found_and_named(outcomes: Found, fault: str) -> None:
     if fault == "accumulation":
         times = {case.param("micro_batches"): case.observation["detail"] for case in found.cases}
         assert all(times[number].startswith(f"the step is {number} times as long") for number in ("2", "4"))
+
+
+@pytest.mark.parametrize("fault", SETTINGS)
+def test_a_planted_bug_of_one_setting_names_the_setting(outcomes: Found, fault: str) -> None:
+    _, rule, says = SETTINGS[fault]
+    found = seen(outcomes[fault])
+    (finding,) = found.told
+    assert finding.id == rule
+    assert says in finding.message.en
+    other = [case.verdict.verdict for case in found.cases if not case.verdict.wrong]
+    assert other and set(other) == {"pass"}, "only that setting is wrong"
+
+
+def test_weights_that_autocast_keeps_are_named_once(outcomes: Found) -> None:
+    found = seen(outcomes["stale-half"])
+    assert {case.observation["probe"] for case in found.cases if case.verdict.wrong} == {
+        *("mixed-precision", "trainer-training")
+    }
+    assert found.roots == {"probe-mixed-precision-differs"}
+
+
+def test_two_healthy_processes_train_as_one(outcomes: Found) -> None:
+    found = seen(outcomes["parallel"])
+    assert [case.verdict.verdict for case in found.cases] == ["pass"] * 4
+    assert found.findings == ()
 
 
 @pytest.mark.parametrize(

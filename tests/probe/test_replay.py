@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import recordings
+from observing import shipped
 
+from envdoctor.app import Sources
+from envdoctor.app.probe import Request, probe
 from envdoctor.probe import judge
+from envdoctor.report import render
 
 ATTENTION = ["sp_241", "sp_250", "sp_251", "sp_213", "sdpa_full_213"]
 #: Recorded on releases whose attention is right.
@@ -96,3 +101,27 @@ def test_pure_fp16_training_is_named_by_its_loss() -> None:
     assert found["fail", "nan-loss"] == 39
     assert found["pass", "ok"] == 233 + 39
     assert found["warn", "batch-differs"] == 1
+
+
+#: What cuDNN's attention gives of padded batches: NaN or wrong, in the output or in gradients.
+WRONG: dict[str, dict[str, Any]] = {
+    "NaN gradients": {"nonfinite": {"dq": 128}, "ratio": {"o": 0.9, "dk": 1.0, "dv": 1.1}},
+    "NaN output": {"nonfinite": {"o": 64, "dq": 64}, "ratio": {"dk": 1.0, "dv": 1.1}},
+    "wrong gradients": {"ratio": {"o": 0.9, "dq": 95.6, "dk": 40.0, "dv": 1.1}},
+    "wrong output": {"ratio": {"o": 57.0, "dq": 61.0, "dk": 58.0, "dv": 60.0}},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_stand_in_of_torch_2_5_0_on_hopper_ends_in_the_kernel_and_its_cures(kind: str, tmp_path: Path) -> None:
+    """No card with torch 2.5.0 can be had: its cases as a CPU gave them, with what is told of cuDNN's kernel."""
+    path = tmp_path / "stand-in-of-an-H100-with-torch-2.5.0.jsonl"
+    recordings.hopper(path, WRONG[kind])
+    report = probe(Request(replay=path, sources=Sources()), matrix=shipped())
+    (finding,) = (finding for finding in report.findings if finding.superseded_by is None)
+    assert (finding.id, finding.severity, report.exit_code) == ("probe-cudnn-attention-2-5-0", "error", 1)
+    assert "cuDNN attention" in finding.message.en
+    fixes = " ".join(fix.summary.en for fix in finding.fixes)
+    assert all(cure in fixes for cure in ("enable_cudnn_sdp(False)", "torch 2.5.1", "torch 2.4.1"))
+    text = render(report)
+    assert "stand-in-of-an-H100-with-torch-2.5.0.jsonl" in text and "NVIDIA H100 80GB HBM3 (stand-in)" in text

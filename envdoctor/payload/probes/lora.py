@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, failure, judged, lost, relative
+from ..probing.kit import Emit, Job, Unavailable, judged, lost, relative, reported
 
 PROBE = {
     "title": "LoRA: forward, merge, combine, save and load",
@@ -32,6 +32,7 @@ PROBE = {
 _RANK, _ALPHA = 4, 32
 #: Seen in float32: 1e-6.
 _LIMIT = 1e-3
+_COMBINED = "combined with weight one by add_weighted_adapter"
 _LLAMA = ("q_proj", "v_proj", "down_proj")
 
 
@@ -65,30 +66,24 @@ def run(job: Job, emit: Emit) -> None:
     from peft import LoraConfig
 
     thorough = job["options"].get("kinds") == "all"
-    for kind in _KINDS:
+    for kind, several in [(kind, several) for kind in _KINDS for several in (False, True)[: 1 + thorough]]:
         if not (kind.quick or thorough):
             continue
-        chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
-        try:
-            settings = LoraConfig(**chosen, **kind.settings)
-        except TypeError as error:
-            emit({"case": kind.words, "skip": f"this peft does not offer it: {error}"[:300]})
-            continue
+        words = f"{kind.words}, two adapters" if several else kind.words
         case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
-        for several in (False, True) if thorough else (False,):
-            words = f"{kind.words}, two adapters" if several else kind.words
-            told = words
+        case["case"] = words
+        with reported(emit, job["device"], case, case):
+            chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:
+                settings = LoraConfig(**chosen, **kind.settings)
                 for stage, measure in _stages(kind, settings, job["device"], several, thorough):
-                    told = f"{stage}, {words}"
-                    found = measure()
-                    emit({**case, "case": told, "relative": found, "detail": f"{told}: off by {float(found):.2g}"})
-            except Unavailable as reason:
-                emit({**case, "case": told, "skip": str(reason)})
-            except NotImplementedError as reason:
-                emit({**case, "case": told, "skip": f"this peft does not offer it: {reason}"[:300]})
-            except Exception as error:
-                emit({**case, "case": told, **failure(error, job["device"])})
+                    case["case"] = f"{stage}, {words}"
+                    off = measure()
+                    # A combined adapter is no part of training or of what it leaves: a warning.
+                    combined = {"signature": "combine-differs", "soft": True} if stage == _COMBINED else {}
+                    emit({**case, **combined, "relative": off})
+            except (TypeError, NotImplementedError) as reason:
+                raise Unavailable(f"this peft does not offer it: {reason}"[:300]) from reason
 
 
 def _built(kind: _Kind, device: str) -> Any:
@@ -101,9 +96,9 @@ def _logits(model: Any) -> Any:
         return model.eval()(input_ids=tokens.to(next(model.parameters()).device)).logits
 
 
-def _off(model: Any, exact: Any) -> Any:
+def _off(model: Any, exact: Any) -> float:
     found = _logits(model)
-    return "nan" if lost(found) else relative(found, exact)
+    return float("nan") if lost(found) else relative(found, exact)
 
 
 def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bool) -> Any:
@@ -145,7 +140,7 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bo
         yield "unmerged again", lambda: after(model.unmerge_adapter)
         yield "saved and loaded", again
         if thorough and not dora:  # which peft does not combine
-            yield "combined with weight one", combined
+            yield _COMBINED, combined
     yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
 
 

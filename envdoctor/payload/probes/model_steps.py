@@ -1,11 +1,17 @@
-"""Do tiny models keep their numbers, weights and memory when they are checkpointed, saved and loaded, and trained?
+"""Do tiny models keep their numbers, weights and memory when they are checkpointed, saved and loaded, and trained, in
+half precision and by several processes?
 
 The functions cite the bugs that they exist for, such as https://github.com/pytorch/pytorch/issues/193671.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
+import time
 from functools import partial
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
@@ -14,6 +20,7 @@ from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import tiny_models
+from ..probing.collective import finish
 from ..probing.kit import (
     DTYPES,
     Emit,
@@ -45,6 +52,18 @@ PROBES = {
         "attention": "sdpa",
         "suites": {"quick": [{"dtype": "bf16"}]},
     },
+    "mixed-precision": {
+        "title": "training under autocast against training in float64",
+        "attention": "sdpa",
+        "suites": {"quick": [{}]},
+    },
+    "parallel-training": {
+        "title": "training on two processes against training on one",
+        "suites": {"full": [{}]},
+        "seconds": {"cpu": 90, "cuda": 240},
+        "memory_mib": 3000,
+        "cuda_memory_mib": 4000,
+    },
     "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
     "training-step": {
         "title": "optimizer steps in the recipe's dtype",
@@ -63,6 +82,12 @@ _CYCLES, _BATCHES = 3, 5
 #: Cycles of the same lengths and of new ones, and the former.
 _SAME, _NEW = 4, 3
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
+#: Steps under autocast, their learning rate and the norm that gradients are clipped to, which only those reach that are
+#: still scaled. Weights that are kept in half from the first step on are off by 0.4; seen on healthy releases: 0.008 in
+#: bf16, 0.001 in fp16.
+_MIXED_STEPS, _RATE, _NORM, _MIXED_LIMIT, _SCALE = 3, 0.15, 8.0, 0.05, 1024.0
+#: How long a process waits for the others, and what all may take to get there.
+_SECONDS, _START = 60, 90
 
 
 def checkpointing(job: Job, emit: Emit) -> None:
@@ -134,6 +159,52 @@ def memory_cycles(job: Job, emit: Emit) -> None:
         emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
 
 
+def mixed_precision(job: Job, emit: Emit) -> None:
+    """Does training under autocast change float32 weights as training in float64 does, but for rounding?
+
+    bf16, and fp16 with a GradScaler, whose gradients are unscaled and clipped before each step. Autocast keeps half
+    copies of weights for as long as it lasts, and copies that live longer are those of an earlier step:
+    https://github.com/pytorch/pytorch/issues/112583, https://github.com/pytorch/pytorch/issues/86136.
+    """
+    device = job["device"]
+    for name in ("bf16", "fp16"):
+        words = f"{name} with GradScaler" if name == "fp16" else name
+        case = judged("change", "autocast-differs", ["parameters"], dtype=name, limit=_MIXED_LIMIT, backend="default")
+        case.update(case=f"{_MIXED_STEPS} steps under autocast to {words}", params={"scaled": name == "fp16"})
+        emit({**case, **found_by(partial(_mixed, name, words, device), device)})
+
+
+def parallel_training(job: Job, emit: Emit) -> None:
+    """Do two processes that share a batch change a model as one process with all of it does?
+
+    Two steps with clipping by DistributedDataParallel, also with two micro-batches and ``no_sync``, and by both kinds
+    of FSDP, which the installed torch offers: gloo on the CPU, NCCL where two GPUs are visible; against one process in
+    float64. https://github.com/pytorch/pytorch/issues/144045 (FSDP2 leaves a small tensor without a gradient),
+    https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
+    """
+    backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
+    case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
+    if not torch.distributed.is_available() or not getattr(torch.distributed, f"is_{backend}_available")():
+        emit({**case, "case": "two processes", "skip": f"this torch has no {backend}"})
+        return
+    program = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "probing", "parallel_steps.py")
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        given = {"world": 2, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
+        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+        commands = [[sys.executable, program, json.dumps({**given, "rank": rank})] for rank in range(2)]
+        children = [subprocess.Popen(line, stdin=quiet, stdout=pipe, stderr=pipe, text=True) for line in commands]
+        ends = time.monotonic() + _SECONDS + _START
+        results = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+    for rank, result in enumerate(results):
+        if "error" in result:
+            emit({**case, "case": f"rank {rank}", "error": f"a process of two {result['error']}"})
+            return
+    for way in results[0]["changes"]:
+        both = [result["changes"][way] for result in results]
+        found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
+        emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
+
+
 def save_load(job: Job, emit: Emit) -> None:
     """Is a model that was saved and loaded again the same model?
 
@@ -179,6 +250,35 @@ def training_step(job: Job, emit: Emit) -> None:
     if trained != "bf16":
         case["kind"] = "info"
     emit({**case, **_standstill(device, rate)})
+
+
+def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
+    """The change of all parameters under autocast against that of the same steps in float64."""
+    model = tiny_models.build("chatglm-like", "sdpa").to(device)
+    exact = tiny_models.build("chatglm-like", "eager").double()
+    before = vector(exact, "data")
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+    made, scaled = getattr(torch.amp, "GradScaler", None), name == "fp16"
+    if scaled and made is None and device == "cpu":
+        raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
+    kind = partial(made, device) if made else torch.cuda.amp.GradScaler
+    scaler = kind(init_scale=_SCALE, enabled=scaled)
+    for step in range(_MIXED_STEPS):
+        batch = tiny_models.padded(tiny_models.samples((24, 24), seed=step), "right")  # masks are another matter
+        with torch.autocast(device, DTYPES[name]):
+            loss = model(**tiny_models.moved(batch, model)).loss
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), _NORM)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        exact(**batch).loss.backward()
+        share = min(1.0, _NORM / (float(vector(exact).norm()) + 1e-6))
+        for parameter in exact.parameters():
+            parameter.data -= _RATE * share * parameter.grad
+            parameter.grad = None
+    return tiny_models.step_error(vector(model, "data") - before, vector(exact, "data") - before, words)
 
 
 def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:

@@ -69,11 +69,10 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
     found, exact, shorter = check(job, size, chosen)
-    off, times = relative(found, exact), float(found.norm() / exact.norm())
-    told = f"{title}: {times:.3g} times as long, off by {off:.2g} of it"
-    if off > _LIMIT and relative(found, exact * shorter) <= _LIMIT:
-        return {"relative": off, "detail": told, "signature": "first-labels-counted", "soft": True}
-    return {"relative": off, "detail": told}
+    told = tiny_models.step_error(found, exact, title)
+    if told["relative"] > _LIMIT and relative(found, exact * shorter) <= _LIMIT:
+        told.update(signature="first-labels-counted", soft=True)
+    return told
 
 
 def _models(device: str) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .kit import Emit, Job, Unavailable, reported
+from .kit import Emit, Job, Unavailable, relative, reported
 
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
@@ -284,6 +284,12 @@ def moved(batch: dict[str, Any], model: Any) -> dict[str, Any]:
     """The batch on the device of the model."""
     device = next(model.parameters()).device
     return {key: value.to(device) for key, value in batch.items()}
+
+
+def step_error(change: Any, exact: Any, words: str) -> dict[str, Any]:
+    """``relative`` and ``detail`` of an observation on the change of all parameters, against the right one."""
+    off, times = relative(change, exact), float(change.norm() / exact.norm())
+    return {"relative": off, "detail": f"{words}: a change {times:.3g} times as long, off by {off:.2g} of it"}
 
 
 def drop_attention(model: Any) -> None:

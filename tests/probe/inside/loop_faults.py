@@ -121,5 +121,41 @@ def _while_taken(name: str, switch: str, factor: float) -> None:
 
 _while_taken("cudnn-nan", "cudnn_sdp_enabled", float("nan"))
 _while_taken("cudnn-wrong", "cudnn_sdp_enabled", 1.3)
+#: What cuDNN keeps for each call.
+_plans: list[Any] = []
+
+
+@fault("cudnn-grows", SDPA)
+def keeps_plans(real: Any, *arguments: Any, **kwargs: Any) -> Any:
+    if torch.backends.cuda.cudnn_sdp_enabled():
+        _plans.append(torch.zeros(4096))
+    return real(*arguments, **kwargs)
+
+
 _while_taken("flash-wrong", "flash_sdp_enabled", 1.3)
 _while_taken("any-wrong", "math_sdp_enabled", 1.3)
+
+#: Autocast keeps the half weights of the first step. Two settings of training; a run that is resumed.
+fault("stale-half", "torch:clear_autocast_cache")(lambda real: None)
+fault("unscaled", "torch.amp:GradScaler._unscale_grads_")(
+    lambda real, self, optimizer, inverse, *rest: real(self, optimizer, torch.ones_like(inverse), *rest)
+)
+fault("resumed-optimizer", "transformers:Trainer._load_optimizer_and_scheduler")(lambda real, *given: None)
+fault("resumed-random", "transformers:Trainer._load_rng_state")(lambda real, *given: None)
+fault("bf16-setting", "accelerate:Accelerator.clip_grad_norm_")(
+    lambda real, self, *given, **kw: None if self.mixed_precision == "bf16" else real(self, *given, **kw)
+)
+#: Gradients stay those of each process; what FSDP adds up is 3 % off.
+fault("ddp-alone", "torch.nn.parallel:DistributedDataParallel.forward")(
+    lambda real, self, *given, **kw: self.module(*given, **kw)
+)
+
+
+_SCATTER = "reduce_scatter_single" if hasattr(torch.distributed, "reduce_scatter_single") else "reduce_scatter_tensor"
+
+
+@fault("fsdp-sum", f"torch.distributed:{_SCATTER}")
+def fsdp_sum(real: Any, *given: Any, **kwargs: Any) -> Any:
+    work = real(*given, **kwargs)
+    kwargs.get("output", given[0] if given else None).mul_(1.03)
+    return work
