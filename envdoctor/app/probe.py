@@ -1,6 +1,8 @@
 """``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
 
 import os
+import secrets
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +42,8 @@ class Request:
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
     running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
-    GPU), ``payload`` the folder of the probes. ``here`` is this process in its job, whose other processes run the same:
+    GPU), ``payload`` the folder of the probes. All inputs are drawn from ``seed`` (None: a new one, the same on all
+    ranks of a job). ``here`` is this process in its job, whose other processes run the same:
     they are waited for as long as ``wait`` says, in seconds."""
 
     suite: str = "quick"
@@ -53,6 +56,7 @@ class Request:
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
     payload: Path = PAYLOAD
+    seed: int | None = None
     here: "Launched | None" = None
     wait: float = 300.0
 
@@ -195,9 +199,15 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
     known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
     recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
-    return Wishes(
-        chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
-    )
+    entries, seed = _entries(facts, request, matrix), _drawn(request.here) if request.seed is None else request.seed
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
+
+
+def _drawn(here: "Launched | None") -> int:
+    """A seed that nobody chose; of a job the one that all its ranks draw, whose numbers are compared."""
+    if here is None:
+        return secrets.randbelow(1 << 31)
+    return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
 def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...]:

@@ -136,13 +136,14 @@ def _job(data: Any) -> Job:
         ((str, type(None)), ("dtype", "backend", "model")),
         ((dict,), ("options", "recipe")),
         ((list, tuple), ("entries",)),
+        ((int, type(None)), ("seed",)),
     ):
         for key in keys:
             if not isinstance(getattr(job, key), kinds):
                 raise TypeError(f"{key} of a job cannot be {getattr(job, key)!r}"[:100])
     if job.device not in ("auto", "cpu", "cuda"):
         raise ValueError(Message("no device is called {}", repr(job.device)))
-    for key in ("seconds", "memory_mib"):
+    for key in ("seconds", "memory_mib", *(["seed"] if job.seed is not None else [])):
         _amount(getattr(job, key), key)
     return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)))
 

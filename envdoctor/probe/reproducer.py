@@ -385,18 +385,22 @@ _COMPARE = (
 )
 
 
-def reproducer(groups: Iterable[Group], environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
+def reproducer(
+    groups: Iterable[Group], environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
+) -> Sequence[str] | None:
     """The lines of the script for the worst failing case that one can be written for; None when there is none."""
     for group in groups:
         if group.verdict == "fail" and group.worst is not None:
-            script = script_of(group.worst, environment)
+            script = script_of(group.worst, environment, seed)
             if script is not None:
                 return script
     return None
 
 
-def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
-    """The lines of the script of one case; None for a case of another kind."""
+def script_of(
+    case: Case, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
+) -> Sequence[str] | None:
+    """The lines of the script of one case, which name the ``seed`` of the run; None for a case of another kind."""
     lines = _attention(case) if case.observation.get("judge") == "attention" else []
     if not lines:
         return None
@@ -404,6 +408,8 @@ def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Seque
     words = [f"torch {build.get('torch')}", str(device.get("name") or case.observation.get("device"))]
     if device.get("cudnn"):
         words.append(f"cuDNN {device['cudnn']}")
+    if seed is not None:
+        words.append(f"envdoctor probe --seed {seed}")
     heads = clean(", ".join(words), 150), clean(f"{case.verdict.signature}: {case.verdict.why}", 200)
     return [*(f"# {head}" for head in heads), *lines]
 

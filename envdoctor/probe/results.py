@@ -174,8 +174,9 @@ def _section(
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
     device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
-    ``reproducer`` are the lines of a script that shows the worst failure alone.
+    ``reproducer`` are the lines of a script that shows the worst failure alone. ``seed`` draws the same inputs again.
     """
+    seed = next((outcome.job.seed for outcome in session.outcomes), None)
     environment = {
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
         for case, seen in session.environment.items()
@@ -184,6 +185,7 @@ def _section(
     info = [seen for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"]
     return {
         "suite": suite,
+        "seed": seed,
         "device": session.device,
         "in_use": None if isinstance(using, Unknown) else using,
         "in_use_unknown": using.reason if isinstance(using, Unknown) else None,
@@ -200,7 +202,7 @@ def _section(
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
         "errors": _errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
-        "reproducer": reproducer(groups, session.environment),
+        "reproducer": reproducer(groups, session.environment, seed),
     }
 
 

@@ -65,6 +65,7 @@ def _where(section: ProbeSection, page: Page) -> list[str]:
         seconds, mib = f"{device['context_s']:.1f}", str(device.get("context_mib"))
         words.append(page.say("context {t} s and {mib} MiB", t=seconds, mib=mib))
     words += [section["suite"], page.say("{n} case(s)", section["cases"]), _seconds(section["seconds"], page)]
+    words += [page.say("seed {seed}", seed=str(section["seed"]))] if section["seed"] is not None else []
     if section["peak_mib"]:
         words.append(page.say("at most {mib} MiB each", mib=f"{section['peak_mib']:.0f}"))
     return [shortened(word, 100) for word in words if word]

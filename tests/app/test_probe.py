@@ -11,9 +11,10 @@ import pytest
 from fakes import CONTEXT, payload, write_probe
 from observing import shipped
 
-from envdoctor.app import JobError, Sources, UsageProblem, collect_facts
-from envdoctor.app.probe import Request, catalogue, probe, run_probes
+from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
+from envdoctor.app.probe import Request, _drawn, catalogue, probe, run_probes
 from envdoctor.facts import Fact, Records, Unknown
+from envdoctor.probe import read_recording
 from envdoctor.report import Report, load, names, render
 from envdoctor.text import Message
 
@@ -136,6 +137,31 @@ def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report
     (seen,) = report.probe["info"]
     assert seen["recipe"]["batch_size"] == 4
     assert seen["model"] == str(model)
+
+
+def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
+    run: Callable[..., Report], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    again = 'emit({"case": str(job["seed"]), "judge": "exact", "equal": False})'
+    report = run({"record": path}, one=again)
+    seed = report.probe["seed"]
+    assert f", seed {seed}, " in render(report)
+    assert [case["case"] for case in report.probe["wrong_cases"]] == [str(seed)]
+    ran = read_recording(path).outcomes
+    assert [outcome.job.seed for outcome in ran] == [seed] * len(ran)
+    assert {case["case"] for one in ran[1:] for case in one.observations} == {str(seed)}, "also what runs again"
+    assert [one.again for one in ran] == [False, False, True, True]
+    assert run({"replay": path}).probe["seed"] == seed
+    assert run().probe["seed"] != seed, "a fresh one"
+    assert run({"seed": seed}).probe["wrong_cases"] == report.probe["wrong_cases"]
+
+
+def test_all_ranks_of_a_job_draw_the_same_numbers(run: Callable[..., Report]) -> None:
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "n", "MASTER_PORT": "1"}
+    ranks = [launched({**variables, "RANK": str(rank)}) for rank in range(2)]
+    other = launched({**variables, "MASTER_PORT": "2", "RANK": "0"})
+    assert _drawn(ranks[0]) == _drawn(ranks[1]) != _drawn(other)
 
 
 def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(

@@ -89,7 +89,16 @@ def section_of_experiments(bad: str) -> ProbeSection:
         "ranks": bad,
     }
     return {
-        **{"suite": bad, "device": bad, "in_use": None, "in_use_unknown": bad, "unusable": None, "jobs": 1, "cases": 3},
+        **{
+            "suite": bad,
+            "seed": 5,
+            "device": bad,
+            "in_use": None,
+            "in_use_unknown": bad,
+            "unusable": None,
+            "jobs": 1,
+            "cases": 3,
+        },
         **{"environment": {"build": {"torch": bad}, "device": {"name": bad, "cudnn": bad, bad: {bad: [bad]}}}},
         **{"seconds": 1.0, "peak_mib": 2.0, "probes": [child], "groups": [group], "wrong": 2},
         **{"skipped": [{"name": bad, "why": bad, "cases": 1}], "wrong_cases": [{bad: bad}], "info": [{bad: [bad]}]},
