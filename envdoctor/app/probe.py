@@ -20,9 +20,10 @@ from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
-from envdoctor.probe.catalogue import FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
+from envdoctor.probe.catalogue import FIRST, PAYLOAD, SUITES, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import Permission, ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
+from envdoctor.probe.released import ALL_RUN, Released, released
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
 from envdoctor.probe.section import ProbeSection
@@ -116,7 +117,7 @@ def run_probes(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    wishes = _wishes(gathered.facts, request, probes, matrix)
+    wishes, known = _wishes(gathered, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
     permission = Permission("")
@@ -130,7 +131,11 @@ def run_probes(
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
-    with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
+    head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device, "released": known}
+    with (
+        scratch_folder("envdoctor-probe-") as scratch,
+        _recorder(request, gathered.facts, head, matrix, scratch) as keep,
+    ):
         place = Place(python, environ, request.sources.folder(), scratch, permission.visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
@@ -139,7 +144,7 @@ def run_probes(
             session = run_session(
                 probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
             )
-        results = _judged(session, gathered.facts, request, probes)
+        results = _judged(session, gathered.facts, request, probes, known)
         if here is None:
             return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
         from envdoctor.app.probe_ranks import meet, with_the_others
@@ -150,13 +155,15 @@ def run_probes(
             keep(met.outcome)
             outcomes = [*session.outcomes, met.outcome]
             session = session_of(outcomes)._replace(seconds=session.seconds + met.outcome.seconds)
-            results = with_the_others(_judged(session, gathered.facts, request, probes), met)
+            results = with_the_others(_judged(session, gathered.facts, request, probes, known), met)
         return results, [*notices, *(Notice("note", text) for text in met.notes)]
 
 
-def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Results:
+def _judged(
+    session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe], known: Released
+) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
-    return results_of(session, probes, suite=request.suite, asked=request.only, using=using)
+    return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
 def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
@@ -184,7 +191,12 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     return sentences
 
 
-def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matrix: Matrix) -> Wishes:
+def _wishes(
+    gathered: Gathered, request: Request, probes: Mapping[str, Probe], matrix: Matrix
+) -> tuple[Wishes, Released]:
+    """What to run, and what is known without it: that of released code, unless a name, a longer suite or a model asks
+    for more."""
+    facts, known = gathered.facts, ALL_RUN
     if FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
     try:
@@ -196,11 +208,15 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
 
         chosen = for_ranks(chosen, probes)
     model = facts.text("model.path")
-    known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
-    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
+    if not request.only and request.suite == SUITES[0] and model is None:
+        known = released(facts, matrix.rows, gathered.layout, request.payload)
+        chosen = [one for one in chosen if one.name not in known.clean]
+    given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
+    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
     entries, seed = _entries(facts, request, matrix), _drawn(request.here) if request.seed is None else request.seed
-    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
+    wishes = Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
+    return wishes, known
 
 
 def _drawn(here: "Launched | None") -> int:
@@ -227,7 +243,9 @@ def _no_accelerator(facts: FactSet) -> bool:
 
 
 @contextmanager
-def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) -> Iterator[Callable[[Outcome], None]]:
+def _recorder(
+    request: Request, facts: FactSet, head: Mapping[str, object], matrix: Matrix, scratch: str
+) -> Iterator[Callable[[Outcome], None]]:
     if request.record is None:
         yield lambda outcome: None
         return
@@ -239,7 +257,6 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     except OSError as error:
         raise JobError("{}: cannot be written: {}", request.record, because_of(error)) from None
     with file:
-        head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
         folders = {scratch: "<scratch>", request.sources.folder(): "<cwd>", os.path.expanduser("~"): "~"}
         yield lambda outcome: write_outcome(file, outcome, folders)
@@ -261,5 +278,5 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     if not recording.outcomes:
         raise UsageProblem("--replay {}: nothing ran in this recording", request.replay)
-    results = _judged(session_of(recording.outcomes), facts, request, probes)
+    results = _judged(session_of(recording.outcomes), facts, request, probes, recording.known)
     return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
+from envdoctor.probe.released import ALL_RUN, Released
 from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, is_length, reproducer, text_of
 from envdoctor.probe.running import UNUSABLE, Outcome
 from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
@@ -41,10 +42,16 @@ class Results(NamedTuple):
 
 
 def results_of(
-    session: Session, probes: Mapping[str, Probe], *, suite: str, asked: Sequence[str], using: bool | Unknown
+    session: Session,
+    probes: Mapping[str, Probe],
+    *,
+    suite: str,
+    asked: Sequence[str],
+    using: bool | Unknown,
+    known: Released = ALL_RUN,
 ) -> Results:
     """Judge the session. ``asked`` are the names that were asked for, or none for the whole ``suite``; ``using`` is
-    whether training would use the device."""
+    whether training would use the device, ``known`` what was not run."""
     outcomes = session.outcomes
     if session.unusable is not None:
         outcomes = [session.unusable, *(outcome for outcome in outcomes if "torch" not in outcome.job.needs)]
@@ -56,7 +63,7 @@ def results_of(
     facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
     facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
-    section = _section(session, cases, groups, probes, suite=title, using=using)
+    section = _section(session, cases, groups, probes, suite=title, using=using, known=known)
     failed = None
     wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
     if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
@@ -169,12 +176,15 @@ def _section(
     *,
     suite: str,
     using: bool | Unknown,
+    known: Released,
 ) -> ProbeSection:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
     device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
     ``reproducer`` are the lines of a script that shows the worst failure alone. ``seed`` draws the same inputs again.
+    ``released`` are the experiments on released code that need not run, with their right cases in CI (``clean``), or
+    ``why`` they ran.
     """
     seed = next((outcome.job.seed for outcome in session.outcomes), None)
     environment = {
@@ -186,6 +196,7 @@ def _section(
     return {
         "suite": suite,
         "seed": seed,
+        "released": known._asdict(),
         "device": session.device,
         "in_use": None if isinstance(using, Unknown) else using,
         "in_use_unknown": using.reason if isinstance(using, Unknown) else None,

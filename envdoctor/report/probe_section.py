@@ -50,6 +50,13 @@ def experiments(section: ProbeSection, page: Page) -> Section:
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
         said.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
+    known = section["released"]
+    if known["clean"]:
+        text = "not run: {names}: {n} case(s) right with {versions}, and the files are as released (--suite full)"
+        names, versions = ", ".join(known["clean"]), known["versions"]
+        said.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
+    elif known["why"] is not None and page.verbosity > 0:
+        said.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
     if section["reproducer"] is not None:
         said.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
     return Section(label, [*blocks, *map(Paragraph, said)], bare=True)

@@ -71,7 +71,13 @@ CHILD = "\n" + '{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observat
         (json.dumps({"schema": SCHEMA}), ":1: facts"),
         *[
             (json.dumps({"schema": SCHEMA, "facts": {}, **more}), f":1: {next(iter(more))}")
-            for more in ({"only": 5}, {"only": [5]}, {"suite": {"a": 1}})
+            for more in (
+                {"only": 5},
+                {"only": [5]},
+                {"suite": {"a": 1}},
+                {"released": 5},
+                {"released": [{"a": -1}, "", None]},
+            )
         ],
         (HEAD + "\n5", ":2: an object"),
         (HEAD + "\n{}", ":2: not what a child"),

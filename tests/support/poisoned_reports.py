@@ -92,6 +92,7 @@ def section_of_experiments(bad: str) -> ProbeSection:
         **{
             "suite": bad,
             "seed": 5,
+            "released": {"clean": {bad: 3}, "versions": bad, "why": bad},
             "device": bad,
             "in_use": None,
             "in_use_unknown": bad,
