@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -26,7 +26,6 @@ from envdoctor.probe.recording import RecordingError, read_recording, write_head
 from envdoctor.probe.released import ALL_RUN, Released, released
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
-from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
@@ -166,7 +165,7 @@ def _judged(
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
-def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
+def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
     """A sentence for each result that is no answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
@@ -176,16 +175,16 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        identity = tuple(map(group.get, columns))
-        known = group["verdict"] == "fail" and section["in_use"] is not None
-        if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
+        identity = tuple(getattr(group, column) for column in columns)
+        known = group.verdict == "fail" and section["in_use"] is not None
+        if known or group.verdict == "warn" or identity in told or section["in_use"] is False:
             continue
-        where = ("on", group["ranks"]) if group["ranks"] else ()
+        where = ("on", group.ranks) if group.ranks else ()
         what = " ".join(word for word in (*identity[:4], *where) if word)
-        text = Message("no answer from {}: {}: {}", what, group["verdict"], group["why"])
-        if group["verdict"] == "fail":
+        text = Message("no answer from {}: {}: {}", what, group.verdict, group.why)
+        if group.verdict == "fail":
             text = Message(
-                "{}: {}: {}; whether training uses this device is not known", what, group["signature"], group["why"]
+                "{}: {}: {}; whether training uses this device is not known", what, group.signature, group.why
             )
         sentences.append(text)
     return sentences
