@@ -201,26 +201,19 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
     """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
     took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
-    entries: list[dict[str, Any]] = []
+    entries = []
     for outcome in session.outcomes:
         job, probe = outcome.job, probes.get(outcome.job.probe)
         counts = Counter(verdicts[id(seen)] for seen in outcome.observations if id(seen) in verdicts)
+        about: dict[str, Any] = {
+            "name": job.probe,
+            "title": probe.title if probe else job.probe,
+            "device": outcome.device,
+        }
+        about |= {"dtype": job.dtype, "backend": job.backend, "options": dict(job.options)}
+        ended = {name: getattr(outcome, name) for name in ("ending", "detail", "seconds", "cpu_seconds", "peak_mib")}
         entries.append(
-            {
-                "name": job.probe,
-                "title": probe.title if probe else job.probe,
-                "device": outcome.device,
-                "dtype": job.dtype,
-                "backend": job.backend,
-                "options": dict(job.options),
-                "counts": dict(sorted(counts.items())),
-                "ending": outcome.ending,
-                "detail": outcome.detail,
-                "seconds": outcome.seconds,
-                "cpu_seconds": outcome.cpu_seconds,
-                "peak_mib": outcome.peak_mib,
-                "import_s": outcome.begin.get("import_s"),
-            }
+            {**about, "counts": dict(sorted(counts.items())), **ended, "import_s": outcome.begin.get("import_s")}
         )
     return entries
 
@@ -256,14 +249,13 @@ def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
             continue
         where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)
-    found: list[dict[str, Any]] = []
-    for (name, device, dtype, backend, keys), alike in points.items():
+    found = []
+    for place, alike in points.items():
         ratios = [ratio for case in alike if (ratio := case.verdict.ratio) is not None and math.isfinite(ratio)]
-        lost = any(case.verdict.signature.startswith("nan-") for case in alike)
-        point: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "backend": backend, "length": keys}
-        point.update(cases=len(alike), wrong=sum(case.verdict.wrong for case in alike), not_finite=lost)
-        point["ratio"] = max(ratios, default=None)
-        found.append(point)
+        point = dict(zip(("name", "device", "dtype", "backend", "length"), place, strict=True))
+        point |= {"cases": len(alike), "wrong": sum(case.verdict.wrong for case in alike)}
+        point["not_finite"] = any(case.verdict.signature.startswith("nan-") for case in alike)
+        found.append({**point, "ratio": max(ratios, default=None)})
     return sorted(found, key=lambda point: (point["name"], str(point["dtype"]), str(point["backend"]), point["length"]))
 
 
