@@ -16,7 +16,10 @@ from envdoctor.probe.catalogue import PAYLOAD
 from envdoctor.text.message import Message
 
 #: The experiments, and the packages whose code they run.
-NAMES = ("checkpointing", "eval-mode", "grad-accumulation", "lora", "model-code", "save-load", "trainer-evaluation")
+NAMES = (
+    *("checkpointing", "eval-mode", "grad-accumulation", "lora", "model-code", "save-load"),
+    *("trainer-evaluation", "trainer-training"),
+)
 PACKAGES = ("torch", "transformers", "accelerate", "peft")
 #: They replace code of the others when they are imported, or are there to be asked to.
 _PATCHING = ("unsloth", "unsloth-zoo", "liger-kernel")
