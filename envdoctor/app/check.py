@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
@@ -25,7 +25,6 @@ from envdoctor.text.nearest import did_you_mean
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
     from envdoctor.memory.section import MemorySection
-    from envdoctor.probe.section import ProbeSection
 _FOLDERS = ("", "scripts", "src", "notebooks")
 _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
@@ -78,7 +77,7 @@ def check(
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
-    section: ProbeSection | None = None
+    section: dict[str, Any] | None = None
     commands: Mapping[str, str] = {}
     tried: list[Notice] = []
     if probe:
@@ -234,7 +233,7 @@ def _settle(
     judgement: Judgement,
     matrix: Matrix,
     progress: Callable[[str], None] | None,
-) -> "tuple[FactSet, ProbeSection | None, list[Notice]]":
+) -> "tuple[FactSet, dict[str, Any] | None, list[Notice]]":
     """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import Request, catalogue, run_probes

@@ -31,6 +31,7 @@ from envdoctor.text.cache import cache_home
 from envdoctor.text.message import Message
 
 if TYPE_CHECKING:
+    from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.recipe import Recipe
 
@@ -89,12 +90,14 @@ def working_directory() -> Path | None:
 
 
 class Gathered(NamedTuple):
-    """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged."""
+    """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged, and
+    where an environment on disk keeps its packages."""
 
     facts: FactSet
     target: Target
     notices: tuple[Notice, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
+    layout: "Layout | None" = None
 
     @property
     def interpreter(self) -> str | None:
@@ -151,7 +154,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
-    return Gathered(facts, environment.target, tuple(notices), missed)
+    return Gathered(facts, environment.target, tuple(notices), missed, environment.layout)
 
 
 def _environment(sources: Sources, matrix: Matrix) -> Environment:

@@ -1,11 +1,13 @@
 """``envdoctor probe``: does this machine compute right numbers, with this torch, now?"""
 
 import os
+import secrets
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
@@ -18,12 +20,12 @@ from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.request import Target
-from envdoctor.probe.catalogue import CARD, FIRST, PAYLOAD, CatalogueError, Probe, choose, find_probes
+from envdoctor.probe.catalogue import CARD, FIRST, PAYLOAD, SUITES, CatalogueError, Probe, choose, find_probes
 from envdoctor.probe.courtesy import Permission, ask, ask_local
 from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
+from envdoctor.probe.released import ALL_RUN, Released, released
 from envdoctor.probe.results import Results, results_of
 from envdoctor.probe.running import Outcome
-from envdoctor.probe.section import ProbeSection
 from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
 from envdoctor.sandbox.target import Place, scratch_folder
@@ -40,7 +42,8 @@ class Request:
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
     running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
-    GPU), ``payload`` the folder of the probes. ``here`` is this process in its job, whose other processes run the same:
+    GPU), ``payload`` the folder of the probes. All inputs are drawn from ``seed`` (None: a new one, the same on all
+    ranks of a job). ``here`` is this process in its job, whose other processes run the same:
     they are waited for as long as ``wait`` says, in seconds."""
 
     suite: str = "quick"
@@ -53,6 +56,7 @@ class Request:
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
     payload: Path = PAYLOAD
+    seed: int | None = None
     here: "Launched | None" = None
     wait: float = 300.0
 
@@ -112,7 +116,7 @@ def run_probes(
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
-    wishes = _wishes(gathered.facts, request, probes, matrix)
+    wishes, known = _wishes(gathered, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
     permission = Permission("")
@@ -126,7 +130,11 @@ def run_probes(
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
-    with scratch_folder("envdoctor-probe-") as scratch, _recorder(request, gathered.facts, matrix, scratch) as keep:
+    head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device, "released": known}
+    with (
+        scratch_folder("envdoctor-probe-") as scratch,
+        _recorder(request, gathered.facts, head, matrix, scratch) as keep,
+    ):
         place = Place(python, environ, request.sources.folder(), scratch, permission.visible, request.payload)
         sure = request.device == "cpu" or (request.device == "auto" and _no_accelerator(gathered.facts))
         tell = progress or (lambda text: None)
@@ -135,7 +143,7 @@ def run_probes(
             session = run_session(
                 probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
             )
-        results = _judged(session, gathered.facts, request, probes)
+        results = _judged(session, gathered.facts, request, probes, known)
         if here is None:
             return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
         from envdoctor.app.probe_ranks import meet, with_the_others
@@ -146,16 +154,18 @@ def run_probes(
             keep(met.outcome)
             outcomes = [*session.outcomes, met.outcome]
             session = session_of(outcomes)._replace(seconds=session.seconds + met.outcome.seconds)
-            results = with_the_others(_judged(session, gathered.facts, request, probes), met)
+            results = with_the_others(_judged(session, gathered.facts, request, probes, known), met)
         return results, [*notices, *(Notice("note", text) for text in met.notes)]
 
 
-def _judged(session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe]) -> Results:
+def _judged(
+    session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe], known: Released
+) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
-    return results_of(session, probes, suite=request.suite, asked=request.only, using=using)
+    return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
-def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
+def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
     """A sentence for each result that is no answer: neither right nor wrong is known there.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
@@ -165,22 +175,27 @@ def unanswered(judgement: Judgement, section: ProbeSection) -> list[Message]:
     told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
-        identity = tuple(map(group.get, columns))
-        known = group["verdict"] == "fail" and section["in_use"] is not None
-        if known or group["verdict"] == "warn" or identity in told or section["in_use"] is False:
+        identity = tuple(getattr(group, column) for column in columns)
+        known = group.verdict == "fail" and section["in_use"] is not None
+        if known or group.verdict == "warn" or identity in told or section["in_use"] is False:
             continue
-        where = ("on", group["ranks"]) if group["ranks"] else ()
+        where = ("on", group.ranks) if group.ranks else ()
         what = " ".join(word for word in (*identity[:4], *where) if word)
-        text = Message("no answer from {}: {}: {}", what, group["verdict"], group["why"])
-        if group["verdict"] == "fail":
+        text = Message("no answer from {}: {}: {}", what, group.verdict, group.why)
+        if group.verdict == "fail":
             text = Message(
-                "{}: {}: {}; whether training uses this device is not known", what, group["signature"], group["why"]
+                "{}: {}: {}; whether training uses this device is not known", what, group.signature, group.why
             )
         sentences.append(text)
     return sentences
 
 
-def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matrix: Matrix) -> Wishes:
+def _wishes(
+    gathered: Gathered, request: Request, probes: Mapping[str, Probe], matrix: Matrix
+) -> tuple[Wishes, Released]:
+    """What to run, and what is known without it: that of released code, unless a name, a longer suite or a model asks
+    for more."""
+    facts, known = gathered.facts, ALL_RUN
     if FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
     try:
@@ -194,12 +209,22 @@ def _wishes(facts: FactSet, request: Request, probes: Mapping[str, Probe], matri
 
         chosen = for_ranks(chosen, probes)
     model = facts.text("model.path")
-    known = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
-    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in known}
+    if not request.only and request.suite == SUITES[0] and model is None:
+        known = released(facts, matrix.rows, gathered.layout, request.payload)
+        chosen = [one for one in chosen if one.name not in known.clean]
+    given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
+    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
-    return Wishes(
-        chosen, bool(request.only), request.suite, request.device, folder, recipe, _entries(facts, request, matrix)
-    )
+    entries, seed = _entries(facts, request, matrix), _drawn(request.here) if request.seed is None else request.seed
+    wishes = Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
+    return wishes, known
+
+
+def _drawn(here: "Launched | None") -> int:
+    """A seed that nobody chose; of a job the one that all its ranks draw, whose numbers are compared."""
+    if here is None:
+        return secrets.randbelow(1 << 31)
+    return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
 def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...]:
@@ -219,7 +244,9 @@ def _no_accelerator(facts: FactSet) -> bool:
 
 
 @contextmanager
-def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) -> Iterator[Callable[[Outcome], None]]:
+def _recorder(
+    request: Request, facts: FactSet, head: Mapping[str, object], matrix: Matrix, scratch: str
+) -> Iterator[Callable[[Outcome], None]]:
     if request.record is None:
         yield lambda outcome: None
         return
@@ -231,7 +258,6 @@ def _recorder(request: Request, facts: FactSet, matrix: Matrix, scratch: str) ->
     except OSError as error:
         raise JobError("{}: cannot be written: {}", request.record, because_of(error)) from None
     with file:
-        head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device}
         write_head(file, document(facts, matrix.registry, public=True), **head)
         folders = {scratch: "<scratch>", request.sources.folder(): "<cwd>", os.path.expanduser("~"): "~"}
         yield lambda outcome: write_outcome(file, outcome, folders)
@@ -251,5 +277,5 @@ def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tu
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     if not recording.outcomes:
         raise UsageProblem("--replay {}: nothing ran in this recording", request.replay)
-    results = _judged(session_of(recording.outcomes), facts, request, probes)
+    results = _judged(session_of(recording.outcomes), facts, request, probes, recording.known)
     return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

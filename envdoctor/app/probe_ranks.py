@@ -10,9 +10,8 @@ from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.knowledge.matrix import Matrix
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 from envdoctor.probe.catalogue import SUITES, Probe
-from envdoctor.probe.results import Results
+from envdoctor.probe.results import Results, result_of
 from envdoctor.probe.running import Outcome, outcome_of
-from envdoctor.probe.section import ProbeGroup
 from envdoctor.probe.session import Session
 from envdoctor.sandbox.target import Place, Task, run_in_target
 from envdoctor.text.message import Message
@@ -154,9 +153,9 @@ def with_the_others(results: Results, met: Met) -> Results:
         everywhere = sum(map(len, where.values())) == met.answered
         told[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
     section = results.section
-    own = {_identity(group) for group in section["groups"]}
-    groups: list[ProbeGroup] = [{**group, "ranks": told.get(_identity(group)) or None} for group in section["groups"]]
-    groups += [_group(item, told[key]) for key, (item, _) in found.items() if key not in own]
+    own = {_identity(group._asdict()): group for group in section["groups"]}
+    groups = [group._replace(ranks=told.get(key) or None) for key, group in own.items()]
+    groups += [result_of(item, told[key]) for key, (item, _) in found.items() if key not in own]
     facts = [_among(fact, found, told) if fact.key == "probe" else fact for fact in results.facts]
     unmeasured = [*results.unmeasured, *met.problems]
     return results._replace(facts=facts, section={**section, "groups": groups}, unmeasured=unmeasured)
@@ -177,26 +176,6 @@ def _identity(item: Mapping[str, Any]) -> tuple[object, ...]:
     """What tells a result from others, of a record or a group."""
     values = (item.get(column) for column in _IDENTITY)
     return tuple(None if isinstance(value, (Absent, Unknown)) else value for value in values)
-
-
-def _group(item: _Item, where: str) -> ProbeGroup:
-    """What a report tells of a result of another rank; its types are those of the facts."""
-    said: dict[str, Any] = {key: value for key, value in item.items() if not isinstance(value, (Absent, Unknown))}
-    return {
-        **{column: said.get(column, "") for column in ("name", "device")},
-        **{column: said.get(column) for column in ("dtype", "backend", "model")},
-        **{column: said.get(column, "") for column in ("verdict", "signature")},
-        **{column: int(said.get(column, 0)) for column in ("wrong", "cases")},
-        "tensors": said["tensors"].split(", ") if said.get("tensors") else [],
-        "ratio": said.get("ratio"),
-        "nodes": [said["node"]] if said.get("node") else [],
-        **{column: list(said.get(column, ())) for column in ("masks", "stresses", "lengths")},
-        "tile": said.get("tile"),
-        "lse": None,
-        "example": said.get("example"),
-        "why": said.get("detail", ""),
-        "ranks": where or None,
-    }
 
 
 def _listed(names: Sequence[str]) -> str:

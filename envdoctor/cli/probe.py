@@ -42,6 +42,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @seconds_option("--wait", 300, "How long other ranks are waited for.")
 @click.option("--force", is_flag=True, help="Also on a GPU that others use, or that is nearly full.")
 @no_gpu_option
+@click.option("--seed", metavar="N", type=click.IntRange(0, 2147483647), help="Draw the inputs of that run again.")
 @click.option("--record", metavar="FILE", type=_FILE, help="Write every observation, to judge it again anywhere.")
 @click.option("--replay", metavar="FILE", type=_FILE, help="Judge a recording; nothing is run.")
 @click.option("--reproducer", metavar="FILE", type=_FILE, help="Write a script that shows the worst failure alone.")
@@ -70,7 +71,7 @@ def command(**options: Any) -> int:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
     source_of, typed = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
-    live_options = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force")
+    live_options = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force", "seed")
     live = [f"--{name}" for name in live_options if source_of(name) is typed]
     if options["replay"] and live:
         raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
@@ -89,7 +90,7 @@ def command(**options: Any) -> int:
     run = Run(options)
     only = [name.strip() for text in options["only"] for name in text.split(",")]
     request = Request(
-        **{name: options[name] for name in ("suite", "device", "all_gpus", "force", "replay", "wait")},
+        **{name: options[name] for name in ("suite", "device", "all_gpus", "force", "replay", "wait", "seed")},
         only=[name for name in only if name],
         record=None if silent else options["record"],
         sources=run.sources(no_cache=True),

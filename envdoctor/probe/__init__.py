@@ -7,11 +7,10 @@ __all__, __getattr__ = door(
     {
         "catalogue": "CatalogueError FIRST Job PAYLOAD Probe SUITES choose find_probes has_probe",
         "courtesy": "ask ask_local",
-        "reproducer": "Case cases_of groups_of",
+        "reproducer": "Case Result cases_of groups_of",
         "recording": "RecordingError read_recording write_head write_outcome",
-        "results": "Results results_of",
+        "results": "Results result_of results_of",
         "running": "Outcome outcome_of run_jobs",
-        "section": "ProbeChild ProbeGroup ProbeSection",
         "session": "Session Wishes in_use run_session session_of",
         "verdict": "Verdict judge",
     },

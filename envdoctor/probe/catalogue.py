@@ -41,7 +41,8 @@ class Job:
 
     ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
     (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries``
-    the import statements of a probe that runs these. Jobs with the same ``needs`` share a process, so that torch is
+    the import statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings
+    of before; the child then takes 0). Jobs with the same ``needs`` share a process, so that torch is
     imported once, but for those that stand ``alone``. ``speeds`` is what is published of cards (table ``gpu-speeds``).
     """
 
@@ -61,6 +62,7 @@ class Job:
     speeds: Sequence[Mapping[str, Any]] = ()
     entries: tuple[str, ...] = ()
     script: str = ""
+    seed: int | None = None
 
     @cached_property
     def label(self) -> str:
@@ -71,7 +73,7 @@ class Job:
     def task(self) -> Task:
         """What the child is asked to do."""
         given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
-        job = {name: getattr(self, name) for name in given}
+        job = {**{name: getattr(self, name) for name in given}, "seed": self.seed or 0}
         script = self.script or f"probes/{_stem(self.probe)}.py"
         return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
 
@@ -114,6 +116,7 @@ class Probe:
         model: str | None = None,
         recipe: Mapping[str, Any] | None = None,
         entries: Sequence[str] = (),
+        seed: int | None = None,
     ) -> list[Job]:
         """The jobs of a suite on a device.
 
@@ -143,6 +146,7 @@ class Probe:
                 speeds=self.speeds,
                 script=self.script,
                 entries=tuple(entries) if self.entries else (),
+                seed=seed,
             )
             for entry in chosen
             if device == "auto" or device in entry.get("devices", (device,))

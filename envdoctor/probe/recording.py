@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from envdoctor.probe.catalogue import SUITES, Job
+from envdoctor.probe.released import ALL_RUN, Released
 from envdoctor.probe.running import Outcome
 from envdoctor.sandbox.target import ENDINGS
 from envdoctor.text.documents import read_bounded
@@ -33,11 +34,13 @@ class RecordingError(MessageError, ValueError):
 
 
 class Recording(NamedTuple):
-    """A run that was recorded. ``facts`` is a document of the facts format; ``head`` the rest of the first line."""
+    """A run that was recorded. ``facts`` is a document of the facts format, ``known`` what was not run; ``head`` the
+    rest of the first line."""
 
     head: Mapping[str, Any]
     facts: Mapping[str, Any]
     outcomes: Sequence[Outcome]
+    known: Released = ALL_RUN
 
 
 def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
@@ -96,8 +99,14 @@ def read_recording(path: Path) -> Recording:
     only = head.get("only", [])
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
         raise RecordingError("{}:1: only: a list of names is expected", path)
+    try:
+        clean, versions, why = head.get("released", ALL_RUN)
+        counts = {str(name): int(_amount(cases, "released")) for name, cases in dict(clean).items()}
+        known = Released(counts, str(versions), quoted(str(why)) if why is not None else None)
+    except (TypeError, ValueError):
+        raise RecordingError("{}:1: released: what was not run is expected", path) from None
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
-    return Recording(head, facts, outcomes)
+    return Recording(head, facts, outcomes, known)
 
 
 def _outcome(path: Path, number: int, line: str) -> Outcome:
@@ -136,13 +145,14 @@ def _job(data: Any) -> Job:
         ((str, type(None)), ("dtype", "backend", "model")),
         ((dict,), ("options", "recipe")),
         ((list, tuple), ("entries",)),
+        ((int, type(None)), ("seed",)),
     ):
         for key in keys:
             if not isinstance(getattr(job, key), kinds):
                 raise TypeError(f"{key} of a job cannot be {getattr(job, key)!r}"[:100])
     if job.device not in ("auto", "cpu", "cuda"):
         raise ValueError(Message("no device is called {}", repr(job.device)))
-    for key in ("seconds", "memory_mib"):
+    for key in ("seconds", "memory_mib", *(["seed"] if job.seed is not None else [])):
         _amount(getattr(job, key), key)
     return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)))
 

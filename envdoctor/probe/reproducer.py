@@ -64,112 +64,40 @@ class Case(NamedTuple):
         return " ".join(f"{key}={value}" for key, value in params_of(self.observation).items())[:300]
 
 
-class Group(NamedTuple):
-    """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike.
+class Result(NamedTuple):
+    """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike, or a child
+    that died: a record for the rules, and what a report tells.
 
-    ``cases`` are empty for a child that died: then ``detail`` says how. ``ran`` counts all cases with this probe,
-    device, dtype and backend. ``right`` are those of them that passed.
+    ``wrong`` of the ``cases`` with this probe, device, dtype and backend came out so; 0 where they are right, of which
+    nothing below ``why`` is told. ``ratio`` is the worst error in units of unavoidable rounding, None when none is
+    finite. ``nodes`` are the autograd nodes that ran, the most frequent first; ``masks``, ``stresses``, ``lengths`` and
+    ``cured_by`` what parameters were, ``lse`` the least and largest logsumexp of a row, ``example`` the case to show.
+    ``tile`` is what the lengths share (:func:`_tile`), ``batch`` what of the batch matters (:func:`_batch`), ``ranks``
+    the machines and ranks of a job, where it was so on some of them only.
     """
 
-    name: str
-    device: str
-    dtype: str | None
-    backend: str | None
-    model: str | None
-    verdict: str
-    signature: str
-    cases: tuple[Case, ...]
-    ran: int
-    right: tuple[Case, ...]
-    detail: Message = NOTHING
-
-    @property
-    def wrong(self) -> bool:
-        """Whether this is something that a person must see."""
-        return self.verdict not in ("pass", "skip")
-
-    @property
-    def times(self) -> int:
-        """How often it came out so; a child that died counts once."""
-        return max(1, sum(case.verdict.verdict == self.verdict for case in self.cases))
-
-    @property
-    def worst(self) -> Case | None:
-        """The case to show: the one that is furthest off; of lost values the first, because a grid begins simply."""
-        alike = [case for case in self.cases if case.verdict.verdict == self.verdict]
-        return max(alike, key=lambda case: 0.0 if "nan" in self.signature else case.verdict.ratio or 0.0, default=None)
-
-    @property
-    def why(self) -> str:
-        """What is wrong, a clause."""
-        return self.detail or (self.worst.verdict.why if self.worst is not None else "")
-
-    @property
-    def ratio(self) -> float | None:
-        """The largest ratio; None when there is none that is finite."""
-        ratios = [case.verdict.ratio for case in self.cases if case.verdict.ratio is not None]
-        return max((ratio for ratio in ratios if math.isfinite(ratio)), default=None)
-
-    def values(self, name: str) -> tuple[str, ...]:
-        """What a parameter was in these cases: numbers in order, words in alphabetical order."""
-        found = {value for case in self.cases if (value := case.param(name)) is not None}
-        return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Autograd nodes that ran, the most frequent first."""
-        said = Counter(node for case in self.cases if (node := text_of(case.observation, "node")) is not None)
-        return tuple(node for node, _ in said.most_common())
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """Tensors that are wrong in some case."""
-        return tuple(dict.fromkeys(name for case in self.cases for name in case.verdict.tensors))
-
-    @property
-    def lse(self) -> tuple[float, float] | None:
-        """Least and largest logsumexp of a score row over the cases."""
-        pairs = [case.observation.get("lse") for case in self.cases]
-        both = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
-        ends = [pair for pair in both if all(map(math.isfinite, pair))]
-        if not ends:
-            return None
-        return min(pair[0] for pair in ends), max(pair[1] for pair in ends)
-
-    @property
-    def tile(self) -> str | None:
-        """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
-
-        Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself,
-        and a key of length 1 has gradients of zero: neither says anything.
-        """
-        wrong = sorted({int(text) for text in self.values("S") if is_length(text)})
-        alike = [
-            case
-            for case in self.right
-            if all((case.param(name) or "") in (self.values(name) or ("",)) for name in ("mask", "stress"))
-        ]
-        right = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
-        if not wrong or not right:
-            return None
-        if wrong[-1] < _SHORT <= min(right):
-            return f"<{_SHORT}"
-        for modulus in _MODULI if len(wrong) > 1 else ():
-            rests = {length % modulus for length in wrong}
-            if len(rests) == 1 and not rests & {length % modulus for length in right}:
-                return f"%{modulus}={rests.pop()}"
-        return None
-
-    @property
-    def batch(self) -> str | None:
-        """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
-        if self.signature.startswith("mask-"):
-            return "padded"
-        if not any(case.param("padding") for case in (*self.cases, *self.right)):
-            return None
-        if not self.signature.startswith("batch-"):
-            return "any"
-        return "size" if "none" in self.values("padding") else "padded"
+    name: str = ""
+    device: str = ""
+    dtype: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    verdict: str = ""
+    signature: str = ""
+    wrong: int = 0
+    cases: int = 0
+    tensors: tuple[str, ...] = ()
+    ratio: float | None = None
+    nodes: tuple[str, ...] = ()
+    why: str = NOTHING
+    masks: tuple[str, ...] = ()
+    stresses: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    tile: str | None = None
+    lse: tuple[float, float] | None = None
+    example: str | None = None
+    ranks: str | None = None
+    cured_by: tuple[str, ...] = ()
+    batch: str | None = None
 
 
 def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
@@ -252,42 +180,118 @@ def _numbers(case: Case) -> dict[str, float]:
 _Family = tuple[str, str, str | None, str | None]
 
 
-def groups_of(outcomes: Sequence[Outcome], cases: Iterable[Case] | None = None) -> list[Group]:
-    """The results, by probe in the order of the run, the worst first. A child that died is a group of its own.
+def groups_of(outcomes: Sequence[Outcome]) -> list[Result]:
+    """The results, by probe in the order of the run, the worst first. A child that died is a result of its own."""
+    return [result for result, _ in grouped(outcomes, cases_of(outcomes))]
 
-    ``cases`` are those of the outcomes, for who has judged them already.
-    """
-    cases = cases_of(outcomes) if cases is None else cases
+
+def grouped(outcomes: Sequence[Outcome], cases: Iterable[Case]) -> list[tuple[Result, Case | None]]:
+    """:func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
     outcomes = [outcome for outcome in outcomes if not outcome.again]
     families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
     for case in cases:
         said = case.observation
         family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
         families.setdefault(family, []).append(case)
-    groups: list[Group] = []
+    found: list[tuple[Result, Case | None]] = []
     ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
     for family, members in families.items():
         right = [case for case in members if case.verdict.verdict == "pass"]
         kinds: dict[tuple[str, str | None], list[Case]] = {}
         for case in members:
             kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
-        for (signature, model), alike in kinds.items():
-            verdict = min((case.verdict.verdict for case in alike), key=_rank)
-            same = tuple(case for case in right if case.param("model") == model)
-            groups.append(Group(*family, model, verdict, signature, tuple(alike), ran[family], same))
+        for (_, model), alike in kinds.items():
+            same = [case for case in right if case.param("model") == model]
+            found.append(_result(family, model, alike, ran[family], same))
     for outcome in outcomes:
-        family = _family(outcome)
+        dead = Result(*(family := _family(outcome)), wrong=1, cases=ran[family], why=outcome.detail)
         if outcome.ending != "ok":
             verdict, signature = _ENDED[outcome.ending]
-            groups.append(Group(*family, None, verdict, signature, (), ran[family], (), outcome.detail))
+            found.append((dead._replace(verdict=verdict, signature=signature), None))
         if outcome.earlier:
-            detail = Message(
-                "at first {}, in a process with other experiments: {}", outcome.earlier, outcome.earlier_detail
-            )
-            signature = _ONCE.get(outcome.earlier, "died-once")
-            groups.append(Group(*family, None, "warn", signature, (), ran[family], (), detail))
+            text = "at first {}, in a process with other experiments: {}"
+            once = dead._replace(verdict="warn", signature=_ONCE.get(outcome.earlier, "died-once"))
+            found.append((once._replace(why=Message(text, outcome.earlier, outcome.earlier_detail)), None))
     places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
-    return sorted(groups, key=lambda group: (places.get(group.name, len(places)), _rank(group.verdict)))
+    return sorted(found, key=lambda pair: (places.get(pair[0].name, len(places)), _rank(pair[0].verdict)))
+
+
+def _result(
+    family: _Family, model: str | None, alike: Sequence[Case], ran: int, right: Sequence[Case]
+) -> tuple[Result, Case]:
+    """What these cases say together, beside those that are ``right``, and the one that is furthest off; of lost values
+    the first, because a grid begins simply."""
+    verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
+    same = [case for case in alike if case.verdict.verdict == verdict]
+    worst = max(same, key=lambda case: 0.0 if "nan" in signature else case.verdict.ratio or 0.0)
+    ratios = [case.verdict.ratio for case in alike if case.verdict.ratio is not None]
+    nodes = Counter(node for case in alike if (node := text_of(case.observation, "node")) is not None)
+    result = Result(
+        *(*family, model, verdict, signature, 0, ran),
+        tensors=tuple(dict.fromkeys(name for case in alike for name in case.verdict.tensors)),
+        ratio=max((ratio for ratio in ratios if math.isfinite(ratio)), default=None),
+        nodes=tuple(node for node, _ in nodes.most_common()),
+        why=worst.verdict.why,
+    )
+    if not worst.verdict.wrong:
+        return result, worst
+    told = result._replace(
+        wrong=len(same),
+        masks=_values(alike, "mask"),
+        stresses=_values(alike, "stress"),
+        lengths=_values(alike, "S"),
+        tile=_tile(alike, right),
+        lse=_lse(alike),
+        example=worst.title,
+        cured_by=_values(alike, "cured_by"),
+        batch=_batch(signature, alike, right),
+    )
+    return told, worst
+
+
+def _values(cases: Iterable[Case], name: str) -> tuple[str, ...]:
+    """What a parameter was in these cases: numbers in order, words in alphabetical order."""
+    found = {value for case in cases if (value := case.param(name)) is not None}
+    return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
+
+
+def _lse(cases: Iterable[Case]) -> tuple[float, float] | None:
+    pairs = [case.observation.get("lse") for case in cases]
+    both = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+    ends = [pair for pair in both if all(map(math.isfinite, pair))]
+    return (min(pair[0] for pair in ends), max(pair[1] for pair in ends)) if ends else None
+
+
+def _tile(cases: Sequence[Case], right: Iterable[Case]) -> str | None:
+    """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
+
+    Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
+    key of length 1 has gradients of zero: neither says anything.
+    """
+    wrong = sorted({int(text) for text in _values(cases, "S") if is_length(text)})
+    shared = {name: _values(cases, name) or ("",) for name in ("mask", "stress")}
+    alike = [case for case in right if all((case.param(name) or "") in shared[name] for name in shared)]
+    others = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
+    if not wrong or not others:
+        return None
+    if wrong[-1] < _SHORT <= min(others):
+        return f"<{_SHORT}"
+    for modulus in _MODULI if len(wrong) > 1 else ():
+        rests = {length % modulus for length in wrong}
+        if len(rests) == 1 and not rests & {length % modulus for length in others}:
+            return f"%{modulus}={rests.pop()}"
+    return None
+
+
+def _batch(signature: str, cases: Sequence[Case], right: Sequence[Case]) -> str | None:
+    """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
+    if signature.startswith("mask-"):
+        return "padded"
+    if not any(case.param("padding") for case in (*cases, *right)):
+        return None
+    if not signature.startswith("batch-"):
+        return "any"
+    return "size" if "none" in _values(cases, "padding") else "padded"
 
 
 def _family(outcome: Outcome) -> _Family:
@@ -385,18 +389,18 @@ _COMPARE = (
 )
 
 
-def reproducer(groups: Iterable[Group], environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
+def reproducer(
+    found: Iterable[tuple[Result, Case | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
+) -> Sequence[str] | None:
     """The lines of the script for the worst failing case that one can be written for; None when there is none."""
-    for group in groups:
-        if group.verdict == "fail" and group.worst is not None:
-            script = script_of(group.worst, environment)
-            if script is not None:
-                return script
-    return None
+    worst = (case for result, case in found if case is not None and result.verdict == "fail")
+    return next((script for case in worst if (script := script_of(case, environment, seed))), None)
 
 
-def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Sequence[str] | None:
-    """The lines of the script of one case; None for a case of another kind."""
+def script_of(
+    case: Case, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
+) -> Sequence[str] | None:
+    """The lines of the script of one case, which name the ``seed`` of the run; None for a case of another kind."""
     lines = _attention(case) if case.observation.get("judge") == "attention" else []
     if not lines:
         return None
@@ -404,6 +408,8 @@ def script_of(case: Case, environment: Mapping[str, Mapping[str, Any]]) -> Seque
     words = [f"torch {build.get('torch')}", str(device.get("name") or case.observation.get("device"))]
     if device.get("cudnn"):
         words.append(f"cuDNN {device['cudnn']}")
+    if seed is not None:
+        words.append(f"envdoctor probe --seed {seed}")
     heads = clean(", ".join(words), 150), clean(f"{case.verdict.signature}: {case.verdict.why}", 200)
     return [*(f"# {head}" for head in heads), *lines]
 

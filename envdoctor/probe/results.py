@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
 from envdoctor.probe.catalogue import FIRST, Probe
-from envdoctor.probe.reproducer import Case, Group, cases_of, groups_of, is_length, reproducer, text_of
+from envdoctor.probe.released import ALL_RUN, Released
+from envdoctor.probe.reproducer import Case, Result, cases_of, grouped, is_length, reproducer, text_of
 from envdoctor.probe.running import UNUSABLE, Outcome
-from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
 from envdoctor.probe.session import Session
 from envdoctor.probe.verdict import cause_of, failure_of, text_in
 from envdoctor.text.message import Message, joined
 
+_Item = Mapping[str, Value]
 _ORIGIN = Message("envdoctor probe")
 #: Cases told one by one in the section; their number is told whatever it is.
 _MOST_CASES = 2000
@@ -35,28 +36,35 @@ class Results(NamedTuple):
     """
 
     facts: Sequence[Fact]
-    section: ProbeSection
+    section: dict[str, Any]
     failed: Message | None
     unmeasured: Sequence[Message] = ()
 
 
 def results_of(
-    session: Session, probes: Mapping[str, Probe], *, suite: str, asked: Sequence[str], using: bool | Unknown
+    session: Session,
+    probes: Mapping[str, Probe],
+    *,
+    suite: str,
+    asked: Sequence[str],
+    using: bool | Unknown,
+    known: Released = ALL_RUN,
 ) -> Results:
     """Judge the session. ``asked`` are the names that were asked for, or none for the whole ``suite``; ``using`` is
-    whether training would use the device."""
+    whether training would use the device, ``known`` what was not run."""
     outcomes = session.outcomes
     if session.unusable is not None:
         outcomes = [session.unusable, *(outcome for outcome in outcomes if "torch" not in outcome.job.needs)]
     cases = cases_of(outcomes)
     outcomes = [outcome for outcome in outcomes if not outcome.again]
     session = session._replace(outcomes=outcomes)
-    groups = groups_of(outcomes, cases)
+    found = grouped(outcomes, cases)
+    records = [*_records([result for result, _ in found], probes, using)]
     title = ", ".join(asked) or suite
-    facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, groups, probes, asked, using)]
+    facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, records, asked)]
     facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
     facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
-    section = _section(session, cases, groups, probes, suite=title, using=using)
+    section = _section(session, cases, found, probes, suite=title, using=using, known=known)
     failed = None
     wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
     if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
@@ -67,9 +75,7 @@ def results_of(
     return Results(facts, section, failed, unmeasured)
 
 
-def _values(
-    session: Session, groups: Sequence[Group], probes: Mapping[str, Probe], asked: Sequence[str], using: bool | Unknown
-) -> Iterator[tuple[str, Value]]:
+def _values(session: Session, records: Sequence[_Item], asked: Sequence[str]) -> Iterator[tuple[str, Value]]:
     """``probe.*``. The list of results is complete when the whole suite ran: then a result that is not there is known
     not to be."""
     incomplete = Message("only {} ran", ", ".join(asked)) if asked else None
@@ -82,62 +88,43 @@ def _values(
     yield "probe.device", reason or session.device or Unknown(Message("no experiment ran"))
     yield "probe.device_name", reason or (name if isinstance(name, str) else ABSENT)
     yield "probe.cudnn", reason or (cudnn if isinstance(cudnn, str) and cudnn[:1].isdigit() else ABSENT)
-    yield "probe", Records(_records(groups, probes, using), incomplete)
+    yield "probe", Records(tuple(records), incomplete)
 
 
-def _records(
-    groups: Sequence[Group], probes: Mapping[str, Probe], in_use: bool | Unknown
-) -> tuple[Mapping[str, Value], ...]:
-    """One record a group. ``in_use`` is whether training would use the device.
+def _records(results: Sequence[Result], probes: Mapping[str, Probe], in_use: bool | Unknown) -> Iterator[_Item]:
+    """Yield each result as a record. ``in_use`` is whether training would use the device.
 
     A kernel that was forced, and that nothing ran when the choice was torch's own, is not in use either.
     """
     taken: dict[tuple[str, str, str | None], set[str]] = {}
-    for group in groups:
-        if group.backend in (None, "default"):
-            taken.setdefault((group.name, group.device, group.dtype), set()).update(group.nodes)
-    records = []
-    for group in groups:
-        own_choice = taken.get((group.name, group.device, group.dtype))
-        spared = group.backend in _FORCED and own_choice is not None and not own_choice.intersection(group.nodes)
-        used = False if spared and in_use is True else in_use
-        records.append(_record(group, probes.get(group.name), used))
-    return tuple(records)
+    for one in results:
+        if one.backend in (None, "default"):
+            taken.setdefault((one.name, one.device, one.dtype), set()).update(one.nodes)
+    for one in results:
+        own_choice, probe = taken.get((one.name, one.device, one.dtype)), probes.get(one.name)
+        spared = one.backend in _FORCED and own_choice is not None and not own_choice.intersection(one.nodes)
+        attention = probe.attention if probe is not None else None
+        columns = {name: value for name, value in one._asdict().items() if name not in ("nodes", "why", "lse")}
+        columns["attention"] = one.backend if attention == "backend" else attention
+        columns["node"], columns["tensors"] = ", ".join(one.nodes)[:400], ", ".join(one.tensors)
+        columns["ratio"] = None if one.ratio is None else round(one.ratio, 3)
+        columns["detail"], columns["settles"] = one.why[:1000], ", ".join(probe.settles) if probe is not None else None
+        known = {name: ABSENT if value is None or value == "" else value for name, value in columns.items()}
+        yield {**known, "in_use": False if spared and in_use is True else in_use}
 
 
-def _record(group: Group, probe: Probe | None, in_use: bool | Unknown) -> dict[str, Value]:
-    worst, told = group.worst, group.wrong
-    attention = probe.attention if probe is not None else None
-    return {
-        "name": group.name,
-        "device": group.device,
-        "in_use": in_use,
-        "dtype": _or_absent(group.dtype),
-        "backend": _or_absent(group.backend),
-        "attention": _or_absent(group.backend if attention == "backend" else attention),
-        "node": _or_absent(", ".join(group.nodes)[:400]),
-        "verdict": group.verdict,
-        "signature": group.signature,
-        "tensors": _or_absent(", ".join(group.tensors)),
-        "masks": group.values("mask") if told else (),
-        "stresses": group.values("stress") if told else (),
-        "lengths": group.values("S") if told else (),
-        "tile": _or_absent(group.tile if told else None),
-        "model": _or_absent(group.model),
-        "cured_by": group.values("cured_by") if told else (),
-        "batch": _or_absent(group.batch if told else None),
-        "ratio": ABSENT if group.ratio is None else round(group.ratio, 3),
-        "wrong": group.times if told else 0,
-        "cases": group.ran,
-        "example": _or_absent(worst.title if told and worst is not None else None),
-        "detail": _or_absent(group.why[:1000]),
-        "settles": _or_absent(", ".join(probe.settles) if probe is not None else None),
-        "ranks": ABSENT,
-    }
-
-
-def _or_absent(text: str | None) -> Value:
-    return text if text else ABSENT
+def result_of(record: _Item, ranks: str) -> Result:
+    """The result that a record of another rank is, with the ``ranks`` where it was so."""
+    said: dict[str, Any] = {name: value for name, value in record.items() if not isinstance(value, (Absent, Unknown))}
+    said["tensors"] = tuple(said["tensors"].split(", ")) if "tensors" in said else ()
+    told = Result(**{name: value for name, value in said.items() if name in Result._fields})
+    return told._replace(
+        wrong=int(told.wrong),
+        cases=int(told.cases),
+        nodes=(said["node"],) if "node" in said else (),
+        why=said.get("detail", ""),
+        ranks=ranks or None,
+    )
 
 
 def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
@@ -164,18 +151,22 @@ def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
 def _section(
     session: Session,
     cases: Sequence[Case],
-    groups: Sequence[Group],
+    found: Sequence[tuple[Result, Case | None]],
     probes: Mapping[str, Probe],
     *,
     suite: str,
     using: bool | Unknown,
-) -> ProbeSection:
+    known: Released,
+) -> dict[str, Any]:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
     device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
-    ``reproducer`` are the lines of a script that shows the worst failure alone.
+    ``reproducer`` are the lines of a script that shows the worst failure alone. ``seed`` draws the same inputs again.
+    ``released`` are the experiments on released code that need not run, with their right cases in CI (``clean``), or
+    ``why`` they ran.
     """
+    seed = next((outcome.job.seed for outcome in session.outcomes), None)
     environment = {
         case: {key: value for key, value in seen.items() if key not in ("kind", "case", "probe", "device")}
         for case, seen in session.environment.items()
@@ -184,6 +175,8 @@ def _section(
     info = [seen for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"]
     return {
         "suite": suite,
+        "seed": seed,
+        "released": known._asdict(),
         "device": session.device,
         "in_use": None if isinstance(using, Unknown) else using,
         "in_use_unknown": using.reason if isinstance(using, Unknown) else None,
@@ -194,70 +187,35 @@ def _section(
         "seconds": round(session.seconds, 2),
         "peak_mib": max((one.peak_mib for one in session.outcomes if one.peak_mib is not None), default=None),
         "probes": _probes(session, cases, probes),
-        "groups": [_group(group) for group in groups if group.wrong],
+        "groups": [result for result, _ in found if result.wrong],
         "skipped": _skipped(cases),
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
         "errors": _errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
-        "reproducer": reproducer(groups, session.environment),
+        "reproducer": reproducer(found, session.environment, seed),
     }
 
 
-def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[ProbeChild]:
+def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
     """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
     took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
-    entries: list[ProbeChild] = []
+    entries = []
     for outcome in session.outcomes:
         job, probe = outcome.job, probes.get(outcome.job.probe)
         counts = Counter(verdicts[id(seen)] for seen in outcome.observations if id(seen) in verdicts)
+        about: dict[str, Any] = {
+            "name": job.probe,
+            "title": probe.title if probe else job.probe,
+            "device": outcome.device,
+        }
+        about |= {"dtype": job.dtype, "backend": job.backend, "options": dict(job.options)}
+        ended = {name: getattr(outcome, name) for name in ("ending", "detail", "seconds", "cpu_seconds", "peak_mib")}
         entries.append(
-            {
-                "name": job.probe,
-                "title": probe.title if probe else job.probe,
-                "device": outcome.device,
-                "dtype": job.dtype,
-                "backend": job.backend,
-                "options": dict(job.options),
-                "counts": dict(sorted(counts.items())),
-                "ending": outcome.ending,
-                "detail": outcome.detail,
-                "seconds": outcome.seconds,
-                "cpu_seconds": outcome.cpu_seconds,
-                "peak_mib": outcome.peak_mib,
-                "import_s": outcome.begin.get("import_s"),
-            }
+            {**about, "counts": dict(sorted(counts.items())), **ended, "import_s": outcome.begin.get("import_s")}
         )
     return entries
-
-
-def _group(group: Group) -> ProbeGroup:
-    """How many of how many cases came out so, and what they share. ``ratio`` is the worst error in units of unavoidable
-    rounding; ``lse`` least and largest logsumexp of a row; ``ranks`` the machines and ranks of a job, where it was so
-    on some of them only."""
-    return {
-        "name": group.name,
-        "device": group.device,
-        "dtype": group.dtype,
-        "backend": group.backend,
-        "model": group.model,
-        "verdict": group.verdict,
-        "signature": group.signature,
-        "wrong": group.times,
-        "cases": group.ran,
-        "tensors": list(group.tensors),
-        "ratio": group.ratio,
-        "nodes": list(group.nodes),
-        "masks": list(group.values("mask")),
-        "stresses": list(group.values("stress")),
-        "lengths": list(group.values("S")),
-        "tile": group.tile,
-        "lse": list(group.lse) if group.lse else None,
-        "example": group.worst.title if group.worst is not None else None,
-        "why": group.why,
-        "ranks": None,
-    }
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -291,18 +249,17 @@ def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
             continue
         where = [text_of(seen, name) for name in ("probe", "device", "dtype", "backend")]
         points.setdefault((*where, int(length)), []).append(case)
-    found: list[dict[str, Any]] = []
-    for (name, device, dtype, backend, keys), alike in points.items():
+    found = []
+    for place, alike in points.items():
         ratios = [ratio for case in alike if (ratio := case.verdict.ratio) is not None and math.isfinite(ratio)]
-        lost = any(case.verdict.signature.startswith("nan-") for case in alike)
-        point: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "backend": backend, "length": keys}
-        point.update(cases=len(alike), wrong=sum(case.verdict.wrong for case in alike), not_finite=lost)
-        point["ratio"] = max(ratios, default=None)
-        found.append(point)
+        point = dict(zip(("name", "device", "dtype", "backend", "length"), place, strict=True))
+        point |= {"cases": len(alike), "wrong": sum(case.verdict.wrong for case in alike)}
+        point["not_finite"] = any(case.verdict.signature.startswith("nan-") for case in alike)
+        found.append({**point, "ratio": max(ratios, default=None)})
     return sorted(found, key=lambda point: (point["name"], str(point["dtype"]), str(point["backend"]), point["length"]))
 
 
-def _not_measured(section: ProbeSection, probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:
+def _not_measured(section: dict[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:
     """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.

@@ -22,8 +22,8 @@ _LONGEST_AGAIN = 120.0
 
 class Wishes(NamedTuple):
     """What to run: the chosen ``probes`` (``asked`` for by name or those of the ``suite``), on ``device`` auto, cpu or
-    cuda, with the folder of a model, the facts of the recipe without their prefix, and the import statements
-    (``entries``)."""
+    cuda, with the folder of a model, the facts of the recipe without their prefix, the import statements
+    (``entries``), and the ``seed`` of all inputs."""
 
     probes: Sequence[Probe]
     asked: bool = False
@@ -32,6 +32,7 @@ class Wishes(NamedTuple):
     model: str | None = None
     recipe: Mapping[str, Any] = {}
     entries: Sequence[str] = ()
+    seed: int | None = None
 
 
 class Session(NamedTuple):
@@ -62,7 +63,7 @@ def run_session(
     fault of the machine gives two answers, one of a program gives its own."""
     started = time.monotonic()
     run = partial(run_jobs, place=place, tell=tell, keep=keep)
-    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True)
+    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True, seed=wishes.seed)
     if cpu_for_sure:
         jobs = [*first, *_jobs(wishes, "cpu")]
         outcomes = run(jobs, workers=workers or _workers(jobs))
@@ -98,7 +99,7 @@ def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
     On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
     says bf16.
     """
-    given: dict[str, Any] = {"model": wishes.model, "recipe": wishes.recipe, "entries": wishes.entries}
+    given: dict[str, Any] = {name: getattr(wishes, name) for name in ("model", "recipe", "entries", "seed")}
     jobs = [
         job
         for probe in wishes.probes

@@ -67,7 +67,8 @@ def document(report: Report) -> dict[str, object]:
         **_known(plan=report.plan and _plan(report, report.plan)),
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
-            probe=report.probe and json_data(report.probe),
+            probe=report.probe
+            and json_data({**report.probe, "groups": [one._asdict() for one in report.probe["groups"]]}),
             data=report.data and json_data(report.data),
             memory=report.memory and json_data(report.memory),
             probe_commands=report.probe_commands or None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
@@ -12,7 +12,7 @@ from envdoctor.text.clean import clean
 
 if TYPE_CHECKING:
     from envdoctor.probe.catalogue import Probe
-    from envdoctor.probe.section import ProbeChild, ProbeGroup, ProbeSection
+    from envdoctor.probe.reproducer import Result
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
 #: Groups that are told before "and N more".
@@ -29,7 +29,7 @@ def catalogue_text(probes: Iterable[Probe]) -> str:
     return "\n".join(f"{name:<{width}}{clean(title)} ({', '.join(suites)})" for name, title, suites in entries)
 
 
-def experiments(section: ProbeSection, page: Page) -> Section:
+def experiments(section: Mapping[str, Any], page: Page) -> Section:
     """What ran where, a row an experiment, the evidence of what is not right beside unavoidable rounding."""
     label = page.say("Experiments")
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
@@ -50,12 +50,19 @@ def experiments(section: ProbeSection, page: Page) -> Section:
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
         said.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
+    known = section["released"]
+    if known["clean"]:
+        text = "not run: {names}: {n} case(s) right with {versions}, and the files are as released (--suite full)"
+        names, versions = ", ".join(known["clean"]), known["versions"]
+        said.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
+    elif known["why"] is not None and page.verbosity > 0:
+        said.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
     if section["reproducer"] is not None:
         said.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
     return Section(label, [*blocks, *map(Paragraph, said)], bare=True)
 
 
-def _where(section: ProbeSection, page: Page) -> list[str]:
+def _where(section: Mapping[str, Any], page: Page) -> list[str]:
     """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
     build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
     words = [str(device.get("name") or section["device"] or "")]
@@ -65,15 +72,16 @@ def _where(section: ProbeSection, page: Page) -> list[str]:
         seconds, mib = f"{device['context_s']:.1f}", str(device.get("context_mib"))
         words.append(page.say("context {t} s and {mib} MiB", t=seconds, mib=mib))
     words += [section["suite"], page.say("{n} case(s)", section["cases"]), _seconds(section["seconds"], page)]
+    words += [page.say("seed {seed}", seed=str(section["seed"]))] if section["seed"] is not None else []
     if section["peak_mib"]:
         words.append(page.say("at most {mib} MiB each", mib=f"{section['peak_mib']:.0f}"))
     return [shortened(word, 100) for word in words if word]
 
 
-def _rows(children: Sequence[ProbeChild], page: Page) -> list[tuple[str, str, str]]:
+def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, str, str]]:
     """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
     alone = page.verbosity > 0
-    named: dict[object, list[ProbeChild]] = {}
+    named: dict[object, list[Mapping[str, Any]]] = {}
     for number, child in enumerate(children):
         named.setdefault(number if alone else child["name"], []).append(child)
     rows = []
@@ -96,35 +104,35 @@ def _seconds(seconds: float, page: Page) -> str:
     return page.say("{t} s", t=f"{seconds:.1f}")
 
 
-def _group(group: ProbeGroup, page: Page) -> Group:
+def _group(group: Result, page: Page) -> Group:
     """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
-    words = (group["name"], group["device"], group["dtype"], group["backend"], group["model"])
-    times = f" x {group['wrong']}" if group["wrong"] > 1 else ""
-    of = page.say(" of {n}", n=group["cases"]) if group["cases"] > group["wrong"] else ""
-    verdict, outcome = (page.value(f"probe.{column}", group[column]) for column in ("verdict", "signature"))
+    words = (group.name, group.device, group.dtype, group.backend, group.model)
+    times = f" x {group.wrong}" if group.wrong > 1 else ""
+    of = page.say(" of {n}", n=group.cases) if group.cases > group.wrong else ""
+    verdict, outcome = (page.value(f"probe.{column}", getattr(group, column)) for column in ("verdict", "signature"))
     what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
     title = page.labelled(f"{what}{times}{of}", where)
-    contents: list[Content] = [page.say("only on {ranks}", ranks=group["ranks"])] if group["ranks"] else []
-    evidence = [", ".join(group["tensors"])]
-    ratio = group["ratio"]
+    contents: list[Content] = [page.say("only on {ranks}", ranks=group.ranks)] if group.ranks else []
+    evidence = [", ".join(group.tensors)]
+    ratio = group.ratio
     if ratio is not None:
         evidence.append(f"{page.name('probe.ratio')} {ratio:.3g}")
         if 0 < ratio < float("inf"):
-            segments = [(min(max(log10(ratio), 0.0), _FULL), group["verdict"])]
+            segments = [(min(max(log10(ratio), 0.0), _FULL), group.verdict)]
             contents.append(Bars([Bar("", segments, evidence[-1])], _FULL))
-    for name, values in (("mask", group["masks"]), ("stress", group["stresses"]), ("S", group["lengths"])):
+    for name, values in (("mask", group.masks), ("stress", group.stresses), ("S", group.lengths)):
         evidence += [f"{name} {_some(values)}"] if values else []
-    evidence += [f"S {group['tile']}"] if group["tile"] else []
-    if group["lse"]:
-        evidence.append(page.say("lse {least} to {most}", least=f"{group['lse'][0]:g}", most=f"{group['lse'][1]:g}"))
-    evidence.append(_some(group["nodes"]))
+    evidence += [f"S {group.tile}"] if group.tile else []
+    if group.lse:
+        evidence.append(page.say("lse {least} to {most}", least=f"{group.lse[0]:g}", most=f"{group.lse[1]:g}"))
+    evidence.append(_some(group.nodes))
     if any(evidence):
         contents.append(Items([part for part in evidence if part], page.say("; ")))
-    if group["why"]:
-        contents.append(shortened(page.sentence(group["why"]), 400))
-    if group["example"]:
-        contents.append(page.say("such as {case}", case=shortened(group["example"], 300)))
+    if group.why:
+        contents.append(shortened(page.sentence(group.why), 400))
+    if group.example:
+        contents.append(page.say("such as {case}", case=shortened(group.example, 300)))
     return Group(title, contents)
 
 

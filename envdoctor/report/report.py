@@ -13,7 +13,6 @@ from envdoctor.text.message import Message
 if TYPE_CHECKING:
     from envdoctor.lengths.summary import DataSection
     from envdoctor.memory.section import MemorySection
-    from envdoctor.probe.section import ProbeSection
     from envdoctor.report.revision_section import RevisionSection
 
 
@@ -60,7 +59,7 @@ class _Parts(NamedTuple):
     passed: tuple[str, ...] = ()
     plan: Plan | None = None
     revision: "RevisionSection | None" = None
-    probe: "ProbeSection | None" = None
+    probe: dict[str, Any] | None = None
     data: "DataSection | None" = None
     memory: "MemorySection | None" = None
     probe_commands: Mapping[str, str] = {}

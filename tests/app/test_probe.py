@@ -11,9 +11,11 @@ import pytest
 from fakes import CONTEXT, payload, write_probe
 from observing import shipped
 
-from envdoctor.app import JobError, Sources, UsageProblem, collect_facts
-from envdoctor.app.probe import Request, catalogue, probe, run_probes
+from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
+from envdoctor.app.probe import Request, _drawn, catalogue, probe, run_probes
 from envdoctor.facts import Fact, Records, Unknown
+from envdoctor.probe import read_recording
+from envdoctor.probe.released import Released
 from envdoctor.report import Report, load, names, render
 from envdoctor.text import Message
 
@@ -136,6 +138,54 @@ def test_the_recipe_and_the_model_reach_the_experiment(run: Callable[..., Report
     (seen,) = report.probe["info"]
     assert seen["recipe"]["batch_size"] == 4
     assert seen["model"] == str(model)
+
+
+def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
+    run: Callable[..., Report], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    again = 'emit({"case": str(job["seed"]), "judge": "exact", "equal": False})'
+    report = run({"record": path}, one=again)
+    seed = report.probe["seed"]
+    assert f", seed {seed}, " in render(report)
+    assert [case["case"] for case in report.probe["wrong_cases"]] == [str(seed)]
+    ran = [outcome for outcome in read_recording(path).outcomes if outcome.job.probe == "one"]
+    assert [outcome.again for outcome in ran] == [False, True, True]
+    assert [outcome.job.seed for outcome in ran] == [seed] * 3
+    assert {case["case"] for outcome in ran for case in outcome.observations} == {str(seed)}, "also what runs again"
+    assert run({"replay": path}).probe["seed"] == seed
+    assert run().probe["seed"] != seed, "a fresh one"
+    assert run({"seed": seed}).probe["wrong_cases"] == report.probe["wrong_cases"]
+
+
+@pytest.mark.parametrize(("more", "ran"), [({}, False), ({"suite": "full"}, True), ({"only": ["one"]}, True)])
+def test_what_is_known_of_released_code_is_not_run_and_said(
+    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[str, Any], ran: bool
+) -> None:
+    known = Released({"one": 3}, "peft 0.21.2")
+    monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: known)
+    path = tmp_path / "run.jsonl"
+    report = run({"record": path, **more}, one=PASS, two=PASS)
+    assert ("one" in [item["name"] for item in items(report)]) is ran
+    text = "not run: one: 3 cases right with peft 0.21.2, and the files are as released (--suite full)"
+    for told in (report, run({"replay": path})):
+        assert (text in render(told)) is not ran
+        assert told.exit_code == 0
+
+
+def test_a_model_that_is_given_runs_what_is_known_without_it(
+    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: Released({"one": 3}, "peft 0.21.2"))
+    report = run({"sources": Sources(python=sys.executable, cwd=model.parent, model="model")}, one=PASS)
+    assert [item["name"] for item in items(report)] == ["one"]
+
+
+def test_all_ranks_of_a_job_draw_the_same_numbers(run: Callable[..., Report]) -> None:
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "n", "MASTER_PORT": "1"}
+    ranks = [launched({**variables, "RANK": str(rank)}) for rank in range(2)]
+    other = launched({**variables, "MASTER_PORT": "2", "RANK": "0"})
+    assert _drawn(ranks[0]) == _drawn(ranks[1]) != _drawn(other)
 
 
 def test_a_failure_where_nobody_knows_what_trains_is_no_clean_run(

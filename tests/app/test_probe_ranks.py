@@ -63,7 +63,7 @@ def among(own: Results, met: Met) -> dict[tuple[str, str], Any]:
     merged = with_the_others(own, met)
     (fact,) = [fact for fact in merged.facts if fact.key == "probe"]
     found = {(item["name"], item["signature"]): item["ranks"] for item in fact.value.items}
-    groups = {(group["name"], group["signature"]): group["ranks"] or ABSENT for group in merged.section["groups"]}
+    groups = {(group.name, group.signature): group.ranks or ABSENT for group in merged.section["groups"]}
     assert groups == {key: where for key, where in found.items() if key[1] != "ok"}
     return found
 

@@ -93,15 +93,14 @@ def test_a_tile_is_claimed_only_where_comparable_lengths_are_right(
 def test_a_warning_and_a_failure_of_one_kind_are_one_result_with_the_worse_verdict() -> None:
     (group, _) = groups_of([outcome(case(64, ratio=5.0), case(65, ratio=95.0), case(66))])
     assert (group.verdict, group.signature, group.ratio) == ("fail", "inaccurate", 95.0)
-    assert group.worst is not None
-    assert group.worst.param("S") == "65"
+    assert group.example == "S65 bool_left"
 
 
 @pytest.mark.parametrize("ending", [name for name in ENDINGS if name != "ok"])
 def test_every_bad_end_is_a_result_and_never_a_pass(ending: str) -> None:
     seen = outcome(case(64), ending=ending, detail="why")
     (dead, *_) = groups_of([seen])
-    assert not dead.cases, "what is worst comes first"
+    assert dead.example is None and dead.why == "why", "what is worst comes first"
     record, *_ = records(seen)
     assert record["verdict"] in ("error", "crash", "oom", "timeout", "killed", "garbage")
     assert (record["detail"], record["wrong"], record["cases"]) == ("why", 1, 1)
@@ -152,16 +151,16 @@ def test_the_device_in_use_is_the_one_that_training_would_take(
 def test_what_was_done_only_at_the_second_try_is_a_warning_beside_its_results(earlier: str, signature: str) -> None:
     seen = outcome(case(64))._replace(earlier=earlier, earlier_detail="after 3 observations")
     warned, passed = groups_of([seen])
-    assert (passed.verdict, passed.ran) == ("pass", 1)
-    assert (warned.verdict, warned.signature, warned.ran) == ("warn", signature, 1)
-    assert warned.detail == f"at first {earlier}, in a process with other experiments: after 3 observations"
+    assert (passed.verdict, passed.cases) == ("pass", 1)
+    assert (warned.verdict, warned.signature, warned.cases) == ("warn", signature, 1)
+    assert warned.why == f"at first {earlier}, in a process with other experiments: after 3 observations"
     assert [(record["verdict"], record["wrong"]) for record in records(seen)] == [("warn", 1), ("pass", 0)]
 
 
 @pytest.mark.parametrize("length", ["²", "9" * 5000, "٣"])
 def test_a_length_that_is_no_number_of_keys_is_a_word(length: str) -> None:
     fail, _ = groups_of([outcome(case(64, lost="dq"), {**case(1, lost="dq"), "params": {"S": length}}, case(128))])
-    assert fail.values("S") == ("64", length)
+    assert fail.lengths == ("64", length)
     assert fail.tile is None
 
 

@@ -79,7 +79,7 @@ def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
     matrix = load_matrix([tmp_path])
     report = check(sources, matrix=matrix, probe=True)
     section = report.probe
-    assert {group["signature"] for group in section["groups"]} == {"nan-hidden"}
+    assert {group.signature for group in section["groups"]} == {"nan-hidden"}
     if section["in_use"]:
         found = [finding for finding in report.findings if finding.item.get("name") == "nan-honesty"]
         assert {finding.id for finding in found if finding.superseded_by is None} == {"probe-nan-hidden"}

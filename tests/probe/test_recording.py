@@ -16,7 +16,18 @@ from hypothesis import strategies as st
 from envdoctor.probe import Job, Outcome, RecordingError, read_recording, write_head, write_outcome
 
 JOB = Job(
-    "attention", "cpu", "quick", "bf16", "default", {"grid": "full"}, None, {"dtype": "bf16"}, ("torch",), 90.0, 1500
+    "attention",
+    "cpu",
+    "quick",
+    "bf16",
+    "default",
+    {"grid": "full"},
+    None,
+    {"dtype": "bf16"},
+    ("torch",),
+    90.0,
+    1500,
+    seed=7,
 )
 OUTCOME = Outcome(JOB, ({"judge": "exact", "equal": True},), "crash", "SIGSEGV", 1.5, 220.0, {"torch": "2.13.0"})
 
@@ -60,7 +71,13 @@ CHILD = "\n" + '{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observat
         (json.dumps({"schema": SCHEMA}), ":1: facts"),
         *[
             (json.dumps({"schema": SCHEMA, "facts": {}, **more}), f":1: {next(iter(more))}")
-            for more in ({"only": 5}, {"only": [5]}, {"suite": {"a": 1}})
+            for more in (
+                {"only": 5},
+                {"only": [5]},
+                {"suite": {"a": 1}},
+                {"released": 5},
+                {"released": [{"a": -1}, "", None]},
+            )
         ],
         (HEAD + "\n5", ":2: an object"),
         (HEAD + "\n{}", ":2: not what a child"),
@@ -79,6 +96,8 @@ CHILD = "\n" + '{"job": {"probe": "a", "device": "cpu", "suite": "q"}, "observat
                 ({}, {"device": "cuda\x1b[31m"}, "no device is called"),
                 ({}, {"seconds": "9"}, "seconds is not an amount"),
                 ({}, {"memory_mib": -1}, "memory_mib is not an amount"),
+                ({}, {"seed": 1.5}, "seed of a job cannot be 1.5"),
+                ({}, {"seed": -1}, "seed is not an amount"),
                 ({"seconds": math.nan}, {}, "seconds is not an amount"),
                 ({"peak_mib": 10**400}, {}, "not what a child"),
                 ({"earlier": "fine"}, {}, "no ending is called 'fine'"),

@@ -48,11 +48,11 @@ def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Cas
 
 @pytest.mark.parametrize("number", range(0, len(CASES), 97))
 def test_every_case_has_a_short_script_that_python_can_read(number: int) -> None:
-    script = script_of(failing(**CASES[number]), {"build": {"torch": "2.13.0"}, "device": {"cudnn": "9.20.0"}})
+    script = script_of(failing(**CASES[number]), {"build": {"torch": "2.13.0"}, "device": {"cudnn": "9.20.0"}}, 5)
     assert script is not None
     assert len(script) <= LINES
     compile("\n".join(script), "bug.py", "exec")
-    assert script[0] == "# torch 2.13.0, cpu, cuDNN 9.20.0"
+    assert script[0] == "# torch 2.13.0, cpu, cuDNN 9.20.0, envdoctor probe --seed 5"
     assert "dq 5" in script[1]
 
 

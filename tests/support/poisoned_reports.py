@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from envdoctor.facts import Fact, FactSet, Origin, Records, Unknown
 from envdoctor.hub import Unread
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
-from envdoctor.probe import ProbeChild, ProbeGroup, ProbeSection
+from envdoctor.probe import Result
 from envdoctor.report import Cost, Introduced, Mended, Moved, Notice, Report, RevisionSection, Side
 from envdoctor.revision import Change
 from envdoctor.text.clean import clean
@@ -76,20 +78,42 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
     )
 
 
-def section_of_experiments(bad: str) -> ProbeSection:
-    child: ProbeChild = {
+def section_of_experiments(bad: str) -> dict[str, Any]:
+    child: dict[str, Any] = {
         **{"name": bad, "title": bad, "device": bad, "dtype": bad, "backend": bad, "options": {bad: [bad]}},
         **{"counts": {bad: 1, "fail": 2}, "ending": bad, "detail": bad, "seconds": 1.0, "cpu_seconds": None},
         **{"peak_mib": 2.0, "import_s": bad},
     }
-    group: ProbeGroup = {
-        **{"name": bad, "device": bad, "dtype": bad, "backend": bad, "model": bad, "verdict": bad, "signature": bad},
-        **{"wrong": 2, "cases": 3, "tensors": [bad], "ratio": float("nan"), "nodes": [bad], "masks": [bad]},
-        **{"stresses": [bad], "lengths": [bad], "tile": bad, "lse": [0.0, 1.0], "example": bad, "why": bad},
-        "ranks": bad,
-    }
+    group = Result(
+        *(bad,) * 7,
+        2,
+        3,
+        (bad,),
+        float("nan"),
+        (bad,),
+        bad,
+        (bad,),
+        (bad,),
+        (bad,),
+        bad,
+        (0.0, 1.0),
+        bad,
+        bad,
+        (bad,),
+        bad,
+    )
     return {
-        **{"suite": bad, "device": bad, "in_use": None, "in_use_unknown": bad, "unusable": None, "jobs": 1, "cases": 3},
+        **{
+            "suite": bad,
+            "seed": 5,
+            "released": {"clean": {bad: 3}, "versions": bad, "why": bad},
+            "device": bad,
+            "in_use": None,
+            "in_use_unknown": bad,
+            "unusable": None,
+            "jobs": 1,
+            "cases": 3,
+        },
         **{"environment": {"build": {"torch": bad}, "device": {"name": bad, "cudnn": bad, bad: {bad: [bad]}}}},
         **{"seconds": 1.0, "peak_mib": 2.0, "probes": [child], "groups": [group], "wrong": 2},
         **{"skipped": [{"name": bad, "why": bad, "cases": 1}], "wrong_cases": [{bad: bad}], "info": [{bad: [bad]}]},

@@ -102,6 +102,28 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
     return {"package": item["name"], "version": version, "kind": kind, "file": file, "fails": fails}
 
 
+def is_compared(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
+    """Return whether every Python file of the distribution is compared with a digest in its list: what differs is a
+    record then."""
+    if item.get("kind") != "dist-info" or item.get("editable") is True or not _lists_hold(item, altered, files):
+        return False
+    with suppress(OSError):
+        listed = files.whole(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
+        return listed.count(b".py,") == listed.count(b".py,sha256=") > 0
+    return False
+
+
+def foreign_startup(layout: Layout) -> Iterator[str]:
+    """Yield the files that run code when Python starts, but for what tools of packaging write themselves."""
+    for startup in layout.startup:
+        module = startup.code.strip().removeprefix("import ")
+        path = os.path.join(os.path.dirname(startup.file), f"{module}.py")
+        text = layout.files.text_or_empty(path, LONGEST) if module in _HARMLESS_MODULES else ""
+        usual = text.startswith(_HARMLESS_MODULES.get(module, "\0"))
+        if not usual and not re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)):
+            yield startup.file
+
+
 def _lists_hold(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
     """Return whether the installer left the files as its list says. What names none is of hand or of a system,
     unless the list has the file that would name it."""
