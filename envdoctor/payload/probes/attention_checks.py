@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..probing.attention_case import Prepared, prepare, run_cases
-from ..probing.attention_grid import cases, numbered, vary
-from ..probing.backends import chosen, declined, force, is_known
-from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, wanted_dtypes
-from ..probing.reference import measure
+from ..probing.attention_case import chosen, declined, force, is_known, run_cases
+from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, seed_of, wanted_dtypes
+from ..probing.shapes import cases, numbered, vary
 
 PROBES = {
     "attention": {
@@ -68,7 +66,7 @@ PROBES = {
 }
 
 _SIZE = {"B": 2, "H": 2, "Hk": 2, "layout": "bhsd", "dout": "plain"}
-_HALF = {**_SIZE, "L": 96, "S": 96, "D": 64, "mask": "none", "stress": "shift-", "gqa": "", "number": 0}
+_HALF = numbered({**_SIZE, "L": 96, "D": 64, "mask": "none", "gqa": ""}, [{"stress": "shift-"}])
 #: The last sample of left_dead is padding alone: a batch filled up with empty samples.
 _DEAD = numbered(
     {**_SIZE, "L": 24, "D": 16, "stress": "unit", "gqa": ""},
@@ -112,7 +110,8 @@ def attention(job: Job, emit: Emit) -> None:
     if job["backend"] in (None, "default"):
         choices = _choices(DTYPES[job["dtype"] or "bf16"], job["device"])
         emit({"kind": "info", "case": "backends", "choices": choices})
-    run_cases(job, emit, cases(job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")))
+    grid = job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")
+    run_cases(job, emit, cases(grid, seed_of(job)))
 
 
 def compile(job: Job, emit: Emit) -> None:
@@ -167,17 +166,15 @@ def half_accuracy(job: Job, emit: Emit) -> None:
     unavoidable error), 95 times with the offset that trained q and k biases bring. On the CPU the default of 2.4.1 does
     it in fp16. https://github.com/pytorch/pytorch/pull/128922 (float32 intermediates since 2.5; a switch takes them
     back: ``allow_fp16_bf16_reduction_math_sdp``). Under fp16 autocast the same gave NaN:
-    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, forward only, four calls: cheap
-    enough to run before every training.
+    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, four calls: cheap enough to run
+    before every training.
     """
-    for name in wanted_dtypes(job, ("bf16", "fp16")):
-        prepared = prepare(_HALF, DTYPES[name])
-        for backend in [job["backend"]] if job["backend"] else ["default", "math"]:
-            case = {"case": f"{backend} {name}", "params": _HALF, "dtype": name, "backend": backend}
-            case.update(judge="attention", gate=["o"], lse=prepared.expected.lse)
-            emit(
-                {**case, **found_by(partial(_accuracy, prepared, DTYPES[name], backend, job["device"]), job["device"])}
-            )
+    for backend in [job["backend"]] if job["backend"] else ["default", "math"]:
+
+        def told(seen: Job, backend: str = backend) -> None:
+            emit({**seen, "backend": backend})
+
+        run_cases({**job, "backend": backend}, told, _HALF, ("bf16", "fp16"))
 
 
 def nan_honesty(job: Job, emit: Emit) -> None:
@@ -206,10 +203,6 @@ def nan_honesty(job: Job, emit: Emit) -> None:
             emit({**found, **found_by(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
 
 
-def _accuracy(prepared: Prepared, dtype: Any, backend: str, device: str) -> dict[str, Any]:
-    return measure({"o": _forward(prepared.inputs, backend, device)}, prepared.expected, dtype)
-
-
 def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
     """How many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
     shape, keys, row, poisoned = _POISONED[case]
@@ -219,14 +212,10 @@ def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]
         torch.randn(size, generator=torch.Generator().manual_seed(seed)).to(dtype) for size, seed in zip(shapes, seeds)
     ]
     given[0][0, 0, row, poisoned] = float("nan")
-    out = _forward(given, backend, device).float().cpu()
+    with torch.no_grad(), force(backend):
+        out = functional.scaled_dot_product_attention(*[x.to(device) for x in given]).float().cpu()
     inside = out[0, 0, row]
     return {"row_nan": int(torch.isnan(inside).sum()), "elsewhere": lost(out) - lost(inside)}
-
-
-def _forward(inputs: Any, backend: str, device: str) -> Any:
-    with torch.no_grad(), force(backend):
-        return functional.scaled_dot_product_attention(*[x.to(device) for x in inputs])
 
 
 def _block(query: Any, key: Any, value: Any, mask: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..probing.attention_case import run_cases
-from ..probing.attention_grid import numbered, vary
 from ..probing.kit import Emit, Job
+from ..probing.shapes import numbered, vary
 
 PROBES = {
     "flash-attn": {
