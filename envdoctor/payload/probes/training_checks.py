@@ -58,8 +58,6 @@ _RATE, _DECAY, _EPSILON, _BETAS, _MOMENTUM = 1e-2, 0.1, 1e-8, (0.9, 0.95), 0.9
 #: Of the change of a parameter; seen: 1e-5, from rounding the parameter itself.
 _STEP_LIMIT = 1e-3
 
-#: What a norm takes at most.
-_ELEMENTS = 1 << 17
 
 change = partial(Case, judge="change")
 
@@ -82,8 +80,7 @@ def grad_clip(job: Job, emit: Emit) -> None:
 
     def large(values: Any) -> dict[str, Any]:
         norm, (gradient,) = clipped(values)
-        after = gradient.double().norm()
-        return {f"norm {float(norm):g}, afterwards {float(after):g}": after}
+        return {f"norm {float(norm):g}, afterwards {float(after := gradient.double().norm()):g}": after}
 
     def many(*values: Any, foreach: bool) -> dict[str, Any]:
         norm, after = clipped(*values, foreach=foreach)
@@ -171,10 +168,8 @@ def label_mask(job: Job, emit: Emit) -> None:
         labels[1] = IGNORED
         labels = labels[first:].flatten().to(logits.device)
 
-        def loss(given: Any) -> Any:
-            return functional.cross_entropy(given.flatten(0, 1), labels, ignore_index=IGNORED)
-
-        found = forward_backward(loss, [logits[first:]])
+        loss = partial(functional.cross_entropy, target=labels, ignore_index=IGNORED)
+        found = forward_backward(lambda given: loss(given.flatten(0, 1)), [logits[first:]])
         return found["o"], found["d0"]
 
     def beside(logits: Any) -> dict[str, Any]:
@@ -189,8 +184,7 @@ def label_mask(job: Job, emit: Emit) -> None:
 
     def alone(logits: Any) -> dict[str, Any]:
         loss, gradient = losses(logits, 1)
-        told = f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design"
-        return {told: gradient}
+        return {f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design": gradient}
 
     for sizes in drawn(seed_of(job), length=SIZES, words=((50, 97), HIDDEN[0])):
         shape = (2, sizes["length"], sizes["words"])
@@ -282,13 +276,10 @@ def rms_norm(job: Job, emit: Emit) -> None:
     def exact(x: Any, weight: Any, epsilon: float = 1e-6) -> Any:
         return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weight
 
-    def usual(x: Any) -> dict[str, Any]:
-        return {"off by {}": norm(x, x.shape[-1:])}
-
     axes = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES, "width": (*SIZES, *HIDDEN)}
     for sizes in drawn(seed_of(job), **axes):
         name, scale, rows, width = sizes.values()
-        rows = min(rows, _ELEMENTS // width)
+        rows = min(rows, (1 << 17) // width)  # is quick
         told = f"{name} inputs x {scale:g}, {rows} rows of {width}"
         row = Case(
             told, lambda x, w: norm(x, w.shape, w, 1e-6), exact, ((rows, width), (width,)), "o d0 d1", dtype=name
@@ -297,8 +288,9 @@ def rms_norm(job: Job, emit: Emit) -> None:
     epsilon = torch.finfo(torch.float32).eps  # of every dtype
     for name in ("bf16", "fp16"):
         told = f"{name} default epsilon against fp32"
-        row = change(told, usual, lambda x: [exact(x, 1.0, epsilon)], ((8, 32),), limit=0.05, dtype=name)
-        row = row._replace(spread={0: (0.05, 0.0)}, params={"epsilon": "default"}, signature="wrong-scale")
+        row = change(told, lambda x: {"off by {}": norm(x, x.shape[-1:])}, lambda x: [exact(x, 1.0, epsilon)])
+        row = row._replace(shapes=((8, 32),), spread={0: (0.05, 0.0)}, limit=0.05, dtype=name)
+        row = row._replace(params={"epsilon": "default"}, signature="wrong-scale")
         run_rows(job, emit, [row])
 
 

@@ -242,7 +242,7 @@ def _observations(prepared: list[Any], kernel: Any) -> list[Any]:
 
 
 def main() -> None:
-    packages = import_module(f"{PACKAGE}.probes.attention_packages")
+    packages = import_module(f"{PACKAGE}.probes.attention_checks")
     whole = _prepared(packages.FLASH_ATTN)
     sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
