@@ -193,7 +193,8 @@ def _ones(dtype: str) -> list[Case]:
 
 def _dropped(device: str) -> dict[str, Any]:
     """Dropout of ones: what is left must be 1 / (1 - p), as many as p says, and others the next time."""
-    first, second = (functional.dropout(torch.ones(256, 256, device=device), 0.25, training=True) for _ in range(2))
+    ones = torch.ones(256, 256, dtype=torch.float32, device=device)
+    first, second = (functional.dropout(ones, 0.25, training=True) for _ in range(2))
     out = first.double().cpu()
     left = out[out != 0]
     share = abs(left.numel() / out.numel() - 0.75)
