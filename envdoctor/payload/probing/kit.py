@@ -40,9 +40,9 @@ _DECLINED = (
 #: How much further a part of a result may be off than all of it: a head, a sample, a block of rows. Healthy heads reach
 #: 3.3 in bf16 where all are at 1.6 (quick grid, torch 2.13.0, one CPU).
 _PART = 1.5
-#: Rows of a block, and of a result from which on its parts are judged: of fewer, a constant offset may cancel all but
-#: rounding, and healthy kernels are 20 times off in one of 64 heads.
-_BLOCK, ENOUGH = 64, 16
+#: Rows of a result from which on its parts are judged: of fewer, a constant offset may cancel all but rounding, and
+#: healthy kernels are 20 times off in one of 64 heads.
+ENOUGH = 16
 
 
 class Unavailable(Exception):
@@ -240,12 +240,12 @@ def compare(got: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, parts: bool = True) -> None:
+def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
     """Note the error of a tensor in units of the error that rounding alone must make (``ratio``), or how many of its
     values are ``nonfinite``, or that it is ``unjudged`` because its truth does not fit the dtype.
 
     ``numbers`` are those of the tensor, the truth, and the truth with that error, in float64. The ratio is that of the
-    whole or, where that is more after a division by 1.5 and there are ``parts``, that of its worst block of rows in a
+    whole or, where that is more after a division by 1.5, that of its worst ``block`` of so many rows (0: none) in a
     sample and head: one wrong head of many is little in all of them together.
     """
     value, truth, rounded = numbers
@@ -256,8 +256,8 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     else:
         squares = [part.square() for part in (value - truth, rounded - truth, truth)]
         ratio = _ratio([square.mean() for square in squares], dtype)
-        if parts and truth.dim() > 1 and truth.shape[-2] >= ENOUGH:
-            count = max(1, truth.shape[-2] // _BLOCK)
+        if block and truth.dim() > 1 and truth.shape[-2] >= ENOUGH:
+            count = max(1, truth.shape[-2] // block)
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
             ratio = max(ratio, _ratio(blocks, dtype) / _PART)
