@@ -18,6 +18,8 @@ CHECKS = (
     "no_generator_of_the_user_moves",
     "what_does_not_fit_the_dtype_is_not_judged",
     "refusals_are_told_from_errors",
+    "a_wrong_block_of_rows_counts_by_itself",
+    "a_row_says_which_of_its_results_is_the_worst",
 )
 
 

@@ -82,7 +82,7 @@ def _script(dtype: str, case: dict[str, Any], backend: str = "default") -> str:
 
 @pytest.mark.parametrize("suite", ["quick", "full"])
 def test_every_case_of_the_probe_has_a_script_of_at_most_thirty_lines(suite: str) -> None:
-    for case in pure("attention_grid").cases(suite):
+    for case in pure("shapes").cases(suite):
         lines = _script("bf16", case, "flash").splitlines()
         assert 0 < len(lines) <= LINES
         assert max(map(len, lines)) <= 130, lines
@@ -92,7 +92,7 @@ def test_every_case_of_the_probe_has_a_script_of_at_most_thirty_lines(suite: str
 def _sample() -> list[dict[str, Any]]:
     """Every seventh case, and the first with each length, head dimension, mask, layout, stress, …"""
     chosen, had = [], set()
-    for case in pure("attention_grid").cases("quick"):
+    for case in pure("shapes").cases("quick"):
         new = {(key, value) for key, value in case.items() if key != "number"} - had
         if new or case["number"] % 7 == 0:
             chosen.append(case)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,6 +55,8 @@ def run(job: Job, emit: Emit) -> None:
 
 
 def _build() -> dict[str, Any]:
+    names = [name for name in _VARIABLES if name in os.environ]
+    names += sorted(name for name in os.environ if name.startswith(_PREFIXES))[:_MOST]
     return {
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
@@ -65,13 +66,8 @@ def _build() -> dict[str, Any]:
         "cpu_capability": _asked(lambda: torch.backends.cpu.get_cpu_capability()),
         "threads": torch.get_num_threads(),
         "accelerators": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "variables": _variables(),
+        "variables": {name: "set" if name.endswith(_PRIVATE) else os.environ[name] for name in names},
     }
-
-
-def _variables() -> dict[str, str]:
-    names = [*_VARIABLES, *sorted(name for name in os.environ if name.startswith(_PREFIXES))[:_MOST]]
-    return {name: "set" if name.endswith(_PRIVATE) else os.environ[name] for name in names if name in os.environ}
 
 
 def _device() -> dict[str, Any]:
@@ -106,19 +102,15 @@ def _device() -> dict[str, Any]:
 def _settings() -> dict[str, Any]:
     switches = torch.backends.cuda
     return {
-        "sdp_enabled": {name: _enabled(name) for name in _BACKENDS},
+        "sdp_enabled": {name: _asked(getattr(switches, f"{name}_sdp_enabled", None)) for name in _BACKENDS},
         "sdp_priority": _asked(_priority),
         "fp16_bf16_reduction_math_sdp": _asked(lambda: switches.fp16_bf16_reduction_math_sdp_allowed()),
-        "matmul_precision": _asked(lambda: torch.get_float32_matmul_precision()),
+        "matmul_precision": _asked(torch.get_float32_matmul_precision),
         "cudnn_tf32": _asked(lambda: torch.backends.cudnn.allow_tf32),
         "bf16_reduced_precision": _asked(lambda: switches.matmul.allow_bf16_reduced_precision_reduction),
         "fp16_reduced_precision": _asked(lambda: switches.matmul.allow_fp16_reduced_precision_reduction),
-        "deterministic": _asked(lambda: torch.are_deterministic_algorithms_enabled()),
+        "deterministic": _asked(torch.are_deterministic_algorithms_enabled),
     }
-
-
-def _enabled(backend: str) -> Any:
-    return _asked(lambda: getattr(torch.backends.cuda, backend + "_sdp_enabled")())
 
 
 def _priority() -> list[str]:
@@ -154,7 +146,7 @@ def _expandable() -> str:
     return "works" if segments else "ignored"
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _asked(question: Any) -> Any:
     """The answer, or None where this release does not know the question, or why it fails."""
     try:
         return question()

@@ -5,6 +5,7 @@ https://github.com/pytorch/pytorch/pull/134106."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -12,19 +13,19 @@ import torch
 from torch.nn import functional
 
 from ..probing.kit import (
-    DTYPES,
+    IGNORED,
+    Case,
     Emit,
     Job,
     Unavailable,
-    compare,
     forward_backward,
     full_precision,
-    judged,
     loaded_dtype,
-    lost,
     offered,
-    relative,
+    run_rows,
+    seed_of,
 )
+from ..probing.shapes import HIDDEN, SIZES, drawn, each
 
 PROBES = {
     "grad-clip": {"title": "gradient clipping in half precision"},
@@ -38,20 +39,27 @@ PROBES = {
 
 #: Gradients of 2048 x 2048 elements of standard deviation 44.7 have a norm of 91,500.
 _SIZE, _DEVIATION = 2048, 44.7
-#: Like those of a model: an embedding, a matrix and its bias, a norm, one number.
-_SHAPES = ((97, 33), (33, 65), (65,), (33,), (1,))
-#: A norm of a small model is as wide; fused kernels take another way than for rows of 64.
-_SCALE, _WIDTH = 1024.0, 2048
+#: Scale of a GradScaler, and what it becomes after an inf (torch.amp.GradScaler: backoff_factor).
+_SCALE, _BACKOFF = 1024.0, 0.5
 #: Relative error of a product of 512 terms: float32 gives some 1e-7, TF32 and bf16 passes 1e-4 and more.
 _EXACT = 1e-5
-#: What optimizers step over: parameters of these shapes, with gradients of these sizes.
-#: More tensors, and one of more elements, than optimizers that step over many at once take into one launch
-#: (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 65,536 elements, 30 to 110 tensors).
-_PARAMETERS = (((33, 17), 1e-6), ((64,), 1e-3), ((5, 3), 1.0), ((1,), 10.0), ((300, 300), 1e-2), *[((9,), 0.1)] * 36)
-_STEPS, _RESUMED = 5, 2
+#: How many tensors, and elements of the largest: below and above what those that step over many at once take into one
+#: launch (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 65,536 elements, 30 to 110 tensors).
+_TENSORS: dict[str, Any] = {
+    "tensors": (range(2, 24), range(32, 64), range(111, 130)),
+    "largest": (range(17, 300), range(2049, 9000), range(65537, 90000)),
+}
+#: Deviations of the gradients of these tensors, one after another.
+_GRADIENTS = (1e-2, 1e-6, 1e-3, 1.0, 10.0, 0.1)
+#: What each step takes the gradients times; before the third the state is saved and loaded.
+_FACTORS, _RESUMED = (1.0, -0.5, 2.0, 0.25, 1.5), 2
+_STEPS = len(_FACTORS)
 _RATE, _DECAY, _EPSILON, _BETAS, _MOMENTUM = 1e-2, 0.1, 1e-8, (0.9, 0.95), 0.9
 #: Of the change of a parameter; seen: 1e-5, from rounding the parameter itself.
 _STEP_LIMIT = 1e-3
+
+
+change = partial(Case, judge="change")
 
 
 def grad_clip(job: Job, emit: Emit) -> None:
@@ -63,31 +71,40 @@ def grad_clip(job: Job, emit: Emit) -> None:
     the norm that was asked for. And all of them are clipped: a model's matrices, norms and biases by the same factor,
     one by one and many at once (``foreach``), against float64: https://github.com/pytorch/pytorch/issues/140066.
     """
-    values = _normal(2, (_SIZE, _SIZE))[0] * _DEVIATION
-    for name in ("bf16", "fp32", "fp16"):
-        weight = torch.nn.Parameter(torch.zeros(_SIZE, _SIZE, dtype=DTYPES[name], device=job["device"]))
-        weight.grad = values.to(DTYPES[name]).to(job["device"]).clone()  # clipping works in place
-        true = float(weight.grad.double().norm())
-        norm = float(torch.nn.utils.clip_grad_norm_([weight], 1.0))
-        after = float(weight.grad.double().norm())
-        case = judged("change", "norm-overflows", ["gradients"], dtype=name, backend="default", limit=0.05)
-        case.update(case=f"a norm of {true:.0f} clipped to 1", params={"norm": round(true)})
-        if name == "fp16" and loaded_dtype(job) != "fp16":
-            case["kind"] = "info"
-        emit({**case, "relative": abs(after - 1.0), "detail": f"norm {norm:g}, afterwards {after:g}"})
-    drawn = _normal(9, *_SHAPES)
-    total = torch.cat([value.double().flatten() for value in drawn]).norm()
-    for foreach in (False, True):
-        weights = [torch.nn.Parameter(torch.zeros_like(value, device=job["device"])) for value in drawn]
-        for weight, value in zip(weights, drawn):
-            weight.grad = value.clone().to(job["device"])
-        said = torch.nn.utils.clip_grad_norm_(weights, 1.0, foreach=foreach)
-        errors = [relative(weight.grad, value.double() / total) for weight, value in zip(weights, drawn)]
-        case = judged("change", "clipping-differs", ["gradients"], dtype="fp32", limit=1e-4)
-        case.update(case=f"{len(drawn)} parameters, " + ("at once" if foreach else "one by one"))
-        case.update(params={"foreach": foreach}, backend="foreach" if foreach else "default")
-        told = f"a norm of {float(said):.6g} where it is {float(total):.6g}; off by {max(errors):.2g}"
-        emit({**case, "relative": max(abs(float(said) / float(total) - 1), *errors), "detail": told})
+
+    def clipped(*values: Any, **how: Any) -> tuple[Any, list[Any]]:
+        weights = [torch.nn.Parameter(torch.zeros_like(value)) for value in values]
+        for weight, value in zip(weights, values):
+            weight.grad = value.clone()  # clipping works in place
+        return torch.nn.utils.clip_grad_norm_(weights, 1.0, **how), [weight.grad for weight in weights]
+
+    def large(values: Any) -> dict[str, Any]:
+        norm, (gradient,) = clipped(values)
+        return {f"norm {float(norm):g}, afterwards {float(after := gradient.double().norm()):g}": after}
+
+    def many(*values: Any, foreach: bool) -> dict[str, Any]:
+        norm, after = clipped(*values, foreach=foreach)
+        return {f"the norm, {float(norm):.6g}, is off by {{}}": norm, **_told("the gradient of", after)}
+
+    def exact(*values: Any) -> list[Any]:
+        total = torch.cat([value.flatten() for value in values]).norm()
+        return [total, *(value / total for value in values)]
+
+    size = round(_SIZE * _DEVIATION)
+    told = f"a norm of {size} clipped to 1"
+    once = change(told, large, lambda values: [torch.ones(())], ((_SIZE, _SIZE),), "gradients", limit=0.05)
+    once = once._replace(spread={0: (_DEVIATION, 0.0)}, params={"norm": size}, signature="norm-overflows")
+    by_design = "case" if loaded_dtype(job) == "fp16" else "info"
+    rows = [
+        once._replace(dtype=name, kind=by_design if name == "fp16" else "case") for name in ("bf16", "fp32", "fp16")
+    ]
+    for sizes in drawn(seed_of(job), foreach=each(False, True), **_TENSORS):
+        foreach, shapes = sizes["foreach"], _shapes(sizes)
+        told = f"{len(shapes)} parameters up to {sizes['largest']}, " + ("at once" if foreach else "one by one")
+        row = change(told, partial(many, foreach=foreach), exact, shapes, "gradients", limit=1e-4)
+        backend = "foreach" if foreach else "default"
+        rows.append(row._replace(backend=backend, params={"foreach": foreach}, signature="clipping-differs"))
+    run_rows(job, emit, rows)
 
 
 def grad_scaler(job: Job, emit: Emit) -> None:
@@ -99,37 +116,42 @@ def grad_scaler(job: Job, emit: Emit) -> None:
     stepped all the same: https://github.com/pytorch/pytorch/pull/96106.
     """
     made = getattr(torch.amp, "GradScaler", None)
-    if made is None and job["device"] == "cpu":
-        emit({"case": "GradScaler", "skip": "this torch has no GradScaler for a CPU (2.3 brought it)"})
-        return
-    for way in ("foreach", "fused"):
-        weight = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 64, device=job["device"]))
-        common: dict[str, Any] = {"dtype": "fp32", "backend": way, "signature": "scaler", "params": {"optimizer": way}}
-        try:
-            with offered(f"{way} AdamW"):
-                optimizer = torch.optim.AdamW([weight], lr=1e-2, **{way: True})
-        except Unavailable as reason:
-            emit({"case": f"AdamW ({way})", "skip": str(reason), **common})
-            continue
+
+    def steps(value: Any, way: str) -> dict[str, Any]:
+        if made is None and job["device"] == "cpu":
+            raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
+        weight = torch.nn.Parameter(value)
+        with offered(f"{way} AdamW"):
+            optimizer = torch.optim.AdamW([weight], lr=1e-2, **{way: True})
         scaler: Any = made(job["device"], init_scale=_SCALE) if made else torch.cuda.amp.GradScaler(init_scale=_SCALE)
-        _backward(scaler, weight, 1.0)
+
+        def backward(factor: float) -> None:
+            scaler.scale((weight**3).sum() * factor).backward()
+
+        backward(1.0)
         scaler.unscale_(optimizer)
-        case = {"judge": "change", "tensors": ["gradients"], "limit": 1e-4, "detail": "not those of the loss"}
-        case["relative"] = relative(weight.grad, 3 * weight.detach() ** 2)
-        emit({**common, "case": f"gradients after unscale_ ({way})", **case})
+        gradient = weight.grad.clone()
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
         before, scale = weight.detach().clone(), float(scaler.get_scale())
-        _backward(scaler, weight, float("inf"))
+        backward(float("inf"))
         scaler.step(optimizer)
         scaler.update()
-        kept, fallen = torch.equal(before, weight.detach()), float(scaler.get_scale())
-        common.update(judge="exact", tensors=["parameters"])
-        told = "they stayed" if kept else "the parameters moved"
-        emit({**common, "case": f"a step with an inf is left out ({way})", "equal": kept, "detail": told})
-        told = f"{scale:g} before, {fallen:g} after"
-        emit({**common, "case": f"the scale falls after an inf ({way})", "equal": fallen < scale, "detail": told})
+        after = float(scaler.get_scale())
+        return {
+            "gradients after unscale_ are off by {} of those of the loss": gradient,
+            "a step with an inf is not left out: the parameters moved by {}": weight.detach() - before,
+            f"the scale is {scale:g} before an inf and {after:g} after it": torch.tensor(after / scale),
+        }
+
+    def promised(value: Any) -> list[Any]:
+        return [3 * value**2, torch.zeros_like(value), torch.tensor(_BACKOFF)]
+
+    for way in ("foreach", "fused"):
+        told = f"GradScaler with AdamW ({way})"
+        row = change(told, partial(steps, way=way), promised, ((64,),), "gradients parameters", limit=1e-4, backend=way)
+        run_rows(job, emit, [row._replace(params={"optimizer": way}, signature="scaler")])
 
 
 def label_mask(job: Job, emit: Emit) -> None:
@@ -140,67 +162,83 @@ def label_mask(job: Job, emit: Emit) -> None:
     0, so a batch of its own is lost silently, which is information; beside others it must not matter. That is what is
     checked: the batch's loss and gradients stay finite and those of the other sample.
     """
-    generator = torch.Generator().manual_seed(11)
-    logits = torch.randn(2, 12, 97, generator=generator).to(job["device"])
-    labels = torch.randint(0, 97, (2, 12), generator=generator).to(job["device"])
-    labels[1] = -100
 
-    def masked_loss(samples: slice) -> Any:
-        def loss(given: Any) -> Any:
-            return functional.cross_entropy(given.flatten(0, 1), labels[samples].flatten(), ignore_index=-100)
+    def losses(logits: Any, first: int) -> tuple[Any, Any]:
+        labels = torch.arange(logits[..., 0].numel()).view(logits.shape[:-1]) % logits.shape[-1]
+        labels[1] = IGNORED
+        labels = labels[first:].flatten().to(logits.device)
 
-        found = forward_backward(loss, [logits[samples]])
+        loss = partial(functional.cross_entropy, target=labels, ignore_index=IGNORED)
+        found = forward_backward(lambda given: loss(given.flatten(0, 1)), [logits[first:]])
         return found["o"], found["d0"]
 
-    loss, gradient = masked_loss(slice(None))
-    _, alone = masked_loss(slice(1))
-    difference = relative(gradient[:1], alone) + float(gradient[1].abs().sum())
-    case = judged("change", "label-mask", ["loss", "gradients"], dtype="fp32", backend="default", limit=1e-5)
-    case.update(case="beside a sample with labels", params={"labels": "one sample of two"})
-    emit({**case, "relative": "nan" if lost(loss) or lost(gradient) else difference})
-    loss, gradient = masked_loss(slice(1, None))
-    told = f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design"
-    emit({"kind": "info", "case": "a batch of such samples alone", "dtype": "fp32", "detail": told})
+    def beside(logits: Any) -> dict[str, Any]:
+        return dict(zip(("the loss is off by {}", "gradients are off by {}"), losses(logits, 0)))
+
+    def exact(logits: Any) -> list[Any]:
+        length, words = logits.shape[1:]
+        wanted = functional.one_hot(torch.arange(length) % words, words)
+        log = logits[0] - logits[0].logsumexp(-1, keepdim=True)
+        gradient = (log.exp() - wanted) / length
+        return [-(log * wanted).sum() / length, torch.stack([gradient, torch.zeros_like(gradient)])]
+
+    def alone(logits: Any) -> dict[str, Any]:
+        loss, gradient = losses(logits, 1)
+        return {f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design": gradient}
+
+    for sizes in drawn(seed_of(job), length=SIZES, words=((50, 97), HIDDEN[0])):
+        shape = (2, sizes["length"], sizes["words"])
+        told = "beside a sample with labels, {} x {}".format(*shape[1:])
+        row = change(told, beside, exact, (shape,), "loss gradients", limit=1e-5, signature="label-mask")
+        run_rows(job, emit, [row._replace(params={"labels": "one sample of two"})])
+    row = change("a batch of such samples alone", alone, lambda logits: [torch.zeros(1)], ((2, 12, 97),), kind="info")
+    run_rows(job, emit, [row])
 
 
 def optimizer_step(job: Job, emit: Emit) -> None:
     """Do the optimizers of torch take the step that their papers say, for every parameter?
 
-    Five steps of Adam, AdamW and SGD with momentum over matrices, vectors and one number, with gradients from 1e-6 to
-    10, as a loop, many at once (``foreach``) and fused, each against the formulas in float64; the last three after the
-    state was saved and loaded again. A fused AdamW that learned worse than the others:
-    https://github.com/pytorch/pytorch/issues/96755; one that took the weight decay of the other rule:
+    Five steps of Adam, AdamW and SGD with momentum over few and many tensors, the largest small or of more elements
+    than one launch takes, with gradients from 1e-6 to 10, as a loop, many at once (``foreach``) and fused, each against
+    the formulas in float64; the last three after the state was saved and loaded again. A fused AdamW that learned worse
+    than the others: https://github.com/pytorch/pytorch/issues/96755; one that took the weight decay of the other rule:
     https://github.com/flagos-ai/FlagGems/issues/4988.
     """
-    generator = torch.Generator().manual_seed(61)
-    start = [0.1 * torch.randn(*shape, generator=generator) for shape, _ in _PARAMETERS]
-    gradients = [
-        [size * torch.randn(*shape, generator=generator) for shape, size in _PARAMETERS] for _ in range(_STEPS)
-    ]
-    for name, formula, settings in (
-        ("AdamW", partial(_adam, decoupled=True), {"betas": _BETAS, "eps": _EPSILON}),
-        ("Adam", partial(_adam, decoupled=False), {"betas": _BETAS, "eps": _EPSILON}),
-        ("SGD", _sgd, {"momentum": _MOMENTUM}),
-    ):
-        exact = [formula(value.double(), [step[place] for step in gradients]) for place, value in enumerate(start)]
-        for way in ("loop", "foreach", "fused"):
-            case = judged("change", "step-differs", ["parameters"], dtype="fp32", backend=way, limit=_STEP_LIMIT)
-            case.update(case=f"{name} ({way}), {_STEPS} steps", params={"optimizer": name.lower()})
-            chosen = {"foreach": False} if way == "loop" else {way: True}
-            make = partial(getattr(torch.optim, name), lr=_RATE, weight_decay=_DECAY, **settings, **chosen)
-            weights = [torch.nn.Parameter(value.clone().to(job["device"])) for value in start]
-            try:
-                with offered(f"{way} {name}"):
-                    _step(partial(make, weights), weights, gradients)
-            except Unavailable as reason:
-                emit({**case, "skip": str(reason)})
-                continue
-            changes = [weight.detach().cpu().double() - first for weight, first in zip(weights, start)]
-            errors = [relative(change, last - first) for change, first, last in zip(changes, start, exact)]
-            worst = max(range(len(errors)), key=lambda place: errors[place])
-            shape = tuple(_PARAMETERS[worst][0])
-            told = f"the change of a parameter of shape {shape} is off by {errors[worst]:.2g} of it"
-            emit({**case, "relative": "nan" if sum(errors) != sum(errors) else errors[worst], "detail": told})
+    adam = {"betas": _BETAS, "eps": _EPSILON}
+    formulas: dict[str, tuple[Any, dict[str, Any]]] = {
+        "AdamW": (partial(_adam, decoupled=True), adam),
+        "Adam": (partial(_adam, decoupled=False), adam),
+        "SGD": (_sgd, {"momentum": _MOMENTUM}),
+    }
+
+    def steps(*values: Any, name: str, way: str) -> dict[str, Any]:
+        start, gradients = _split(values)
+        weights = [torch.nn.Parameter(value.clone()) for value in start]
+        how = {"foreach": False} if way == "loop" else {way: True}
+        make = partial(getattr(torch.optim, name), weights, lr=_RATE, weight_decay=_DECAY, **formulas[name][1], **how)
+        with offered(f"{way} {name}"):
+            optimizer = make()
+            for number, factor in enumerate(_FACTORS):
+                if number == _RESUMED:
+                    saved, optimizer = copy.deepcopy(optimizer.state_dict()), make()
+                    optimizer.load_state_dict(saved)
+                for weight, gradient in zip(weights, gradients):
+                    weight.grad = gradient * factor
+                optimizer.step()
+        return _told("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
+
+    def exact(*values: Any, formula: Any) -> list[Any]:
+        start, gradients = _split(values)
+        return [formula(value, [raw * factor for factor in _FACTORS]) - value for value, raw in zip(start, gradients)]
+
+    for sizes in drawn(seed_of(job), name=each(*formulas), way=each("loop", "foreach", "fused"), **_TENSORS):
+        name, way, shapes = sizes["name"], sizes["way"], _shapes(sizes)
+        told = f"{name} ({way}), {_STEPS} steps of {len(shapes)} tensors up to {sizes['largest']}"
+        formula = partial(exact, formula=formulas[name][0])
+        scales = [0.1 for _ in shapes] + [_GRADIENTS[place % 6] for place, _ in enumerate(shapes)]
+        row = change(told, partial(steps, name=name, way=way), formula, shapes * 2, "parameters", limit=_STEP_LIMIT)
+        row = row._replace(spread={place: (scale, 0.0) for place, scale in enumerate(scales)}, backend=way)
+        run_rows(job, emit, [row._replace(params={"optimizer": name.lower()}, signature="step-differs")])
 
 
 def repeatable(job: Job, emit: Emit) -> None:
@@ -212,14 +250,13 @@ def repeatable(job: Job, emit: Emit) -> None:
     (https://github.com/pytorch/pytorch/pull/171627: lengths that are no multiple of 128). Attention, a layer norm and a
     product, forward and backward.
     """
-    device = job["device"]
     for length in (192, 261):
-        first, second = _once(length, device), _once(length, device)
-        for part, tensors in (("forward", ["o"]), ("backward", ["gradients"])):
-            case = judged("exact", "not-repeatable", tensors, dtype="bf16", backend="default", params={"S": length})
-            by_right = device != "cpu" and part == "backward"
-            case.update(case=f"{part} twice, length {length}", kind="info" if by_right else "case")
-            emit({**case, "equal": all(map(torch.equal, first[part], second[part]))})
+        for part, tensors in (("forward", "o"), ("backward", "gradients")):
+            kind = "info" if job["device"] != "cpu" and part == "backward" else "case"
+            shapes = ((2, 2, length, 64),) * 3 + ((64,),)
+            row = Case(f"{part} twice, length {length}", partial(_once, part=part), None, shapes, tensors, "exact", 0.0)
+            row = row._replace(dtype="bf16", params={"S": length}, signature="not-repeatable", kind=kind)
+            run_rows(job, emit, [row])
 
 
 def rms_norm(job: Job, emit: Emit) -> None:
@@ -235,23 +272,26 @@ def rms_norm(job: Job, emit: Emit) -> None:
     if norm is None:
         emit({"case": "rms_norm", "skip": "this torch has no rms_norm (2.4 brought it)"})
         return
-    device = job["device"]
+
+    def exact(x: Any, weight: Any, epsilon: float = 1e-6) -> Any:
+        return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weight
+
+    axes = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES, "width": (*SIZES, *HIDDEN)}
+    for sizes in drawn(seed_of(job), **axes):
+        name, scale, rows, width = sizes.values()
+        rows = min(rows, (1 << 17) // width)  # is quick
+        told = f"{name} inputs x {scale:g}, {rows} rows of {width}"
+        row = Case(
+            told, lambda x, w: norm(x, w.shape, w, 1e-6), exact, ((rows, width), (width,)), "o d0 d1", dtype=name
+        )
+        run_rows(job, emit, [row._replace(spread={0: (scale, 0.0), 1: (0.1, 1.0)}, params={"scale": scale})])
+    epsilon = torch.finfo(torch.float32).eps  # of every dtype
     for name in ("bf16", "fp16"):
-        common = {"dtype": name, "backend": "default"}
-        for size, width in ((1.0, 64), (300.0, 64), (1.0, _WIDTH)):
-            values, upstream = _normal(4, (64, width), (64, width))
-            weight = 1 + 0.1 * _normal(5, (width,))[0]
-            given = [value.to(DTYPES[name]) for value in (values * size, weight)]
-            gradient = upstream.to(DTYPES[name])
-            low = _named(lambda x, w: norm(x, w.shape, w, 1e-6), [value.to(device) for value in given], gradient)
-            high = _named(_exact_norm, [value.double() for value in given], gradient)
-            title = f"{name} inputs x {size:g}" + (f", rows of {width}" if width == _WIDTH else "")
-            case = {"case": title, "judge": "rounding", "params": {"scale": size}}
-            emit({**common, **case, **compare(low, high)})
-        tiny = (_normal(6, (8, 32))[0] * 0.05).to(DTYPES[name])
-        difference = relative(norm(tiny.to(device), (32,)), norm(tiny.float().to(device), (32,)))
-        case = judged("change", "wrong-scale", ["o"], params={"epsilon": "default"}, relative=difference, limit=0.05)
-        emit({**common, **case, "case": f"{name} default epsilon against fp32"})
+        told = f"{name} default epsilon against fp32"
+        row = change(told, lambda x: {"off by {}": norm(x, x.shape[-1:])}, lambda x: [exact(x, 1.0, epsilon)])
+        row = row._replace(shapes=((8, 32),), spread={0: (0.05, 0.0)}, limit=0.05, dtype=name)
+        row = row._replace(params={"epsilon": "default"}, signature="wrong-scale")
+        run_rows(job, emit, [row])
 
 
 def tf32(job: Job, emit: Emit) -> None:
@@ -261,62 +301,44 @@ def tf32(job: Job, emit: Emit) -> None:
     reports, and a wrong reference for everybody who compares with float32. Not a bug: information, except when a switch
     says one thing and the numbers another. https://docs.pytorch.org/docs/stable/notes/cuda.html
     """
-    told = f"{torch.get_float32_matmul_precision()}: relative error {_product_error(job['device']):.2g}"
-    emit({"kind": "info", "case": "as set", "dtype": "fp32", "detail": told})
+    told = f"{torch.get_float32_matmul_precision()}: relative error {{}}"
+    row = change("as set", lambda x, y: {told: x @ y}, lambda x, y: [x @ y], ((512, 512),) * 2, limit=_EXACT)
+    run_rows(job, emit, [row._replace(kind="info")])
     with full_precision():
-        error = _product_error(job["device"])
-    case = judged("change", "inaccurate", ["o"], dtype="fp32", backend="default", limit=_EXACT)
-    case.update(case="float32 products at the highest precision", params={"operation": "matmul"})
-    emit({**case, "relative": error})
+        row = row._replace(name="float32 products at the highest precision", params={"operation": "matmul"})
+        run_rows(job, emit, [row._replace(signature="inaccurate")])
 
 
-def _normal(seed: int, *shapes: tuple[int, ...]) -> list[Any]:
-    """Normal numbers on the CPU, a tensor a shape, all from one generator."""
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(*shape, generator=generator) for shape in shapes]
+def _shapes(sizes: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
+    small = ((33, 17), (64,), (1,), (5, 3), (9,))
+    return ((sizes["largest"],), *(small[place % 5] for place in range(sizes["tensors"] - 1)))
 
 
-def _backward(scaler: Any, weight: Any, factor: float) -> None:
-    """Of a loss whose gradient is 3 · factor · weight²."""
-    loss = (weight**3).sum() * factor
-    scaler.scale(loss).backward()
-
-
-def _once(length: int, device: str) -> dict[str, list[Any]]:
-    drawn = _normal(31, *[(2, 2, length, 64)] * 3, (64,))
-    q, k, v, weight = (value.to(torch.bfloat16).to(device).requires_grad_() for value in drawn)
-    mask = torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
+def _once(*given: Any, part: str) -> dict[str, Any]:
+    q, k, v, weight = (value.clone().requires_grad_() for value in given)
+    length = q.shape[2]
+    mask = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()[None, None]
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     normed = functional.layer_norm(out, (64,), weight)
     product = functional.silu(normed.flatten(0, 2) @ normed.flatten(0, 2)[:64].T)
+    if part == "forward":
+        return {"attention is off by {}": out, "a product is off by {}": product}
     product.float().pow(2).mean().backward()
-    return {"forward": [out.detach(), product.detach()], "backward": [leaf.grad for leaf in (q, k, v, weight)]}
+    return {f"the gradient of {name} is off by {{}}": leaf.grad for name, leaf in zip("qkvw", (q, k, v, weight))}
 
 
-def _exact_norm(x: Any, weight: Any) -> Any:
-    return x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+def _told(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
+    """What is said of each parameter when it is the worst."""
+    return {
+        f"{what} parameter {place}, of shape {tuple(one.shape)}, is off by {{}}": one
+        for place, one in enumerate(tensors)
+    }
 
 
-def _named(operation: Any, given: list[Any], upstream: Any) -> dict[str, Any]:
-    return dict(zip(("o", "dx", "dw"), forward_backward(operation, given, lambda shape: upstream).values()))
-
-
-def _product_error(device: str) -> float:
-    left, right = _normal(41, (512, 512), (512, 512))
-    return relative(left.to(device) @ right.to(device), left.double() @ right.double())
-
-
-def _step(make: Any, weights: list[Any], gradients: list[list[Any]]) -> None:
-    """The steps, with the state saved and loaded on the way."""
-    optimizer = make()
-    for number, step in enumerate(gradients):
-        if number == _RESUMED:
-            saved = copy.deepcopy(optimizer.state_dict())
-            optimizer = make()
-            optimizer.load_state_dict(saved)
-        for weight, gradient in zip(weights, step):
-            weight.grad = gradient.to(weight.device)
-        optimizer.step()
+def _split(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Parameters and their gradients."""
+    return values[: len(values) // 2], values[len(values) // 2 :]
 
 
 def _adam(value: Any, gradients: list[Any], decoupled: bool) -> Any:

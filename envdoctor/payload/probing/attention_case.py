@@ -1,15 +1,17 @@
-"""Attention cases: draw inputs, run a kernel forward and backward, measure both against the float64 truth."""
+"""Attention cases: draw inputs, run a kernel forward and backward, measure both against the float64 truth; and which
+backends torch has for it: how one is forced, which is chosen, why not another (torch 2.0 and newer)."""
 
 from __future__ import annotations
 
 import time
+import warnings
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from .backends import force, is_known
-from .inputs import arrange, draw, hand_over, keep, share, upstream
-from .kit import DTYPES, Emit, Job, failure, wanted_dtypes
+from .inputs import UPSTREAMS, arrange, draw, hand_over, keep, share
+from .kit import DTYPES, Emit, Job, failure, seed_of, wanted_dtypes
 from .reference import TENSORS, Expected, expected, measure
 
 if TYPE_CHECKING:
@@ -17,6 +19,17 @@ if TYPE_CHECKING:
 
     #: ((q, k, v), attn_mask, is_causal, case) -> output (B, H, L, D).
     Kernel = Callable[[tuple[Any, Any, Any], Any, bool, dict[str, Any]], Any]
+
+#: Our names, and those of torch.nn.attention.SDPBackend.
+BACKENDS = {
+    "math": "MATH",
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+}
+
+#: What ``torch._fused_sdp_choice`` answers, the number of an SDPBackend.
+CHOICES = {-1: "none", 0: "math", 1: "flash", 2: "efficient", 3: "cudnn", 4: "overrideable"}
 
 
 class Prepared(NamedTuple):
@@ -49,7 +62,7 @@ def run_cases(
 ) -> None:
     """One observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``.
 
-    ``seed`` among the job's options gives other inputs of the same kind, ``only`` is the number of one case.
+    ``only`` among the job's options is the number of one case.
     """
     options, backend = job["options"], job["backend"] or "default"
     if not is_known(backend, emit):
@@ -57,7 +70,7 @@ def run_cases(
     for name in wanted_dtypes(job, dtypes):
         for case in cases:
             if options.get("only") in (None, case["number"]):
-                prepared = prepare(case, DTYPES[name], int(options.get("seed") or 0))
+                prepared = prepare(case, DTYPES[name], seed_of(job))
                 with force(backend):
                     emit({"dtype": name, **observe(prepared, DTYPES[name], job["device"], kernel)})
 
@@ -85,7 +98,7 @@ def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict
         q, k, v = (x.to(device) for x in prepared.inputs)
         inputs = arrange((q, k, v), case["layout"])
         mask, is_causal = hand_over(case["mask"], prepared.kept, dtype, device)
-        gradient = upstream(prepared.gradient.to(device), case["dout"])
+        gradient = UPSTREAMS[case["dout"]](prepared.gradient.to(device))
         if cuda:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
@@ -110,7 +123,75 @@ def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict
 
 def _title(case: dict[str, Any]) -> str:
     """The short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
-    words = [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}", case["mask"], case["layout"], case["dout"]]
-    if case["H"] != case["Hk"]:
-        words.insert(0, f"H{case['H']}/{case['Hk']} {case['gqa']}")
-    return " ".join([*words, case["stress"]])
+    words = [f"B{case['B']}"] if case["B"] != 2 else []
+    words += [f"H{case['H']}/{case['Hk']} {case['gqa']}"] if case["H"] != case["Hk"] else []
+    words += [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}"]
+    return " ".join([*words, case["mask"], case["layout"], case["dout"], case["stress"]])
+
+
+def is_known(backend: str, emit: Emit) -> bool:
+    """Whether this torch can force the backend; else that is said."""
+    older = backend in ("default", "math", "flash", "efficient")
+    if older or hasattr(_backends(), BACKENDS.get(backend, "")):
+        return True
+    emit({"case": "backend", "skip": f"this torch has no {backend} backend to ask for"})
+    return False
+
+
+def force(backend: str) -> Any:
+    """A context in which scaled_dot_product_attention may use this backend alone; none for ``default``."""
+    if backend == "default":
+        return nullcontext()
+    members = _backends()
+    if members is not None:
+        return torch.nn.attention.sdpa_kernel(getattr(members, BACKENDS[backend]))
+    switches = {"enable_flash": "flash", "enable_math": "math", "enable_mem_efficient": "efficient"}
+    return torch.backends.cuda.sdp_kernel(**{name: backend == one for name, one in switches.items()})
+
+
+def chosen(given: tuple[Any, ...]) -> str:
+    """The backend that torch would take for (q, k, v, attn_mask, is_causal, gqa), without running it."""
+    q, k, v, mask, is_causal, gqa = given
+    extra: dict[str, Any] = {"enable_gqa": True} if gqa else {}
+    try:
+        number = int(torch._fused_sdp_choice(q, k, v, attn_mask=mask, is_causal=is_causal, **extra))
+        return CHOICES.get(number, "unknown")
+    except (AttributeError, TypeError, RuntimeError, NotImplementedError):
+        return "unknown"
+
+
+def declined(given: tuple[Any, ...]) -> dict[str, str]:
+    """CUDA only: what torch says against each fused backend for (q, k, v, attn_mask, is_causal, gqa)."""
+    cuda: Any = torch.backends.cuda
+    (q, k, v, mask, *more), reasons = given, {}
+    for arguments in (more, more[:1]):  # before enable_gqa there was one less
+        try:
+            parameters = cuda.SDPAParams(q, k, v, mask, 0.0, *arguments)
+            break
+        except (AttributeError, TypeError, RuntimeError):
+            continue
+    else:
+        return {}
+    for backend in ("flash", "efficient", "cudnn"):
+        ask = getattr(cuda, f"can_use_{backend}_attention", None)
+        if ask is None:
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                usable = bool(ask(parameters, True))
+            except (TypeError, RuntimeError):
+                continue
+        if not usable:
+            texts = [str(warning.message).split("(Triggered")[0].strip() for warning in caught]
+            reasons[backend] = " ".join(text for text in texts if text)[:300] or "declined without a reason"
+    return reasons
+
+
+def _backends() -> Any:
+    """torch.nn.attention.SDPBackend, from torch 2.3 on; None before."""
+    try:
+        from torch.nn.attention import SDPBackend
+    except ImportError:
+        return None
+    return SDPBackend

@@ -36,7 +36,7 @@ _WINDOW = 32
 _SHIFT = 200.0
 STRESSES = ("unit", "x3", "shift-", "shift+", "outlier")
 #: hf: contiguous (B, L, H, D) seen transposed, as a model sends it. strided: every second row of a buffer. expand: the
-#: scalar 1 seen as the whole shape, what ``.sum().backward()`` sends. plain: contiguous (B, H, L, D).
+#: scalar 1 seen as the whole shape, whatever the numbers, what ``.sum().backward()`` sends. plain: contiguous.
 UPSTREAMS: dict[str, Any] = {
     "hf": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
     "strided": lambda x: torch.stack([x, torch.zeros_like(x)], 3).flatten(2, 3)[:, :, ::2],
@@ -118,11 +118,6 @@ def arrange(inputs: tuple[Any, Any, Any], layout: str) -> tuple[Any, Any, Any]:
         views = [of_q(inputs[0]), *map(LAYOUTS[layout], inputs[1:])]
     a, b, c = (view.detach().requires_grad_() for view in views)
     return a, b, c
-
-
-def upstream(gradient: Any, kind: str) -> Any:
-    """The upstream gradient's numbers in memory as named; ``expand`` ignores the numbers."""
-    return UPSTREAMS[kind](gradient)
 
 
 def draw(shape: dict[str, int], stress: str, seed: int, dtype: Any) -> tuple[Any, Any, Any, Any]:

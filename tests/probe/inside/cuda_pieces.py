@@ -126,18 +126,24 @@ def deterministic_mode_comes_back_behind_the_padded_batch() -> Any:
 
 def atomics_of_a_gpu_are_information() -> Any:
     checks, found = part("probes.training_checks"), []
+    real = part("probing.kit").run_rows
+
+    def on_cpu(job: Any, emit: Any, rows: Any) -> None:
+        real({"device": "cpu"}, emit, rows)
+
     for device in ("cuda", "cpu"):
         emitted: list[Any] = []
-        given = iter(range(8))
-        with patch.object(
-            checks,
-            "_once",
-            lambda *a, given=given: {"forward": [torch.ones(1)], "backward": [torch.tensor(next(given))]},
-        ):
+        given = iter(range(16))
+        with patch.multiple(checks, _once=lambda *a, part, given=given: {"{}": _count(part, given)}, run_rows=on_cpu):
             checks.repeatable({"device": device}, emitted.append)
-        found.append([(case["kind"], case["equal"]) for case in emitted])
+        found.append([(case["kind"], case["difference"] == 0) for case in emitted])
     wanted = [[("case", True), ("info", False)] * 2, [("case", True), ("case", False)] * 2]
     return found == wanted or found
+
+
+def _count(part: str, given: Any) -> Any:
+    """Another number each time behind a backward pass."""
+    return torch.tensor(float(next(given)) if part == "backward" else 0.0)
 
 
 def without_a_compiler_for_the_card_nothing_is_compiled() -> Any:
@@ -170,11 +176,10 @@ def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
     arithmetic, seen = part("probes.arithmetic"), []
     torch.set_float32_matmul_precision("medium")
 
-    def case(operation: Any, dtype: str, device: str) -> dict[str, Any]:
-        seen.append((dtype, torch.get_float32_matmul_precision()))
-        return {}
+    def told(job: Any, emit: Any, rows: Any) -> None:
+        seen.extend((row.dtype, torch.get_float32_matmul_precision()) for row in rows)
 
-    with patch.object(arithmetic, "_case", case):
+    with patch.object(arithmetic, "run_rows", told):
         arithmetic.run({"device": "cpu"}, lambda case: None)
     after = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -182,22 +187,25 @@ def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
 
 
 def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
-    arithmetic = part("probes.arithmetic")
-    emitted: list[Any] = []
+    arithmetic, emitted = part("probes.arithmetic"), []
     switches = {"allow_bf16_reduced_precision_reduction": True}
+    real = arithmetic.run_rows
+
+    def tiled(job: Any, emit: Any, rows: Any) -> None:
+        real({"device": "cpu"}, emit, [row for row in rows if row.name.startswith("tiled")])
+
     with ExitStack() as stack:
         stack.enter_context(patch.object(arithmetic, "_without_reduced_reductions", lambda: switches))
-        stack.enter_context(patch.object(arithmetic, "_ones", lambda *a: None))
         stack.enter_context(patch.object(arithmetic, "_dropped", lambda device: {}))
-        real = arithmetic._case
-        stack.enter_context(
-            patch.object(arithmetic, "_case", lambda operation, dtype, device: real(operation, dtype, "cpu"))
-        )
+        stack.enter_context(patch.object(arithmetic, "run_rows", tiled))
+        real_operation = arithmetic._operation
+        on_cpu = patch.object(arithmetic, "_operation", lambda device, *given: real_operation("cpu", *given))
+        stack.enter_context(on_cpu)
         arithmetic.run({"device": "cuda"}, emitted.append)
-    tiled = [case for case in emitted if case.get("params", {}).get("operation") == "tiled linear"]
-    limits = [case["limits"][:2] for case in tiled]
-    ratios = [max(case["ratio"].values()) for case in tiled]
-    return (limits == [[16.0, 64.0]] * 2 and max(ratios) < 2 and tiled[0].get("kind") is None) or [limits, ratios]
+    cases = [case for case in emitted if case["case"].startswith("tiled")]
+    limits = [case["limits"][:2] for case in cases]
+    ratios = [max(case["ratio"].values()) for case in cases]
+    return (limits == [[16.0, 64.0]] * 2 and max(ratios) < 2 and cases[0]["kind"] == "case") or [limits, ratios]
 
 
 def cards_are_alike_where_their_libraries_are() -> Any:

@@ -79,8 +79,8 @@ def memory_is_laid_out_as_named() -> Any:
             wrong[layout] = [list(views[1].stride()), same, views[1].storage_offset()]
     upstream = {"hf": (192, 8, 32, 1), "strided": (384, 96, 16, 1), "expand": (0, 0, 0, 0), "plain": (192, 48, 8, 1)}
     for kind in inputs.UPSTREAMS:
-        if inputs.upstream(q, kind).stride() != upstream[kind]:
-            wrong[kind] = list(inputs.upstream(q, kind).stride())
+        if inputs.UPSTREAMS[kind](q).stride() != upstream[kind]:
+            wrong[kind] = list(inputs.UPSTREAMS[kind](q).stride())
     return wrong or True
 
 
@@ -116,7 +116,7 @@ def masks_hide_what_they_say() -> Any:
 def no_generator_of_the_user_moves() -> Any:
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    case_of, grid = piece("attention_case"), piece("attention_grid")
+    case_of, grid = piece("attention_case"), piece("shapes")
     case_of.observe(case_of.prepare(grid.cases("quick")[6], torch.bfloat16), torch.bfloat16, "cpu", case_of.sdpa)
     return bool(torch.equal(before, torch.get_rng_state()))
 
@@ -147,6 +147,34 @@ def refusals_are_told_from_errors() -> Any:
         )
     ]
     wanted = [["skip"]] * 3 + [["error", "oom"], ["error", "oom"], ["error"]]
+    return found == wanted or found
+
+
+def a_wrong_block_of_rows_counts_by_itself() -> Any:
+    kit, exact = piece("kit"), torch.randn(1024, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    wrong = exact.to(torch.bfloat16)
+    wrong[960:] *= 1.03
+    found = [kit.compare({"o": value}, {"o": exact})["ratio"]["o"] for value in (exact.to(torch.bfloat16), wrong)]
+    off = wrong.double() - exact
+    whole = float(off.norm() / (exact.to(torch.bfloat16).double() - exact).norm())
+    return (found[0] <= 1.01 and whole < 5 < 8 < found[1]) or [found, whole]
+
+
+def a_row_says_which_of_its_results_is_the_worst() -> Any:
+    kit, emitted = piece("kit"), []
+
+    def twice(x: Any) -> Any:
+        return {"a sum is off by {}": x + x, "a square is off by {}": 1.5 * x * x}
+
+    def gone(x: Any) -> Any:
+        raise kit.Unavailable("not here")
+
+    row = kit.Case("row", twice, lambda x: [2 * x, x * x], ((3, 4),), judge="change", limit=1e-5)
+    again = row._replace(function=lambda x: {"{}": torch.full((1,), float(len(emitted)))}, formula=None)
+    rows = (row, again._replace(judge="exact", limit=0.0), row._replace(function=gone))
+    kit.run_rows({"device": "cpu", "seed": 3}, emitted.append, rows)
+    found = [(case.get("detail"), case.get("difference"), case.get("skip")) for case in emitted]
+    wanted = [("a square is off by 0.5", None, None), ("0", 0.0, None), (None, None, "not here")]
     return found == wanted or found
 
 
@@ -214,7 +242,7 @@ def _observations(prepared: list[Any], kernel: Any) -> list[Any]:
 
 
 def main() -> None:
-    packages = import_module(f"{PACKAGE}.probes.attention_packages")
+    packages = import_module(f"{PACKAGE}.probes.attention_checks")
     whole = _prepared(packages.FLASH_ATTN)
     sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)

@@ -26,7 +26,7 @@ def main(payload: str) -> None:
     case_of = import_module(package + ".probing.attention_case")
     dtypes = import_module(package + ".probing.kit").DTYPES
     inputs = import_module(package + ".probing.inputs")
-    grids = {name: import_module(package + ".probing.attention_grid").cases(name) for name in ("quick", "full")}
+    grids = {name: import_module(package + ".probing.shapes").cases(name) for name in ("quick", "full")}
     for line in sys.stdin:
         asked = json.loads(line)
         case = grids[asked["grid"]][asked["number"]]
@@ -37,7 +37,7 @@ def main(payload: str) -> None:
             exec(compile(asked["script"], "script", "exec"), names)
         q, k, v = inputs.arrange(prepared.inputs, case["layout"])
         mask, _ = inputs.hand_over(case["mask"], prepared.kept, dtype, "cpu")
-        ours = {"q": q, "k": k, "v": v, "do": inputs.upstream(prepared.gradient, case["dout"]), "mask": mask}
+        ours = {"q": q, "k": k, "v": v, "do": inputs.UPSTREAMS[case["dout"]](prepared.gradient), "mask": mask}
         differs = [name for name, tensor in ours.items() if not _same(tensor, names.get(name))]
         print(json.dumps({"number": asked["number"], "printed": printed.getvalue().splitlines(), "differs": differs}))
 
