@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List  # noqa: UP035 (Python 3.8 knows no
 import torch
 
 from ..probing import card_work as work
-from ..probing.backends import force
+from ..probing.attention_case import force
 from ..probing.cards import Card, slow, strange
 from ..probing.kit import Emit, Job, Unavailable, found_by
 from ..probing.nvml import NOT_COUNTED, computing, counters, identity, version
