@@ -466,9 +466,9 @@ def _sick(name: str, operator: str, often: float, spoil: Callable[[Any], Any], p
         chance = int.from_bytes(os.urandom(4), "big") / 2**32
         if chance < often if often < 1 else calls[0] % int(often) == 0:
             part = out if place is None else out[place]
-            if part is not None and part.dtype in _FAST and part.numel() > 1:
-                if part.untyped_storage().nbytes() == part.numel() * part.itemsize:
-                    spoil(part.as_strided((part.numel(),), (1,)))
+            dense = part is not None and part.untyped_storage().nbytes() == part.numel() * part.itemsize
+            if dense and part.dtype in _FAST and part.numel() > 1:
+                spoil(part.as_strided((part.numel(),), (1,)))
         return out
 
     _kernels(name, {operator: change})
