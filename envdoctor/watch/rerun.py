@@ -370,14 +370,6 @@ def _without_cudnn() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _eager(model: Any) -> Iterator[Callable[[], bool]]:
-    chosen = [(config, config._attn_implementation) for config in _configs(model)]
-    flags = [
-        (module, name)
-        for module in model.modules()
-        for name in ("_use_sdpa", "_use_flash_attention_2")
-        if module.__dict__.get(name) is True
-    ]
-    classes = [(module, type(module)) for module in model.modules() if _plain_class(type(module)) is not None]
     calls = 0
     fused = torch.nn.functional.scaled_dot_product_attention
 
@@ -386,23 +378,21 @@ def _eager(model: Any) -> Iterator[Callable[[], bool]]:
         calls += 1
         return fused(*arguments, **kwargs)
 
-    torch.nn.functional.scaled_dot_product_attention = counted
+    changes: list[tuple[Any, str, Any]] = [(torch.nn.functional, "scaled_dot_product_attention", counted)]
+    changes += [(config, "_attn_implementation", "eager") for config in _configs(model)]
+    for module in model.modules():
+        flags = (name for name in ("_use_sdpa", "_use_flash_attention_2") if module.__dict__.get(name) is True)
+        changes += [(module, name, False) for name in flags]
+        plain = _plain_class(type(module))
+        changes += [(module, "__class__", plain)] if plain is not None else []
+    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     try:
-        for config, _ in chosen:
-            config._attn_implementation = "eager"
-        for module, name in flags:
-            setattr(module, name, False)
-        for module, kind in classes:
-            module.__class__ = _plain_class(kind)
+        for place, name, value in changes:
+            setattr(place, name, value)
         yield lambda: calls == 0
     finally:
-        torch.nn.functional.scaled_dot_product_attention = fused
-        for module, kind in classes:
-            module.__class__ = kind
-        for module, name in flags:
-            setattr(module, name, True)
-        for config, before in reversed(chosen):
-            config._attn_implementation = before
+        for place, name, value in reversed(before):
+            setattr(place, name, value)
 
 
 def _configs(model: Any) -> list[Any]:

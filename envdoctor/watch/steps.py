@@ -38,22 +38,25 @@ class Teller:
         finally:
             self.busy = False
 
-    def record(self, args: Any, facts: dict[str, Any], details: Mapping[str, Any] | None = None) -> None:
-        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts,
-        a text about the second run, is a detail."""
+    def record(
+        self, run: "Run", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
+        ``about`` it, a text about the second run, is a detail."""
+        facts = {"watch.event": event, "watch.step": step, **about}
         problem = facts.pop("problem", None)
-        if facts["watch.event"] in self.seen or len(self.events) >= _EVENTS_KEPT:
+        if event in self.seen or len(self.events) >= _EVENTS_KEPT:
             return
-        self.seen.add(facts["watch.event"])
+        self.seen.add(event)
         self.events.append(facts)
-        self.said = f"{facts['watch.event']} in step {facts['watch.step']}"
+        self.said = f"{event} in step {step}"
         try:
             from envdoctor.watch.flight import tell
 
-            folder = Path(self._folder or getattr(args, "output_dir", None) or ".")
+            folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
             whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
             known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
-            self.said = tell(facts, known, args, folder, logger) or self.said
+            self.said = tell(facts, known, run.args, folder, logger)
         except Exception as error:
             logger.warning("envdoctor.watch: the flight record could not be written: %s", type(error).__name__)
 
@@ -78,7 +81,7 @@ class Run(NamedTuple):
     args: Any
     state: Any
     control: Any
-    model: Any
+    model: Any = None
     optimizer: Any = None
 
 
@@ -105,22 +108,19 @@ class Still:
     :meth:`name` after it."""
 
     def __init__(self) -> None:
-        self._noted: tuple[str, Any, Any] | None = None
+        self._noted: tuple[str, Any, Any, Any] | None = None
 
     def note(self, model: Any, step: int, *, warms: bool) -> None:
         """Every hundredth step; not during warm-up."""
-        self._noted = None
-        if step % _EVERY or warms:
-            return
+        named = [] if step % _EVERY or warms else model.named_parameters()
         half = [
             (name, parameter)
-            for name, parameter in model.named_parameters()
+            for name, parameter in named
             if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
         ]
-        if half:
-            name, parameter = max(half, key=lambda entry: int(entry[1].numel()))
-            moving = parameter.grad.detach().reshape(-1)[:_SAMPLE] != 0
-            self._noted = (name, parameter, (parameter.detach().reshape(-1)[:_SAMPLE].clone(), moving))
+        name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
+        noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
+        self._noted = None if noted is None else (name, parameter, *noted)
 
     def name(self, *, skipped: bool) -> str | None:
         """The weight, when none of its sampled elements that have gradients moved; a step that was ``skipped`` moved
@@ -128,10 +128,13 @@ class Still:
         noted, self._noted = self._noted, None
         if noted is None or skipped:
             return None
-        name, parameter, (before, moving) = noted
-        pushed = int(moving.sum())
-        moved = int(((parameter.detach().reshape(-1)[:_SAMPLE] != before) & moving).sum())
-        return name if pushed >= 100 and moved == 0 else None
+        name, parameter, before, moving = noted
+        moved = (_sample(parameter) != before) & moving
+        return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
+
+
+def _sample(tensor: Any) -> Any:
+    return tensor.detach().reshape(-1)[:_SAMPLE]
 
 
 class Steps:
@@ -232,8 +235,7 @@ class Steps:
             return
         first = next(iter(step.kept.bad()), None)
         about = describe(dict(step.kept.batches).get(first, {})) if first is not None else {}
-        facts = {"watch.event": "labels-masked", "watch.step": step.number, **about}
-        self._teller.record(step.run.args, facts, {"micro_batch": first})
+        self._teller.record(step.run, "labels-masked", step.number, about, {"micro_batch": first})
 
     def _note_course(self, step: _Step, loss: float, *, calm: bool, dead: bool) -> None:
         """Count steps in a row that are far worse than guessing after one that was not, whose gradients are all 0
@@ -257,8 +259,7 @@ class Steps:
         if event not in self._teller.seen:
             weight = oversized_weight(step.run.model)
             named = {"watch.parameter": weight} if weight is not None else {}
-            facts = {"watch.event": event, "watch.step": step.number - _DEAD + 1, **named}
-            self._teller.record(step.run.args, facts, {"learning_rate": step.rate})
+            self._teller.record(step.run, event, step.number - _DEAD + 1, named, {"learning_rate": step.rate})
 
     def _trip(self, step: _Step, event: str, *, own: bool) -> None:
         """Stop or tell. ``own``: this process saw something that is not finite, and a second run may say where."""
@@ -268,10 +269,8 @@ class Steps:
             run.control.should_training_stop = True
         elif event in self._teller.seen:
             return
-        facts: dict[str, Any] = {"watch.event": event, "watch.step": step.number}
+        facts: dict[str, Any] = {}
         details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
-        if event == "diverged":
-            facts["watch.step"] = step.number - _DIVERGED + 1
         if step.scaled and event == "nan-gradient":
             details["skipped_by_the_loss_scaler"] = self._overflows
         numbers = dict(step.kept.batches)
@@ -300,7 +299,8 @@ class Steps:
                 parameter.grad = gradient
         if self._stop and not step.applied:
             _nothing_to_apply(model, having, keep=step.scaled or not alone)
-        self._teller.record(run.args, facts, details)
+        first_bad = step.number - _DIVERGED + 1 if event == "diverged" else step.number
+        self._teller.record(run, event, first_bad, facts, details)
 
     def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says, with what describes the batch that is at fault;
