@@ -239,7 +239,7 @@ class Watch(TrainerCallback):
             steps.look(run, applied=not skipped)
         if control.should_save or control.should_evaluate:
             steps.read_late()
-        still = steps.still.name(skipped=skipped)
+        still = steps.stands_still(skipped=skipped)
         if still is not None:
             self._teller.record(run, "weights-stand-still", state.global_step, {"watch.parameter": still})
         if steps.shape is not None and _on_cuda():
@@ -263,12 +263,13 @@ class Watch(TrainerCallback):
         event = event_of_log(entry)
         if event is None or self._steps.tripped:
             return
-        if event in ("infinite-norm", "nan-gradient") and scales(args, optimizer):
+        run = Run(args, state, control, optimizer=optimizer)
+        if event in ("infinite-norm", "nan-gradient") and scales(run):
             return
         if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
             return
         more = self._steps.explain_norm(state.global_step) if event == "infinite-norm" else {}
-        self._teller.record(Run(args, state, control), event, state.global_step, more)
+        self._teller.record(run, event, state.global_step, more)
         if event == "infinite-norm" and self.stop:
             self._steps.tripped = True
             self._keep_from_saving(control)

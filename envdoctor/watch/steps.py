@@ -98,44 +98,6 @@ class _Step(NamedTuple):
     warms: bool
     applied: bool
 
-    @property
-    def scaled(self) -> bool:
-        return scales(self.run.args, self.run.optimizer)
-
-
-class Still:
-    """Half-precision weights that a step does not move, by a sample of the largest one: :meth:`note` before a step,
-    :meth:`name` after it."""
-
-    def __init__(self) -> None:
-        self._noted: tuple[str, Any, Any, Any] | None = None
-
-    def note(self, model: Any, step: int, *, warms: bool) -> None:
-        """Every hundredth step; not during warm-up."""
-        named = [] if step % _EVERY or warms else model.named_parameters()
-        half = [
-            (name, parameter)
-            for name, parameter in named
-            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
-        ]
-        name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
-        noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
-        self._noted = None if noted is None else (name, parameter, *noted)
-
-    def name(self, *, skipped: bool) -> str | None:
-        """The weight, when none of its sampled elements that have gradients moved; a step that was ``skipped`` moved
-        nothing, and rightly."""
-        noted, self._noted = self._noted, None
-        if noted is None or skipped:
-            return None
-        name, parameter, before, moving = noted
-        moved = (_sample(parameter) != before) & moving
-        return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
-
-
-def _sample(tensor: Any) -> Any:
-    return tensor.detach().reshape(-1)[:_SAMPLE]
-
 
 class Steps:
     """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
@@ -144,7 +106,6 @@ class Steps:
         self.kept = Kept()
         self.shape: tuple[int, int] | None = None
         self.tripped = False
-        self.still = Still()
         self._teller = teller
         self._stop = stop
         self._rerun = rerun
@@ -155,6 +116,7 @@ class Steps:
         self._loss = 0.0
         self._rate: float | None = None
         self._zeroed: _Step | None = None
+        self._noted: tuple[str, Any, Any, Any] | None = None
 
     def look(self, run: Run, *, applied: bool) -> None:
         """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
@@ -175,8 +137,30 @@ class Steps:
                 self.read_late()
                 self._late = (_to_host(shared), step._replace(applied=True))
         if not applied and moves:
-            self.still.note(run.model, number, warms=warms)
+            self._note_half(run.model, number, warms=warms)
         self.shape = kept.shape
+
+    def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
+        """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
+        named = [] if step % _EVERY or warms else model.named_parameters()
+        half = [
+            (name, parameter)
+            for name, parameter in named
+            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
+        ]
+        name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
+        noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
+        self._noted = None if noted is None else (name, parameter, *noted)
+
+    def stands_still(self, *, skipped: bool) -> str | None:
+        """The half-precision weight of which a sample was kept before the step, when no element of it that has a
+        gradient moved; a step that was ``skipped`` moved nothing, and rightly."""
+        noted, self._noted = self._noted, None
+        if noted is None or skipped:
+            return None
+        name, parameter, before, moving = noted
+        moved = (_sample(parameter) != before) & moving
+        return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
 
     def read_late(self) -> None:
         """Judge the step before, whose numbers were on their way; before anything is saved they must be known."""
@@ -193,8 +177,7 @@ class Steps:
         zeroed = self._zeroed
         if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
             return {}
-        batches = [batch for _, batch in zeroed.kept.batches]
-        return self._examined(zeroed, batches, again=not is_sharded(zeroed.run.model))
+        return self._examined(zeroed, [*zeroed.kept.batches.values()], again=not is_sharded(zeroed.run.model))
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
         """Whether the step is bad or skipped; trips when nobody else sees to it."""
@@ -217,15 +200,14 @@ class Steps:
         if masked or not (loss or gradient):
             return False
         self._overflows += 1
-        if loss or not step.scaled or self._overflows >= _OVERFLOWS:
+        if loss or not scales(step.run) or self._overflows >= _OVERFLOWS:
             self._trip(step, "nan-loss" if loss else "nan-gradient", own=own)
         return True
 
     def _masked(self, step: _Step) -> bool:
         """Whether every loss that is not finite, on any process, is that of a batch without a label that counts."""
-        numbers = dict(step.kept.batches)
-        bad = step.kept.bad()
-        unexplained = any(describe(numbers.get(one, {})).get("watch.label_tokens") != 0 for one in bad)
+        batches = step.kept.batches
+        unexplained = any(describe(batches.get(one, {})).get("watch.label_tokens") != 0 for one in step.kept.bad())
         return not on_any(step.run.model, unexplained)
 
     def _note_masked(self, step: _Step) -> None:
@@ -234,7 +216,7 @@ class Steps:
             self._trip(step, "all-labels-masked", own=False)
             return
         first = next(iter(step.kept.bad()), None)
-        about = describe(dict(step.kept.batches).get(first, {})) if first is not None else {}
+        about = describe({} if first is None else step.kept.batches.get(first, {}))
         self._teller.record(step.run, "labels-masked", step.number, about, {"micro_batch": first})
 
     def _note_course(self, step: _Step, loss: float, *, calm: bool, dead: bool) -> None:
@@ -271,16 +253,16 @@ class Steps:
             return
         facts: dict[str, Any] = {}
         details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
-        if step.scaled and event == "nan-gradient":
+        if scales(step.run) and event == "nan-gradient":
             details["skipped_by_the_loss_scaler"] = self._overflows
-        numbers = dict(step.kept.batches)
-        number = next(iter(step.kept.bad()), max(numbers, default=-1))
+        batches = step.kept.batches
+        number = next(iter(step.kept.bad()), max(batches, default=-1))
         alone = processes() == 1
         if not alone:
             details["bad_here"] = own
         if own or alone:
             details["micro_batch"] = number
-            facts.update(describe(numbers.get(number, {})))
+            facts.update(describe(batches.get(number, {})))
         alone = alone and not is_sharded(model)
         if self._rerun and not alone:
             details["rerun"] = "not with several processes or sharded weights"
@@ -292,13 +274,12 @@ class Steps:
         if self._rerun and own:
             if aside and alone:
                 model.zero_grad(set_to_none=True)
-            first = [numbers[number]] if number in numbers else []
-            others = [one for at, one in numbers.items() if at != number]
-            facts.update(self._examined(step, [*first, *others], again=alone))
+            first_bad_first = sorted(batches, key=lambda one: one != number)
+            facts.update(self._examined(step, [batches[one] for one in first_bad_first], again=alone))
             for parameter, gradient in zip(having, aside, strict=False):
                 parameter.grad = gradient
         if self._stop and not step.applied:
-            _nothing_to_apply(model, having, keep=step.scaled or not alone)
+            _nothing_to_apply(model, having, keep=scales(step.run) or not alone)
         first_bad = step.number - _DIVERGED + 1 if event == "diverged" else step.number
         self._teller.record(run, event, first_bad, facts, details)
 
@@ -319,9 +300,13 @@ class Steps:
         return {**about, **found}
 
 
-def scales(args: Any, optimizer: Any) -> bool:
+def scales(run: Run) -> bool:
     """Whether a loss scaler looks at the gradients and skips steps by itself."""
-    return bool(getattr(args, "fp16", False)) or getattr(optimizer, "scaler", None) is not None
+    return bool(getattr(run.args, "fp16", False)) or getattr(run.optimizer, "scaler", None) is not None
+
+
+def _sample(tensor: Any) -> Any:
+    return tensor.detach().reshape(-1)[:_SAMPLE]
 
 
 def _rate_of(optimizer: Any) -> float | None:
