@@ -67,6 +67,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     try:
         rule, texts, renamed_from = explain(text, asked.matrix)
     except UsageProblem:
+        if "-" in text and " " not in text:  # an id that is mistyped
+            raise
         found = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
         seen = explain_error(text, asked.matrix).answer.known or not found
         if seen and (" " in text or found):

@@ -154,7 +154,7 @@ def _job(data: Any) -> Job:
         raise ValueError(Message("no device is called {}", repr(job.device)))
     for key in ("seconds", "memory_mib", *(["seed"] if job.seed is not None else [])):
         _amount(getattr(job, key), key)
-    return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)))
+    return replace(job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)), speeds=tuple(job.speeds))
 
 
 def _amount(value: Any, name: str) -> float:

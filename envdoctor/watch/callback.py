@@ -40,22 +40,16 @@ class Evaluation:
         self.shape: tuple[int, int] | None = None
         self._teller = teller
         self._rerun = rerun
-        self._begun: Mapping[str, Any] | None = None
         self._waiting: deque[tuple[int, Mapping[str, Any], Any]] = deque(maxlen=_WAITING)
         self._count = 0
 
-    def before(self, batch: Mapping[str, Any]) -> None:
-        """The model is called with a batch."""
-        self._begun = batch
-
-    def after(self, output: Any) -> None:
-        """It answered; a call without a loss (generation) is no batch of an evaluation."""
-        loss, batch, self._begun = loss_of(output), self._begun, None
-        if loss is None or batch is None:
-            return
-        self.shape = shape_of(batch)
-        self._waiting.append((self._count, batch, loss.detach()))
-        self._count += 1
+    def after(self, batch: Mapping[str, Any], output: Any) -> None:
+        """The model answered; a call without a loss (generation) is no batch of an evaluation."""
+        loss = loss_of(output)
+        if loss is not None:
+            self.shape = shape_of(batch)
+            self._waiting.append((self._count, batch, loss.detach()))
+            self._count += 1
 
     def look(self, run: Run, *, end: bool) -> None:
         """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
@@ -71,13 +65,11 @@ class Evaluation:
         if not bad or "nan-eval-loss" in self._teller.seen:
             return
         number, batch, _ = bad[0]
-        step = run.state.global_step
-        facts = {"watch.event": "nan-eval-loss", "watch.step": step, "watch.batch": number, **describe(batch)}
-        found: dict[str, Any] = {}
+        facts = {"watch.batch": number, **describe(batch)}
         if self._rerun and facts.get("watch.label_tokens") != 0:
             # In the evaluation's own mode and without gradients.
-            found = self._teller.examine(run.model, batch, again=not is_sharded(run.model), backward=False)
-        self._teller.record(run.args, {**facts, **found})
+            facts |= self._teller.examine(run.model, batch, again=not is_sharded(run.model), backward=False)
+        self._teller.record(run, "nan-eval-loss", run.state.global_step, facts)
 
 
 #: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
@@ -241,18 +233,18 @@ class Watch(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
         """Before anything is saved the numbers must be known."""
+        run = Run(args, state, control, model, optimizer)
         steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
         if steps.kept.count:  # nobody told before the step
-            steps.look(Run(args, state, control, model, optimizer), applied=not skipped)
+            steps.look(run, applied=not skipped)
         if control.should_save or control.should_evaluate:
             steps.read_late()
-        still = steps.still.name(skipped=skipped)
+        still = steps.stands_still(skipped=skipped)
         if still is not None:
-            facts = {"watch.event": "weights-stand-still", "watch.step": state.global_step, "watch.parameter": still}
-            self._teller.record(args, facts)
+            self._teller.record(run, "weights-stand-still", state.global_step, {"watch.parameter": still})
         if steps.shape is not None and _on_cuda():
             held, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-            self.note_memory(args, state.global_step, steps.shape, held, reserved)
+            self._note_growth(run, self._memory.step(steps.shape, held, reserved))
         self._keep_from_saving(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -271,28 +263,30 @@ class Watch(TrainerCallback):
         event = event_of_log(entry)
         if event is None or self._steps.tripped:
             return
-        if event in ("infinite-norm", "nan-gradient") and scales(args, optimizer):
+        run = Run(args, state, control, optimizer=optimizer)
+        if event in ("infinite-norm", "nan-gradient") and scales(run):
             return
         if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
             return
         more = self._steps.explain_norm(state.global_step) if event == "infinite-norm" else {}
-        self._teller.record(args, {"watch.event": event, "watch.step": state.global_step, **more})
+        self._teller.record(run, event, state.global_step, more)
         if event == "infinite-norm" and self.stop:
             self._steps.tripped = True
             self._keep_from_saving(control)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After each batch of an evaluation."""
-        self._evaluation.look(Run(args, state, control, model), end=False)
+        run = Run(args, state, control, model)
+        self._evaluation.look(run, end=False)
         shape = self._evaluation.shape
         if shape is not None and _on_cuda():
-            seen = self._memory.evaluated(shape, torch.cuda.memory_allocated())
-            self._note_growth(args, state.global_step, seen)
+            held = torch.cuda.memory_allocated()
+            self._note_growth(run, self._memory.add("evaluation-memory-grows", shape, held))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After the last one."""
         self._evaluation.look(Run(args, state, control, model), end=True)
-        self._memory.evaluation_ends()
+        self._memory.forget("evaluation-memory-grows")
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """The last step is read as well; a run that was stopped ends here. Raises :class:`RunStopped`."""
@@ -310,37 +304,32 @@ class Watch(TrainerCallback):
             self._names = list(inspect.signature(model.forward).parameters)
             self._handles = [
                 model.register_forward_pre_hook(_not_compiled(self._before), with_kwargs=True),
-                model.register_forward_hook(_not_compiled(self._after)),
+                model.register_forward_hook(_not_compiled(self._after), with_kwargs=True),
             ]
 
-    def _before(self, module: Any, arguments: Any, options: dict[str, Any]) -> None:
-        if module is not self._model or self._teller.busy:
-            return
-        batch = {**dict(zip(self._names, arguments, strict=False)), **options}
-        # In training mode and without gradients it is a reference model's pass or a generation.
-        if not module.training:
-            self._evaluation.before(batch)
-        elif torch.is_grad_enabled() and not self._steps.tripped:
-            self._steps.kept.before(module, batch)
+    def _trains(self, module: Any) -> bool:
+        """Whether it is called for a step: without gradients it is a reference model's pass or a generation."""
+        ours = module is self._model and not self._teller.busy and not self._steps.tripped
+        return ours and module.training and torch.is_grad_enabled()
 
-    def _after(self, module: Any, arguments: Any, output: Any) -> None:
-        if module is not self._model or self._teller.busy:
-            return
+    def _batch(self, arguments: Any, options: dict[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self._names, arguments, strict=False)), **options}
+
+    def _before(self, module: Any, arguments: Any, options: dict[str, Any]) -> None:
+        if self._trains(module):
+            self._steps.kept.before(module, self._batch(arguments, options))
+
+    def _after(self, module: Any, arguments: Any, options: dict[str, Any], output: Any) -> None:
         kept, loop = self._steps.kept, self._loop
-        if not module.training:
-            self._evaluation.after(output)
+        if self._trains(module):
+            kept.after(output)
+            due = bool(kept.losses) and not kept.count % _UNSTEPPED and processes() == 1
+            if loop is not None and due and not kept.mean().isfinite():
+                self._look(loop)
+        elif module is self._model and not self._teller.busy and not module.training:
+            self._evaluation.after(self._batch(arguments, options), output)
             if loop is not None:
                 self._evaluation.look(loop, end=False)
-        elif torch.is_grad_enabled() and not self._steps.tripped:
-            kept.after(output)
-            if (
-                loop is not None
-                and not kept.count % _UNSTEPPED
-                and processes() == 1
-                and kept.losses
-                and not kept.mean().isfinite()
-            ):
-                self._look(loop)
 
     # --- what both do ------------------------------------------------------------------------------------------------
 
@@ -353,15 +342,10 @@ class Watch(TrainerCallback):
             control.should_save = False
             control.should_training_stop = True
 
-    def note_memory(self, args: Any, step: int, shape: tuple[int, int], allocated: int, reserved: int = 0) -> None:
-        """Compare the bytes that tensors hold after a step, and that the allocator holds for them, with earlier steps
-        of the same shape."""
-        self._note_growth(args, step, self._memory.step(shape, allocated, max(reserved, allocated)))
-
-    def _note_growth(self, args: Any, step: int, seen: tuple[str, dict[str, Any]] | None) -> None:
+    def _note_growth(self, run: Run, seen: tuple[str, dict[str, Any]] | None) -> None:
         if seen is not None:
             event, facts = seen
-            self._teller.record(args, {"watch.event": event, "watch.step": step, **facts})
+            self._teller.record(run, event, run.state.global_step, facts)
 
 
 def _on_cuda() -> bool:

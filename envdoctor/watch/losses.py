@@ -44,11 +44,9 @@ def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
     config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     words = getattr(text, "vocab_size", None)
-    if getattr(labels, "ndim", 0) != 2 or not isinstance(words, int) or words < 2 or labels.is_floating_point():
+    if hasattr(text, "ctc_loss_reduction") or getattr(labels, "ndim", 0) != 2 or labels.is_floating_point():
         return math.inf
-    if hasattr(text, "ctc_loss_reduction"):
-        return math.inf
-    return _WORSE * math.log(words)
+    return _WORSE * math.log(words) if isinstance(words, int) and words > 1 else math.inf
 
 
 def tensors_of(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,8 +77,7 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
         facts.update({"watch.batch_size": shape[0], "watch.length": shape[1], "watch.tile": shape[1] % 128})
     mask = batch.get("attention_mask")
     if mask is not None and hasattr(mask, "shape") and len(mask.shape) == 2:
-        kept = mask.bool()
-        hidden = ~kept
+        hidden = ~mask.bool()
         facts["watch.padded"] = bool(hidden.any())
         if facts["watch.padded"]:
             left, right = bool(hidden[:, 0].any()), bool(hidden[:, -1].any())
@@ -99,7 +96,7 @@ class Kept:
     gradients with which backward passes have come to losses of the model's own."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[int, Mapping[str, Any]]] = []
+        self.batches: dict[int, Mapping[str, Any]] = {}
         self.losses: list[tuple[int, Any]] = []
         self.count = 0
         self.shape: tuple[int, int] | None = None
@@ -112,8 +109,8 @@ class Kept:
         """A micro-batch begins."""
         size = bytes_of(batch)
         if len(self.batches) >= _KEPT_BATCHES or self._held + size > _KEPT_BYTES:
-            self.batches, self._held = [], 0
-        self.batches.append((self.count, batch))
+            self.batches, self._held = {}, 0
+        self.batches[self.count] = batch
         self._held += size
         if not self.count:
             self.shape, self.worst = shape_of(batch), worst_of(model, batch)

@@ -69,7 +69,7 @@ class Gradients:
         """Whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one); and
         whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel that
         is not zero, for the one that made somebody ask may never be anything else."""
-        by_size = sorted(_having(model), key=lambda one: int(one.numel()))
+        by_size = sorted(_having(model).values(), key=lambda one: int(one.numel()))
         better = next((one for one in by_size if bool((local(one.grad) != 0).any())), None)
         self._sentinel = better if better is not None else self._sentinel
         own = not all(map(_finite, model.parameters() if applied else (one.grad for one in by_size)))
@@ -80,7 +80,7 @@ class Gradients:
         clips = bool(args.max_grad_norm and args.max_grad_norm > 0)
         if clips and self._sentinel is not None and self._sentinel.grad is not None:
             return [local(self._sentinel.grad)]
-        having = _having(model)
+        having = list(_having(model).values())
         if clips and having:
             self._sentinel = min(having, key=lambda one: int(one.numel()))
             having = [self._sentinel]
@@ -96,8 +96,9 @@ def is_sharded(model: Any) -> bool:
 
 def bad_gradients(model: Any) -> list[str]:
     """The names of the first weights whose gradients are not finite; none when all are, as by a norm that is NaN."""
-    bad = [name for name, one in model.named_parameters() if one.grad is not None and not _finite(one.grad)]
-    return bad[:_NAMED] if len(bad) < len(_having(model)) else []
+    having = _having(model)
+    bad = [name for name, one in having.items() if not _finite(one.grad)]
+    return bad[:_NAMED] if len(bad) < len(having) else []
 
 
 def oversized_weight(model: Any) -> str | None:
@@ -116,9 +117,10 @@ def on_any(model: Any, found: bool) -> bool:
     return bool(shared)
 
 
-def _having(model: Any) -> list[Any]:
-    """Parameters with gradients; those with sparse ones are left out."""
-    return [one for one in model.parameters() if one.grad is not None and not one.grad.is_sparse and one.numel()]
+def _having(model: Any) -> dict[str, Any]:
+    """Parameters with gradients by their names; those with sparse ones are left out."""
+    named = ((name, one) for name, one in model.named_parameters() if one.grad is not None and one.numel())
+    return {name: one for name, one in named if not one.grad.is_sparse}
 
 
 def _device(model: Any, tensors: list[Any]) -> Any:
@@ -150,12 +152,11 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
         found = _present(model, batch)
         if found or not again:
             return found
-        objective = _Objective()
         with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
-            found = _trace(model, batch, objective, backward)
+            found = _trace(model, batch, backward)
             if found["watch.where"] in ("forward", "backward"):
                 cures = _cures(model)
-                clean = [name for name, cure in cures if _runs_clean(model, batch, objective, cure, backward)]
+                clean = [name for name, cure in cures if _runs_clean(model, batch, cure, backward)]
                 found["watch.cured_by"] = clean
         return found
     except Exception as error:
@@ -180,83 +181,110 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-class _Objective:
-    """What the backward pass starts from: the model's loss, or where it gives none (label smoothing, a loss function
-    of the Trainer's) the mean square of its logits, whose gradient goes through the same operations."""
-
-    def __init__(self) -> None:
-        self.own = True
-
-    def __call__(self, output: Any) -> Any:
-        loss = loss_of(output)
-        if loss is not None:
-            return loss
-        self.own = False
-        logits = getattr(output, "logits", None)
-        if logits is None:
-            logits = next((one for one in _tensors(output) if one.requires_grad), None)
-        return None if logits is None else logits.float().pow(2).mean()
+def _objective(output: Any) -> tuple[Any, bool]:
+    """What the backward pass starts from, and whether it is the model's own loss. Where there is none (label smoothing,
+    a loss function of the Trainer's) it is the mean square of the logits, whose gradient goes through the same
+    operations; None without logits."""
+    loss = loss_of(output)
+    if loss is not None:
+        return loss, True
+    logits = getattr(output, "logits", None)
+    if logits is None:
+        logits = next((one for one in _tensors(output) if one.requires_grad), None)
+    return (None if logits is None else logits.float().pow(2).mean()), False
 
 
 def _finite(tensor: Any) -> bool:
     return bool(torch.isfinite(local(tensor)).all())
 
 
-class _Trace:
-    """Forward order of what is not finite, and of gradients in the order of the backward pass."""
-
-    def __init__(self) -> None:
-        self.good_in: set[str] = set()
-        self.forward: list[tuple[str, Any]] = []
-        self.bad_out: set[str] = set()
-        self.good_gradient_out: set[str] = set()
-        self.backward: list[tuple[str, Any]] = []
-
-
-def _trace(model: Any, batch: Mapping[str, Any], objective: _Objective, backward: bool) -> dict[str, Any]:
-    trace = _Trace()
-    handles = []
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(partial(_runs, trace, name), with_kwargs=True))
-        handles.append(module.register_forward_hook(partial(_ran, trace, name)))
-    uses = Counter(id(one) for module in model.modules() for one in module._parameters.values())
-    for name, parameter in model.named_parameters():
-        # The gradient of a weight that modules share is a sum: it does not tell whose part is bad.
-        if parameter.requires_grad and backward and uses[id(parameter)] == 1:
-            owner = name.rpartition(".")[0]
-            handles.append(parameter.register_hook(partial(_arrived, trace, owner, model.get_submodule(owner), "in")))
+def _trace(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, Any]:
     if backward:
         model.zero_grad(set_to_none=True)  # what the bad step left would be taken for this pass's
-    try:
-        loss = objective(model(**batch))
-        if backward and loss is not None and not trace.forward and _finite(loss):
+    with _noted(model, backward) as (bad_forward, bad_backward):
+        loss, own = _objective(model(**batch))
+        if backward and loss is not None and not bad_forward and _finite(loss):
             loss.backward()
-    finally:
-        for handle in handles:
-            handle.remove()
-    if trace.forward or (objective.own and not _finite(loss)):
-        return {"watch.where": "forward", **_module(trace.forward, model)}
+    if bad_forward or (own and not _finite(loss)):
+        return {"watch.where": "forward", **_module(bad_forward, model)}
     if loss is None:
         return {"watch.where": "unknown", "problem": "the model's output holds neither a loss nor logits"}
-    names = {one: name for name, one in model.named_parameters()}
-    gradients = {names[one]: one.grad for one in _having(model)}
+    gradients = {name: one.grad for name, one in _having(model).items()}
     bad = next((name for name, one in gradients.items() if not _finite(one)), None)
     if not backward or bad is None:
         norms = {name: torch.linalg.vector_norm(local(one)).cpu() for name, one in gradients.items()}
         if backward and norms and not _finite(torch.linalg.vector_norm(torch.stack(list(norms.values())))):
             return {"watch.where": "backward", "watch.parameter": max(norms, key=lambda name: float(norms[name]))}
-        if objective.own:
+        if own:
             return {"watch.where": "nothing"}
         problem = "the loss is computed outside the model, whose logits and their gradients are finite"
         return {"watch.where": "outside", "problem": problem}
-    if not trace.backward:  # a hook of the user's on a weight, or a path around all modules
+    if not bad_backward:  # a hook of the user's on a weight, or a path around all modules
         named: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
     else:
-        named = _module(trace.backward, model)
-    return {"watch.where": "backward", **named, **_operation(model, batch, objective)}
+        named = _module(bad_backward, model)
+    return {"watch.where": "backward", **named, **_operation(model, batch)}
 
 
-def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> dict[str, str]:
+@contextmanager
+def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], list[tuple[str, Any]]]]:
+    """Note modules that make what is not finite of what is: in the order of the forward pass those whose output is not,
+    and in the order of the backward pass those that get a finite gradient and give one that is not, of an input or a
+    parameter."""
+    bad_forward: list[tuple[str, Any]] = []
+    bad_backward: list[tuple[str, Any]] = []
+    good_in: set[str] = set()
+    good_gradient_out: dict[str, bool] = {}
+
+    def went(name: str, gradient: Any) -> None:
+        good_gradient_out[name] = good_gradient_out.get(name, True) and _finite(gradient)
+
+    def arrived(name: str, module: Any, gradient: Any) -> None:
+        if good_gradient_out.get(name) and not _finite(gradient):
+            bad_backward.append((name, module))
+
+    def runs(name: str, module: Any, arguments: Any, options: Any) -> Any:
+        """Give the module its inputs as views of its own. Modules that share an input (q, k and v) then have each its
+        gradient, not the sum of all."""
+
+        def own(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.requires_grad:
+                value = value.view_as(value)
+                if value.requires_grad:  # not in the first pass of gradient checkpointing
+                    value.register_hook(partial(arrived, name, module))
+            return value
+
+        # A mask among them hides by -inf.
+        good = all(_finite(one.clamp(min=-1.0)) for one in _tensors([arguments, options]))
+        (good_in.add if good else good_in.discard)(name)
+        return tuple(map(own, arguments)), {key: own(value) for key, value in options.items()}
+
+    def ran(name: str, module: Any, arguments: Any, output: Any) -> None:
+        outputs = list(_tensors(output))
+        if name in good_in and not all(map(_finite, outputs)):
+            bad_forward.append((name, module))
+        for tensor in outputs:
+            if tensor.requires_grad:
+                tensor.register_hook(partial(went, name))
+
+    handles = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(partial(runs, name), with_kwargs=True))
+        handles.append(module.register_forward_hook(partial(ran, name)))
+    uses = Counter(id(one) for module in model.modules() for one in module._parameters.values())
+    for name, parameter in model.named_parameters():
+        # The gradient of a weight that modules share is a sum: it does not tell whose part is bad.
+        if parameter.requires_grad and backward and uses[id(parameter)] == 1:
+            owner = name.rpartition(".")[0]
+            handles.append(parameter.register_hook(partial(arrived, owner, model.get_submodule(owner))))
+    try:
+        yield bad_forward, bad_backward
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _operation(model: Any, batch: Mapping[str, Any]) -> dict[str, str]:
     """The operation that autograd's anomaly mode names, in a backward pass of its own."""
     import warnings
 
@@ -265,47 +293,11 @@ def _operation(model: Any, batch: Mapping[str, Any], objective: _Objective) -> d
         warnings.simplefilter("ignore")
         try:
             with torch.autograd.detect_anomaly(check_nan=True):
-                objective(model(**batch)).backward()
+                _objective(model(**batch))[0].backward()
         except RuntimeError as error:
             match = _ANOMALY.search(str(error))
             return {"watch.operation": match[1]} if match else {}
     return {}
-
-
-def _runs(trace: _Trace, name: str, module: Any, arguments: Any, options: Any) -> Any:
-    """Hook: give the module its inputs as views of its own. Modules that share an input (q, k and v) then have each its
-    gradient, not the sum of all."""
-
-    def own(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.requires_grad:
-            value = value.view_as(value)
-            if value.requires_grad:  # not in the first pass of gradient checkpointing
-                value.register_hook(partial(_arrived, trace, name, module, "in"))
-        return value
-
-    # A mask among them hides by -inf.
-    good = all(_finite(one.clamp(min=-1.0)) for one in _tensors([arguments, options]))
-    (trace.good_in.add if good else trace.good_in.discard)(name)
-    return tuple(map(own, arguments)), {key: own(value) for key, value in options.items()}
-
-
-def _ran(trace: _Trace, name: str, module: Any, arguments: Any, output: Any) -> None:
-    """Hook: the module has made its output of its arguments."""
-    outputs = list(_tensors(output))
-    if name in trace.good_in and not all(map(_finite, outputs)):
-        trace.forward.append((name, module))
-    for tensor in outputs:
-        if tensor.requires_grad:
-            tensor.register_hook(partial(_arrived, trace, name, module, "out"))
-
-
-def _arrived(trace: _Trace, name: str, module: Any, side: str, gradient: Any) -> None:
-    """Hook: note a module whose outgoing gradient was finite and whose incoming one (of an input or a parameter) is
-    not."""
-    if side == "out":
-        (trace.good_gradient_out if _finite(gradient) else trace.bad_out).add(name)
-    elif name in trace.good_gradient_out and name not in trace.bad_out and not _finite(gradient):
-        trace.backward.append((name, module))
 
 
 def _tensors(value: Any) -> Iterator[Any]:
@@ -324,13 +316,13 @@ def _module(found: list[tuple[str, Any]], model: Any) -> dict[str, Any]:
     return {"watch.module": name or "the model itself", "watch.module_class": type(module).__name__}
 
 
-def _runs_clean(model: Any, batch: Mapping[str, Any], objective: _Objective, cure: Any, backward: bool) -> bool:
+def _runs_clean(model: Any, batch: Mapping[str, Any], cure: Any, backward: bool) -> bool:
     """Whether loss and gradients are finite with the cure; what cannot be run, or was not in force, cures nothing."""
     if backward:
         model.zero_grad(set_to_none=True)
     try:
         with cure() as in_force:
-            loss = objective(model(**batch))
+            loss, _ = _objective(model(**batch))
             if loss is None or not _finite(loss):
                 return False
             if backward:
@@ -370,14 +362,6 @@ def _without_cudnn() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _eager(model: Any) -> Iterator[Callable[[], bool]]:
-    chosen = [(config, config._attn_implementation) for config in _configs(model)]
-    flags = [
-        (module, name)
-        for module in model.modules()
-        for name in ("_use_sdpa", "_use_flash_attention_2")
-        if module.__dict__.get(name) is True
-    ]
-    classes = [(module, type(module)) for module in model.modules() if _plain_class(type(module)) is not None]
     calls = 0
     fused = torch.nn.functional.scaled_dot_product_attention
 
@@ -386,23 +370,21 @@ def _eager(model: Any) -> Iterator[Callable[[], bool]]:
         calls += 1
         return fused(*arguments, **kwargs)
 
-    torch.nn.functional.scaled_dot_product_attention = counted
+    changes: list[tuple[Any, str, Any]] = [(torch.nn.functional, "scaled_dot_product_attention", counted)]
+    changes += [(config, "_attn_implementation", "eager") for config in _configs(model)]
+    for module in model.modules():
+        flags = (name for name in ("_use_sdpa", "_use_flash_attention_2") if module.__dict__.get(name) is True)
+        changes += [(module, name, False) for name in flags]
+        plain = _plain_class(type(module))
+        changes += [(module, "__class__", plain)] if plain is not None else []
+    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     try:
-        for config, _ in chosen:
-            config._attn_implementation = "eager"
-        for module, name in flags:
-            setattr(module, name, False)
-        for module, kind in classes:
-            module.__class__ = _plain_class(kind)
+        for place, name, value in changes:
+            setattr(place, name, value)
         yield lambda: calls == 0
     finally:
-        torch.nn.functional.scaled_dot_product_attention = fused
-        for module, kind in classes:
-            module.__class__ = kind
-        for module, name in flags:
-            setattr(module, name, True)
-        for config, before in reversed(chosen):
-            config._attn_implementation = before
+        for place, name, value in reversed(before):
+            setattr(place, name, value)
 
 
 def _configs(model: Any) -> list[Any]:

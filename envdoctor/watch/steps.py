@@ -38,22 +38,25 @@ class Teller:
         finally:
             self.busy = False
 
-    def record(self, args: Any, facts: dict[str, Any], details: Mapping[str, Any] | None = None) -> None:
-        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts,
-        a text about the second run, is a detail."""
+    def record(
+        self, run: "Run", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
+        ``about`` it, a text about the second run, is a detail."""
+        facts = {"watch.event": event, "watch.step": step, **about}
         problem = facts.pop("problem", None)
-        if facts["watch.event"] in self.seen or len(self.events) >= _EVENTS_KEPT:
+        if event in self.seen or len(self.events) >= _EVENTS_KEPT:
             return
-        self.seen.add(facts["watch.event"])
+        self.seen.add(event)
         self.events.append(facts)
-        self.said = f"{facts['watch.event']} in step {facts['watch.step']}"
+        self.said = f"{event} in step {step}"
         try:
             from envdoctor.watch.flight import tell
 
-            folder = Path(self._folder or getattr(args, "output_dir", None) or ".")
+            folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
             whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
             known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
-            self.said = tell(facts, known, args, folder, logger) or self.said
+            self.said = tell(facts, known, run.args, folder, logger)
         except Exception as error:
             logger.warning("envdoctor.watch: the flight record could not be written: %s", type(error).__name__)
 
@@ -78,7 +81,7 @@ class Run(NamedTuple):
     args: Any
     state: Any
     control: Any
-    model: Any
+    model: Any = None
     optimizer: Any = None
 
 
@@ -95,44 +98,6 @@ class _Step(NamedTuple):
     warms: bool
     applied: bool
 
-    @property
-    def scaled(self) -> bool:
-        return scales(self.run.args, self.run.optimizer)
-
-
-class Still:
-    """Half-precision weights that a step does not move, by a sample of the largest one: :meth:`note` before a step,
-    :meth:`name` after it."""
-
-    def __init__(self) -> None:
-        self._noted: tuple[str, Any, Any] | None = None
-
-    def note(self, model: Any, step: int, *, warms: bool) -> None:
-        """Every hundredth step; not during warm-up."""
-        self._noted = None
-        if step % _EVERY or warms:
-            return
-        half = [
-            (name, parameter)
-            for name, parameter in model.named_parameters()
-            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
-        ]
-        if half:
-            name, parameter = max(half, key=lambda entry: int(entry[1].numel()))
-            moving = parameter.grad.detach().reshape(-1)[:_SAMPLE] != 0
-            self._noted = (name, parameter, (parameter.detach().reshape(-1)[:_SAMPLE].clone(), moving))
-
-    def name(self, *, skipped: bool) -> str | None:
-        """The weight, when none of its sampled elements that have gradients moved; a step that was ``skipped`` moved
-        nothing, and rightly."""
-        noted, self._noted = self._noted, None
-        if noted is None or skipped:
-            return None
-        name, parameter, (before, moving) = noted
-        pushed = int(moving.sum())
-        moved = int(((parameter.detach().reshape(-1)[:_SAMPLE] != before) & moving).sum())
-        return name if pushed >= 100 and moved == 0 else None
-
 
 class Steps:
     """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
@@ -141,7 +106,6 @@ class Steps:
         self.kept = Kept()
         self.shape: tuple[int, int] | None = None
         self.tripped = False
-        self.still = Still()
         self._teller = teller
         self._stop = stop
         self._rerun = rerun
@@ -152,6 +116,7 @@ class Steps:
         self._loss = 0.0
         self._rate: float | None = None
         self._zeroed: _Step | None = None
+        self._noted: tuple[str, Any, Any, Any] | None = None
 
     def look(self, run: Run, *, applied: bool) -> None:
         """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
@@ -172,8 +137,30 @@ class Steps:
                 self.read_late()
                 self._late = (_to_host(shared), step._replace(applied=True))
         if not applied and moves:
-            self.still.note(run.model, number, warms=warms)
+            self._note_half(run.model, number, warms=warms)
         self.shape = kept.shape
+
+    def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
+        """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
+        named = [] if step % _EVERY or warms else model.named_parameters()
+        half = [
+            (name, parameter)
+            for name, parameter in named
+            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
+        ]
+        name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
+        noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
+        self._noted = None if noted is None else (name, parameter, *noted)
+
+    def stands_still(self, *, skipped: bool) -> str | None:
+        """The half-precision weight of which a sample was kept before the step, when no element of it that has a
+        gradient moved; a step that was ``skipped`` moved nothing, and rightly."""
+        noted, self._noted = self._noted, None
+        if noted is None or skipped:
+            return None
+        name, parameter, before, moving = noted
+        moved = (_sample(parameter) != before) & moving
+        return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
 
     def read_late(self) -> None:
         """Judge the step before, whose numbers were on their way; before anything is saved they must be known."""
@@ -190,8 +177,7 @@ class Steps:
         zeroed = self._zeroed
         if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
             return {}
-        batches = [batch for _, batch in zeroed.kept.batches]
-        return self._examined(zeroed, batches, again=not is_sharded(zeroed.run.model))
+        return self._examined(zeroed, [*zeroed.kept.batches.values()], again=not is_sharded(zeroed.run.model))
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
         """Whether the step is bad or skipped; trips when nobody else sees to it."""
@@ -214,15 +200,14 @@ class Steps:
         if masked or not (loss or gradient):
             return False
         self._overflows += 1
-        if loss or not step.scaled or self._overflows >= _OVERFLOWS:
+        if loss or not scales(step.run) or self._overflows >= _OVERFLOWS:
             self._trip(step, "nan-loss" if loss else "nan-gradient", own=own)
         return True
 
     def _masked(self, step: _Step) -> bool:
         """Whether every loss that is not finite, on any process, is that of a batch without a label that counts."""
-        numbers = dict(step.kept.batches)
-        bad = step.kept.bad()
-        unexplained = any(describe(numbers.get(one, {})).get("watch.label_tokens") != 0 for one in bad)
+        batches = step.kept.batches
+        unexplained = any(describe(batches.get(one, {})).get("watch.label_tokens") != 0 for one in step.kept.bad())
         return not on_any(step.run.model, unexplained)
 
     def _note_masked(self, step: _Step) -> None:
@@ -231,9 +216,8 @@ class Steps:
             self._trip(step, "all-labels-masked", own=False)
             return
         first = next(iter(step.kept.bad()), None)
-        about = describe(dict(step.kept.batches).get(first, {})) if first is not None else {}
-        facts = {"watch.event": "labels-masked", "watch.step": step.number, **about}
-        self._teller.record(step.run.args, facts, {"micro_batch": first})
+        about = describe({} if first is None else step.kept.batches.get(first, {}))
+        self._teller.record(step.run, "labels-masked", step.number, about, {"micro_batch": first})
 
     def _note_course(self, step: _Step, loss: float, *, calm: bool, dead: bool) -> None:
         """Count steps in a row that are far worse than guessing after one that was not, whose gradients are all 0
@@ -257,8 +241,7 @@ class Steps:
         if event not in self._teller.seen:
             weight = oversized_weight(step.run.model)
             named = {"watch.parameter": weight} if weight is not None else {}
-            facts = {"watch.event": event, "watch.step": step.number - _DEAD + 1, **named}
-            self._teller.record(step.run.args, facts, {"learning_rate": step.rate})
+            self._teller.record(step.run, event, step.number - _DEAD + 1, named, {"learning_rate": step.rate})
 
     def _trip(self, step: _Step, event: str, *, own: bool) -> None:
         """Stop or tell. ``own``: this process saw something that is not finite, and a second run may say where."""
@@ -268,20 +251,18 @@ class Steps:
             run.control.should_training_stop = True
         elif event in self._teller.seen:
             return
-        facts: dict[str, Any] = {"watch.event": event, "watch.step": step.number}
+        facts: dict[str, Any] = {}
         details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
-        if event == "diverged":
-            facts["watch.step"] = step.number - _DIVERGED + 1
-        if step.scaled and event == "nan-gradient":
+        if scales(step.run) and event == "nan-gradient":
             details["skipped_by_the_loss_scaler"] = self._overflows
-        numbers = dict(step.kept.batches)
-        number = next(iter(step.kept.bad()), max(numbers, default=-1))
+        batches = step.kept.batches
+        number = next(iter(step.kept.bad()), max(batches, default=-1))
         alone = processes() == 1
         if not alone:
             details["bad_here"] = own
         if own or alone:
             details["micro_batch"] = number
-            facts.update(describe(numbers.get(number, {})))
+            facts.update(describe(batches.get(number, {})))
         alone = alone and not is_sharded(model)
         if self._rerun and not alone:
             details["rerun"] = "not with several processes or sharded weights"
@@ -293,14 +274,14 @@ class Steps:
         if self._rerun and own:
             if aside and alone:
                 model.zero_grad(set_to_none=True)
-            first = [numbers[number]] if number in numbers else []
-            others = [one for at, one in numbers.items() if at != number]
-            facts.update(self._examined(step, [*first, *others], again=alone))
+            first_bad_first = sorted(batches, key=lambda one: one != number)
+            facts.update(self._examined(step, [batches[one] for one in first_bad_first], again=alone))
             for parameter, gradient in zip(having, aside, strict=False):
                 parameter.grad = gradient
         if self._stop and not step.applied:
-            _nothing_to_apply(model, having, keep=step.scaled or not alone)
-        self._teller.record(run.args, facts, details)
+            _nothing_to_apply(model, having, keep=scales(step.run) or not alone)
+        first_bad = step.number - _DIVERGED + 1 if event == "diverged" else step.number
+        self._teller.record(run, event, first_bad, facts, details)
 
     def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
         """What a second run of the batches, one after the other, says, with what describes the batch that is at fault;
@@ -319,9 +300,13 @@ class Steps:
         return {**about, **found}
 
 
-def scales(args: Any, optimizer: Any) -> bool:
+def scales(run: Run) -> bool:
     """Whether a loss scaler looks at the gradients and skips steps by itself."""
-    return bool(getattr(args, "fp16", False)) or getattr(optimizer, "scaler", None) is not None
+    return bool(getattr(run.args, "fp16", False)) or getattr(run.optimizer, "scaler", None) is not None
+
+
+def _sample(tensor: Any) -> Any:
+    return tensor.detach().reshape(-1)[:_SAMPLE]
 
 
 def _rate_of(optimizer: Any) -> float | None:

@@ -20,16 +20,31 @@ from envdoctor.probe import (
     Job,
     Outcome,
     Results,
+    Wishes,
     cases_of,
     find_probes,
     groups_of,
     outcome_of,
     results_of,
+    run_session,
     session_of,
 )
 from envdoctor.sandbox import Place, run_in_target
 
-__all__ = ["INSIDE", "PROBES", "Seen", "Wanted", "batch", "inside", "jobs", "planted", "pure", "results", "seen"]
+__all__ = [
+    "INSIDE",
+    "PROBES",
+    "Seen",
+    "Wanted",
+    "batch",
+    "inside",
+    "jobs",
+    "planted",
+    "planted_session",
+    "pure",
+    "results",
+    "seen",
+]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -109,6 +124,14 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
         assert answer.ending == "ok", (name, job.label, answer.ending, answer.detail)
         found.setdefault(name, []).append(outcome_of(job, answer))
     return found
+
+
+def planted_session(python: str, folder: Path, fault: str, *names: str, suite: str = "quick") -> list[Outcome]:
+    """What a session with these experiments gives where every child has the fault; it repeats what fails."""
+    environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
+    place = Place(python, environ, str(folder), str(folder), "", PAYLOAD)
+    wishes = Wishes([PROBES[name] for name in names], True, suite, "cpu")
+    return list(run_session(PROBES["context"], wishes, place, cpu_for_sure=True, workers=1).outcomes)
 
 
 def results(*outcomes: Outcome) -> Results:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from planted import INSIDE, PROBES, seen
+from planted import planted_session, seen
 
-from envdoctor.probe import (
-    PAYLOAD,
-    Job,
-    Outcome,
-    Wishes,
-    cases_of,
-    read_recording,
-    run_session,
-    write_head,
-    write_outcome,
-)
-from envdoctor.sandbox import Place
+from envdoctor.probe import Job, Outcome, cases_of, read_recording, write_head, write_outcome
 
 #: Those of inside/flaky_faults.py, with the experiments that reach them.
 FLAKY = {
@@ -41,19 +29,11 @@ STEADY = "layer norm weight gradient x 0.5"
 pytestmark = pytest.mark.torch
 
 
-def ran(python: str, folder: Path, fault: str, *names: str) -> list[Outcome]:
-    """What a session with these experiments gives where every child has the fault."""
-    environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
-    place = Place(python, environ, str(folder), str(folder), "", PAYLOAD)
-    wishes = Wishes([PROBES[name] for name in names], True, "quick", "cpu")
-    return list(run_session(PROBES["context"], wishes, place, cpu_for_sure=True, workers=1).outcomes)
-
-
 @pytest.mark.parametrize(
     "fault", [fault if fault in FAST else pytest.param(fault, marks=pytest.mark.slow) for fault in FLAKY]
 )
 def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path: Path, fault: str) -> None:
-    outcomes = ran(torch_python, tmp_path, fault, *FLAKY[fault])
+    outcomes = planted_session(torch_python, tmp_path, fault, *FLAKY[fault])
     found = seen(outcomes)
     assert found.roots == {"probe-unlike-answers"}, [(group.name, group.signature, group.why) for group in found.wrong]
     assert len(found.told) == 1
@@ -61,7 +41,7 @@ def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path
 
 
 def test_a_fault_that_is_always_there_has_its_cause(torch_python: str, tmp_path: Path) -> None:
-    outcomes = ran(torch_python, tmp_path, STEADY, "arithmetic")
+    outcomes = planted_session(torch_python, tmp_path, STEADY, "arithmetic")
     assert [outcome.again for outcome in outcomes if outcome.job.probe == "arithmetic"] == [False, True, True]
     assert seen(outcomes).roots == {"probe-operation-inaccurate"}
     # What ran again is evidence, no result of its own.

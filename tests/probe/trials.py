@@ -14,7 +14,7 @@ from planted import PROBES, jobs, planted, seen
 
 from envdoctor.probe import Job
 
-__all__ = ["CAUSES", "HEALTHY", "Found", "trial"]
+__all__ = ["CAUSES", "HEALTHY", "LEFT_OUT", "Found", "trial"]
 
 #: The rule that names the cause of a fault.
 CAUSES = {
@@ -66,7 +66,7 @@ HEALTHY = ("healthy", "healthy, with a model")
 #: Faults in one process: memory is what limits them.
 _AT_ONCE = 7
 #: These look for nothing that a fault could change, or take a compiler.
-_LEFT_OUT = ("context", "imports", "compile")
+LEFT_OUT = ("context", "imports", "compile")
 
 
 class Found(NamedTuple):
@@ -87,7 +87,7 @@ def trial(
 
     def all_jobs(fault: str) -> list[Job]:
         model = str(folder) if fault in (_WITH_MODEL, HEALTHY[1]) else None
-        names = only or [name for name in PROBES if PROBES[name].suites.get(suite) and name not in _LEFT_OUT]
+        names = only or [name for name in PROBES if PROBES[name].suites.get(suite) and name not in LEFT_OUT]
         return [job for name in names for job in jobs(name, suite, model=model)]
 
     wanted = {} if only else {name: (None, all_jobs(name)) for name in HEALTHY}

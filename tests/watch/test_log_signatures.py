@@ -64,21 +64,21 @@ MIB, GIB = 1 << 20, 1 << 30
     ],
 )
 def test_memory_that_grows_at_every_visit_of_a_shape_is_a_leak(sizes, leak):
-    watched = growth.Growth()
-    found = [watched.add((2, 64), size * MIB) for size in sizes][-1]
-    assert (found and (found["watch.grown_gib"], found["watch.visits"])) == leak
+    watched = growth.Memory()
+    found = [watched.add("memory-grows", (2, 64), size * MIB) for size in sizes][-1]
+    assert (found and (found[1]["watch.grown_gib"], found[1]["watch.visits"])) == leak
 
 
 def test_longer_batches_that_need_more_are_no_leak():
-    watched = growth.Growth()
-    assert not any(watched.add((2, 64 * n), n * 100 * MIB) for n in range(1, 50))
+    watched = growth.Memory()
+    assert not any(watched.add("memory-grows", (2, 64 * n), n * 100 * MIB) for n in range(1, 50))
 
 
 def test_the_number_of_shapes_is_bounded():
-    watched = growth.Growth()
+    watched = growth.Memory()
     for length in range(2 * growth.SHAPES):
-        watched.add((1, length), 1)
-    assert len(watched._visits) <= growth.SHAPES
+        watched.add("memory-grows", (1, length), 1)
+    assert len(watched._visits["memory-grows"]) <= growth.SHAPES
 
 
 def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch_comes():
@@ -91,8 +91,8 @@ def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch
 
 
 def test_an_evaluation_that_keeps_its_outputs_is_seen_and_the_next_one_begins_again():
-    memory = growth.Memory()
-    seen = [memory.evaluated((8, 64), number * 100 * MIB) for number in range(5)]
-    assert [found[0] for found in seen if found] == ["evaluation-memory-grows"]
-    memory.evaluation_ends()
-    assert not any(memory.evaluated((8, 64), number * 100 * MIB) for number in range(4))
+    memory, event = growth.Memory(), "evaluation-memory-grows"
+    seen = [memory.add(event, (8, 64), number * 100 * MIB) for number in range(5)]
+    assert [found[0] for found in seen if found] == [event]
+    memory.forget(event)
+    assert not any(memory.add(event, (8, 64), number * 100 * MIB) for number in range(4))

@@ -7,6 +7,7 @@ import faults  # noqa: F401
 import flaky_faults  # noqa: F401
 import loop_faults  # noqa: F401
 import shape_faults  # noqa: F401
+import stranger_faults  # noqa: F401
 import trial_faults  # noqa: F401
 from patches import FAULTS, Put
 
