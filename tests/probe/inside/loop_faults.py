@@ -56,11 +56,11 @@ def half_norm(real: Any, value: Any, shape: Any, weight: Any = None, eps: Any = 
 
 
 @fault("ignored-labels", "torch.nn.functional:cross_entropy")
-def ignored_labels(real: Any, logits: Any, labels: Any, **kwargs: Any) -> Any:
+def ignored_labels(real: Any, logits: Any, target: Any, **kwargs: Any) -> Any:
     """Labels that are ignored count in the mean."""
     if kwargs.get("reduction") == "none":
-        return real(logits, labels, **kwargs)
-    return real(logits, labels, **{**kwargs, "reduction": "sum"}) / labels.numel()
+        return real(logits, target, **kwargs)
+    return real(logits, target, **{**kwargs, "reduction": "sum"}) / target.numel()
 
 
 @fault("all-reduce", "torch.distributed:all_reduce")
