@@ -30,12 +30,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from envdoctor.app import Sources  # noqa: E402
 from envdoctor.app.check import check  # noqa: E402
-from envdoctor.install import NoResolver, Wanted, resolve  # noqa: E402
-from envdoctor.knowledge import (  # noqa: E402
+from envdoctor.matrix import (  # noqa: E402
     Matrix,
     ModelTypes,
     load_matrix,
 )
+from envdoctor.remedy import NoResolver, Wanted, resolve  # noqa: E402
 
 #: Frameworks with what their recipe is called; those without such a name are judged as transformers.
 FRAMEWORKS = {

@@ -53,8 +53,8 @@ class Asking:
 
 def main() -> None:
     """Answer until standard input ends."""
-    from envdoctor.sandbox import asking
     from envdoctor.source import library
+    from envdoctor.system import asking
 
     changed: Any = library
     changed._parsed, changed.trimmed = functools.cache(changed._parsed), functools.cache(changed.trimmed)

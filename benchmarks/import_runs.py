@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 sys.path.insert(0, str(ROOT))
 
-from envdoctor.knowledge import entries, load_matrix
+from envdoctor.matrix import entries, load_matrix
 
 #: No network, no GPU, no messages home.
 QUIET = {

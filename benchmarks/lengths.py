@@ -22,8 +22,8 @@ import time
 from itertools import accumulate
 from pathlib import Path
 
-from envdoctor.lengths.summary import Spread, measure, spread
-from envdoctor.sandbox import Place
+from envdoctor.peak.summary import Spread, measure, spread
+from envdoctor.system import Place
 
 TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n' }}{% endfor %}"

@@ -25,7 +25,7 @@ TARGET = ["--target-python", "3.12", "--target-platform", "linux-x86_64", "--no-
 START = """
 import sys
 from pathlib import Path
-from envdoctor.knowledge import matrix
+from envdoctor.matrix import matrix
 matrix._COMPILED = Path(sys.argv.pop(1))
 from envdoctor.cli.main import main
 sys.exit(main())
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("locks", nargs="+")
     parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
-    from envdoctor.knowledge import compile_matrix
+    from envdoctor.matrix import compile_matrix
 
     with tempfile.TemporaryDirectory() as folder:
         compiled = Path(folder, "matrix")

@@ -28,10 +28,10 @@ from typing import Any
 import tomllib
 from memory_formulas import FORMULAS
 
-from envdoctor.memory import ClosedForm, Trace, Tracer
-from envdoctor.memory.closed_form import GIB, Peak, kept_bytes, need_of, trained_parameters
-from envdoctor.memory.prediction import MARGIN
-from envdoctor.sandbox import Place
+from envdoctor.peak import ClosedForm, Trace, Tracer
+from envdoctor.peak.closed_form import GIB, Peak, kept_bytes, need_of, trained_parameters
+from envdoctor.peak.prediction import MARGIN
+from envdoctor.system import Place
 
 JOB = {
     "load_dtype": "bfloat16",

@@ -29,9 +29,9 @@ import tomllib
 from memory_formulas import PEERS
 
 from envdoctor.cli.main import main as envdoctor
-from envdoctor.knowledge import load_matrix
-from envdoctor.memory import model_of
+from envdoctor.matrix import load_matrix
 from envdoctor.observe.model.reading.shapes import shape_of
+from envdoctor.peak import model_of
 
 #: Cards beside whose usable memory every reading is judged, in GiB.
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
@@ -49,7 +49,7 @@ BESIDE = {"generation": 0.6, "training": 1.5, "training elsewhere": 1.5}
 #: The same of cards on which somebody measured it.
 CONTEXTS = {row["name"].upper(): row["gib"] for row in load_matrix().table("memory-frameworks")["context"]}
 #: How hard an answer is, in GiB: a share of the live tensors, and half of what CUDA contexts differ by (0.3 to 1.3 GiB,
-#: envdoctor/memory/closed_form.py). Residuals are counted in it. Other shares, and activations counted more than
+#: envdoctor/peak/closed_form.py). Residuals are counted in it. Other shares, and activations counted more than
 #: weights, held 88 to 92 % in folds.
 SHARE, CONTEXT, LEAST_CONTEXT = 0.05, 0.5, 0.3
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from envdoctor.sandbox import PAYLOAD
+from envdoctor.system import PAYLOAD
 
 sys.path.insert(0, str(PAYLOAD))
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from envdoctor.memory import ClosedForm, Trace, Tracer
-from envdoctor.sandbox import PAYLOAD, Place
+from envdoctor.peak import ClosedForm, Trace, Tracer
+from envdoctor.system import PAYLOAD, Place
 
 sys.path.insert(0, str(PAYLOAD))
 

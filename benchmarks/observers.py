@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any
 
 from envdoctor.app import Sources, collect_facts
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
 
 
 def main() -> int:

@@ -15,13 +15,13 @@ import random
 import re
 from collections.abc import Iterator
 
-from envdoctor.derive import with_facts
 from envdoctor.facts import Fact, FactSet
 from envdoctor.facts.registry import parse_value
-from envdoctor.install import with_fixes, with_plan
-from envdoctor.install.commands import Remedy, apply
 from envdoctor.judge import Judgement, Policy, judge
-from envdoctor.knowledge import Matrix, load_matrix
+from envdoctor.judge.derivations import with_facts
+from envdoctor.matrix import Matrix, load_matrix
+from envdoctor.remedy import with_fixes, with_plan
+from envdoctor.remedy.commands import Remedy, apply
 
 STACK = [
     "torch",

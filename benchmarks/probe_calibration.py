@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.probe import Case, Job, cases_of, find_probes, run_jobs
-from envdoctor.sandbox import Place
+from envdoctor.experiments import Case, Job, cases_of, find_probes, run_jobs
+from envdoctor.system import Place
 
 #: The first is the published set of inputs.
 DTYPES = ("bf16", "fp16", "fp32")

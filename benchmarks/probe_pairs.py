@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.probe import Case, cases_of, read_recording
+from envdoctor.experiments import Case, cases_of, read_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, Unknown, spell
-from envdoctor.knowledge import load_matrix, load_toml
+from envdoctor.matrix import load_matrix, load_toml
 from envdoctor.observe import ObservationError, read_recipe
 
 LABELS = Path(__file__).with_name("recipe_labels.toml")

@@ -75,13 +75,13 @@ def judge_part(tree: str, cases: str, number: int) -> None:
     """Run in a child with the envdoctor of ``tree``: print the answers to every second case."""
     sys.path.insert(0, tree)
     # Modules, not doors: the other commit may have none.
-    from envdoctor.derive.running import derive
-    from envdoctor.install.fixes import with_fixes
+    from envdoctor.judge.derivations.running import derive
     from envdoctor.judge.evaluate import evaluate
     from envdoctor.judge.judging import judge
     from envdoctor.judge.policy import Policy
-    from envdoctor.knowledge.matrix import load_matrix
+    from envdoctor.matrix.matrix import load_matrix
     from envdoctor.observe.documents.facts_file import SCHEMA, facts_of_document
+    from envdoctor.remedy.fixes import with_fixes
 
     matrix = load_matrix()
     answers: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What does ``envdoctor.watch`` cost a training step? The same run with and without it, in turn, in one process.
+"""What does ``envdoctor.Watch`` cost a training step? The same run with and without it, in turn, in one process.
 
     python benchmarks/watch.py [--steps 40] [--rounds 5]
 
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import transformers
 
-from envdoctor.watch import Watch
+from envdoctor.experiments.watch import Watch
 
 
 class Steps(transformers.TrainerCallback):

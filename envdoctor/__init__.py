@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from envdoctor.app.guard import guard
     from envdoctor.app.guard_callback import Guard
     from envdoctor.app.pin import pin
+    from envdoctor.experiments.watch import Watch
     from envdoctor.judge.finding import Finding
     from envdoctor.report.report import Report
-    from envdoctor.watch import Watch
 
 _LAZY = {
     "Explanation compare check diff_revision explain plan": "envdoctor.app.api",
@@ -46,7 +46,7 @@ _LAZY = {
     "JobError UsageProblem": "envdoctor.app.errors",
     "Report": "envdoctor.report.report",
     "Sources collect_facts": "envdoctor.app.facts",
-    "Watch": "envdoctor.watch",
+    "Watch": "envdoctor.experiments.watch",
     "guard": "envdoctor.app.guard",
     "pin": "envdoctor.app.pin",
 }

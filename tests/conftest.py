@@ -17,8 +17,8 @@ from forking import Forking
 from observing import shipped
 from sharing import once
 
-from envdoctor.knowledge import Matrix, compile_matrix
-from envdoctor.knowledge import matrix as matrix_module
+from envdoctor.matrix import Matrix, compile_matrix
+from envdoctor.matrix import matrix as matrix_module
 
 ROOT = Path(__file__).resolve().parents[1]
 # Tests run beside each other, one a core: threads of torch that wait for a core take four times as long.
@@ -97,7 +97,7 @@ def script(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``envdoctor`` for an interpreter of its own, with the compiled matrix as where it is installed."""
     path = tmp_path_factory.mktemp("bin") / "envdoctor"
     path.write_text(
-        "import pathlib, sys\nfrom envdoctor.knowledge import matrix\nfrom envdoctor.cli.main import main\n"
+        "import pathlib, sys\nfrom envdoctor.matrix import matrix\nfrom envdoctor.cli.main import main\n"
         f"matrix._COMPILED = pathlib.Path({str(compiled)!r})\nsys.exit(main())\n"
     )
     return path

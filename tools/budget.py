@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from envdoctor.knowledge import compile_matrix, load_toml
+from envdoctor.matrix import compile_matrix, load_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "tests" / "house" / "budget.toml"
@@ -68,7 +68,7 @@ def imported_by_a_check() -> int:
     with the matrix as a wheel carries it."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom envdoctor.cli.main import main\n"
-        "from envdoctor.knowledge import matrix\nmatrix._COMPILED = Path(sys.argv[1]) / 'matrix'\n"
+        "from envdoctor.matrix import matrix\nmatrix._COMPILED = Path(sys.argv[1]) / 'matrix'\n"
         "main(['check', '--path', sys.argv[1], '--no-config', '--no-gpu'])\n"
         "print('modules', sum(name.partition('.')[0] == 'envdoctor' for name in sys.modules))"
     )
@@ -99,12 +99,12 @@ def doors() -> dict[str, dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def users() -> dict[str, set[str]]:
-    """Return the files of tests, and the other rooms, that use each name of a door (``envdoctor.facts.Fact``)."""
+    """Return the files of tests, and the other modules, that use each name of a door (``envdoctor.facts.Fact``)."""
     found: dict[str, set[str]] = {}
     homes = {(module, name): f"{room}.{name}" for room, names in doors().items() for name, module in names.items()}
     for path in (*(ROOT / "envdoctor").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
         parts = path.relative_to(ROOT).parts
-        user = ".".join(parts[:2]) if parts[0] == "envdoctor" else "/".join(parts)
+        user = ".".join(parts).removesuffix(".py") if parts[0] == "envdoctor" else "/".join(parts)
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:

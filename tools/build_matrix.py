@@ -21,7 +21,7 @@ class MatrixBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         sys.path.insert(0, self.root)
         try:
-            from envdoctor.knowledge import compile_matrix
+            from envdoctor.matrix import compile_matrix
 
             compile_matrix(Path(self.root) / "matrices", target)
         finally:

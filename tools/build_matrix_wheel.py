@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from envdoctor.knowledge import compile_matrix, load_source
+from envdoctor.matrix import compile_matrix, load_source
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = """[build-system]

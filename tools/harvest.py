@@ -33,7 +33,7 @@ from harvesting.taking import Taking
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
-from envdoctor.knowledge import Ledger, load_toml
+from envdoctor.matrix import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"

@@ -20,7 +20,7 @@ from harvesting.packing import compressed
 from harvesting.releases import chosen, released
 from harvesting.stubs import told_earlier, with_stubs
 
-from envdoctor.knowledge import Ledger, load_toml
+from envdoctor.matrix import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.facts import FactSet
-from envdoctor.knowledge import Matrix, load_matrix, load_toml
+from envdoctor.matrix import Matrix, load_matrix, load_toml
 from envdoctor.observe import Request
 from envdoctor.observe.code.use import observe
 from envdoctor.report import document

@@ -21,9 +21,9 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from refresh_transformers import releases, tree, wrapped
 
-from envdoctor.derive.model import model_family
 from envdoctor.facts import Unknown, View
-from envdoctor.knowledge import Matrix, load_matrix
+from envdoctor.judge.derivations.model import model_family
+from envdoctor.matrix import Matrix, load_matrix
 
 AUTO = "transformers.models.auto.modeling_auto"
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "framework-models.toml"

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from memory_forms.shapes import LEAST, QKV, shape_of
 
-from envdoctor.knowledge import load_matrix
-from envdoctor.memory.shipped import form_words, jobs_of
+from envdoctor.matrix import load_matrix
+from envdoctor.peak.shipped import form_words, jobs_of
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"
 #: Real shapes at which the sums are compared: models, batches, tokens, layers, ranks of LoRA.

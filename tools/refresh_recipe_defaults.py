@@ -24,7 +24,7 @@ from package_index import Index
 from packaging.version import Version
 from refresh_frameworks import wheels
 
-from envdoctor.knowledge import Matrix, load_matrix, load_toml
+from envdoctor.matrix import Matrix, load_matrix, load_toml
 from envdoctor.observe.recipe.formats import Formats
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "recipe-defaults.toml"

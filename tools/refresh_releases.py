@@ -17,7 +17,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.version import Version
 from pip._internal.models.link import Link
 
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "releases.toml"
 

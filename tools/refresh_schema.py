@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.facts import FactSpec, Registry
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"
 TARGET = MATRICES / "schema" / "conditions.json"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 from envdoctor.observe.model.reading.shapes import words_of
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "model-shapes.toml"

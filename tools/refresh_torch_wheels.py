@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from envdoctor.knowledge import Ledger
+from envdoctor.matrix import Ledger
 from envdoctor.versions import rank
 
 MATRICES = Path(__file__).parents[1] / "matrices"

@@ -21,7 +21,7 @@ from zipfile import ZipFile
 from package_index import Index
 from packaging.version import Version
 
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "transformers-model-types.toml"
 FIRST = Version("4.26")

@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from envdoctor.judge import title_of  # noqa: E402
-from envdoctor.knowledge import (  # noqa: E402
+from envdoctor.matrix import (  # noqa: E402
     SEVERITIES,
     Matrix,
     Rule,

@@ -20,7 +20,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from rule_matrix import conditions, subject  # noqa: E402
 
 from envdoctor.judge import title_of  # noqa: E402
-from envdoctor.knowledge import (  # noqa: E402
+from envdoctor.matrix import (  # noqa: E402
     Matrix,
     Rule,
     load_matrix,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from envdoctor.app.check import check
 from envdoctor.app.facts import Sources
 from envdoctor.app.memory import memory
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.report.report import Report
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from envdoctor.sandbox import processors
+from envdoctor.system import processors
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ["envdoctor", "tests", "tools", "benchmarks", "examples"]

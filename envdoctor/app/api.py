@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.configuration import listed
 from envdoctor.app.facts import Sources
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.matrix.matrix import load_matrix
 from envdoctor.report.report import Report
 
 if TYPE_CHECKING:

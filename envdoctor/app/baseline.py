@@ -10,8 +10,8 @@ from envdoctor.app.whole_file import write_whole
 from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.judge.policy import Known, baseline_state
 from envdoctor.report.report import Report
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import NOTHING, Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import NOTHING, Message
 
 SCHEMA = "envdoctor.baseline/1"
 _LARGEST = 16 << 20

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
 from envdoctor.app.reporting import Judging
-from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
+from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.models.names import printable
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
-from envdoctor.text.files import Budget, Files, Spent
-from envdoctor.text.message import Message, listed
-from envdoctor.text.nearest import did_you_mean
+from envdoctor.system.files import Budget, Files, Spent
+from envdoctor.system.message import Message, listed
+from envdoctor.system.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
-    from envdoctor.memory.section import MemorySection
+    from envdoctor.peak.section import MemorySection
 _FOLDERS = ("", "scripts", "src", "notebooks")
 _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
@@ -88,7 +88,7 @@ def check(
     else:
         commands = _probe_commands(gathered, sources, judgement)
     if any(finding.severity == "error" for finding in judgement.findings):
-        from envdoctor.install.plan import with_plan
+        from envdoctor.remedy.plan import with_plan
 
         judgement = with_plan(judgement, rules, predict)
     notices = [
@@ -127,7 +127,7 @@ def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
     """What the model that was given asks for, and whether it is there."""
     if not any(facts.text(key) is not None for key in ("model.type", "model.family")):
         return []
-    from envdoctor.install.needs import asked_by_model
+    from envdoctor.remedy.needs import asked_by_model
 
     text = asked_by_model(facts, matrix)
     return [Notice("note", text)] if text else []
@@ -164,7 +164,7 @@ def _named_probes(judgement: Judgement) -> list[str]:
     names = dict.fromkeys(f.probe for f in judgement.findings if f.probe and f.ignored is None)
     if not names:
         return []
-    from envdoctor.probe.catalogue import has_probe
+    from envdoctor.experiments.probe.catalogue import has_probe
 
     return [name for name in names if has_probe(name)]
 

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from envdoctor.app.diff_revision import Request, access_of
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.hub.commits import steps
-from envdoctor.hub.online import Access, HubSnapshot
-from envdoctor.hub.opening import from_cache, name_of, open_side, two_of
-from envdoctor.hub.snapshot import SnapshotError, Unread, kinds_of
-from envdoctor.knowledge.matrix import Matrix, load_matrix
-from envdoctor.text.message import Message, joined
+from envdoctor.matrix.matrix import Matrix, load_matrix
+from envdoctor.revision.hub.commits import steps
+from envdoctor.revision.hub.online import Access, HubSnapshot
+from envdoctor.revision.hub.opening import from_cache, name_of, open_side, two_of
+from envdoctor.revision.hub.snapshot import SnapshotError, Unread, kinds_of
+from envdoctor.system.message import Message, joined
 
 #: Commits on a page: each costs one request.
 PAGE = 20

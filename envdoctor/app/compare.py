@@ -9,12 +9,12 @@ from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.drift import drift_between
 from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Report
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 
 def compare(

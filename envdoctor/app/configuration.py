@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.judge.policy import Ignore
-from envdoctor.knowledge.rules import CONFIDENCES, SEVERITIES
-from envdoctor.knowledge.toml_files import TomlError, load_toml
-from envdoctor.text.files import Files, because_of
+from envdoctor.matrix.rules import CONFIDENCES, SEVERITIES
+from envdoctor.matrix.toml_files import TomlError, load_toml
+from envdoctor.system.files import Files, because_of
 
 
 class Configuration(NamedTuple):
@@ -110,7 +110,7 @@ def load_configuration(path: Path) -> Configuration:
 
 def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
     # Most projects have no configuration, and need none of this.
-    from envdoctor.knowledge.shapes import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
+    from envdoctor.matrix.shapes import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
 
     settings = Kind('a table such as { "recipe.batch_size" = 2 }', TABLE.test)
     reason = Kind("a reason", lambda given: isinstance(given, str) and given.strip())

@@ -10,21 +10,21 @@ from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.hub.commits import Commit
-from envdoctor.hub.online import Access
-from envdoctor.hub.opening import Pair, open_pair
-from envdoctor.hub.pins import PINS, Pin, find_pins
-from envdoctor.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.judge.finding import Finding, Text
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 from envdoctor.report.revision_section import Cost, Introduced, Mended, Moved, Place, RevisionSection, Side, change_of
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.revision.hub.commits import Commit
+from envdoctor.revision.hub.online import Access
+from envdoctor.revision.hub.opening import Pair, open_pair
+from envdoctor.revision.hub.pins import PINS, Pin, find_pins
+from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.system.message import Message, said_by
 
 #: Areas that the way back is compared in.
 _MENDED_AREAS = ("config", "generation", "tokenizer", "code")

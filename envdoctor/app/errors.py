@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from envdoctor.text.message import MessageError, said_by
+from envdoctor.system.message import MessageError, said_by
 
 
 class UsageProblem(MessageError):

@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.answers.answer import Answer
-from envdoctor.answers.answering import answer_to
-from envdoctor.answers.situation import Situation
-from envdoctor.answers.suspects import suspects_in
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.facts.factset import FactSet
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.text.documents import read_named
-from envdoctor.text.files import because_of
-from envdoctor.tracebacks.reading import numbered, read_error
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.documents.tracebacks import numbered, read_error
+from envdoctor.remedy.answer import Answer
+from envdoctor.remedy.answering import answer_to
+from envdoctor.remedy.situation import Situation
+from envdoctor.remedy.suspects import suspects_in
+from envdoctor.system.documents import read_named
+from envdoctor.system.files import because_of
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
@@ -50,7 +50,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
 
 def _own_facts(text: str, matrix: Matrix) -> FactSet:
     """What a log says of the environment that wrote it."""
-    from envdoctor.derive import derive
+    from envdoctor.judge.derivations import derive
     from envdoctor.observe.documents.reports.report_file import report_facts
 
     facts = report_facts(text, matrix, "log").facts

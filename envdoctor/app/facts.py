@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
-from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.judge.derivations import derive
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request, Target
 from envdoctor.observe.sources import (
@@ -27,8 +27,8 @@ from envdoctor.observe.sources import (
     platform_name,
 )
 from envdoctor.report.report import Notice
-from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message
+from envdoctor.system.cache import cache_home
+from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
@@ -176,7 +176,7 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     """What asks uv for the pins of a list."""
     if sources.lock is None or sources.as_of is not None:
         raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
-    from envdoctor.install.resolver import NoResolver, Wanted, resolve
+    from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
         system = (markers["platform_system"] or "linux").lower()
@@ -264,14 +264,14 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
     if sources.model is None:
         facts.update(without_pin(Message("no --model")))
         return ()
-    from envdoctor.hub.pins import PINS, find_pins
+    from envdoctor.revision.hub.pins import PINS, find_pins
 
     path = find_pins(sources.folder())
     if path is None:
         facts.update(without_pin(Message("no {}", PINS)))
         return ()
     from envdoctor.app.pins import add_pin
-    from envdoctor.hub.online import Access
+    from envdoctor.revision.hub.online import Access
 
     aliases = matrix.part("families", "organisations")
     access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash)
@@ -307,8 +307,8 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """GPUs that were typed, by the names that the tables know. Raises :class:`UsageProblem` for a name of which nothing
     is known, unless the compute capability was given too."""
-    from envdoctor.knowledge.gpu_code import gpu_named, known_gpus, other_accelerator
-    from envdoctor.text.nearest import did_you_mean
+    from envdoctor.matrix.gpu_code import gpu_named, known_gpus, other_accelerator
+    from envdoctor.system.nearest import did_you_mean
 
     items: list[Mapping[str, Value]] = []
     typed = fact.origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"

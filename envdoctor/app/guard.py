@@ -86,7 +86,7 @@ def _checked(
     from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration
     from envdoctor.app.facts import Sources, working_directory
     from envdoctor.judge.policy import Policy
-    from envdoctor.knowledge.matrix import load_matrix
+    from envdoctor.matrix.matrix import load_matrix
 
     here = working_directory()
     path = find_configuration(here) if here is not None else None

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.install.checking import check_first_fix, check_fixes
 from envdoctor.judge.judging import problems_of
 from envdoctor.judge.selftest import Case, check_coverage, check_mutations, try_tests
-from envdoctor.knowledge.linting import Schemas, lint_documents, lint_rule
-from envdoctor.knowledge.literals import Literals
-from envdoctor.knowledge.matrix import Matrix, add_file
-from envdoctor.knowledge.rules import Rule, placeholders, with_conditions
-from envdoctor.text.files import because_of
+from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule
+from envdoctor.matrix.literals import Literals
+from envdoctor.matrix.matrix import Matrix, add_file
+from envdoctor.matrix.rules import Rule, placeholders, with_conditions
+from envdoctor.remedy.checking import check_first_fix, check_fixes
+from envdoctor.system.files import because_of
 
 #: What a new rule begins with; the day is put in.
 _NEW = Path(__file__).with_name("new_rule.toml")

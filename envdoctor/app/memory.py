@@ -7,29 +7,29 @@ from typing import Any, NamedTuple
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.reporting import Judging
-from envdoctor.derive import with_facts
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
 from envdoctor.facts.view import View
+from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.gpu_code import gpu_named
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.lengths.summary import DataError, DataSection, fed_length, measure
-from envdoctor.memory.prediction import USUAL, model_of, predict
-from envdoctor.memory.recipe import batch_of, engine_of, settings_of
-from envdoctor.memory.section import MemoryProblem, MemorySaving, MemorySection
-from envdoctor.memory.serving import predict_serving
-from envdoctor.memory.shipped import Shipped
-from envdoctor.memory.stored import Counted, Packed, stored_parameters
-from envdoctor.memory.tracing import FirstOf, Source, Tracer
+from envdoctor.matrix.gpu_code import gpu_named
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.model.reading.shapes import Shape, shape_of
 from envdoctor.observe.model.reading.source import resolve
+from envdoctor.peak.prediction import USUAL, model_of, predict
+from envdoctor.peak.recipe import batch_of, engine_of, settings_of
+from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
+from envdoctor.peak.serving import predict_serving
+from envdoctor.peak.shipped import Shipped
+from envdoctor.peak.stored import Counted, Packed, stored_parameters
+from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
+from envdoctor.peak.tracing import FirstOf, Source, Tracer
 from envdoctor.report.report import Notice, Report
-from envdoctor.sandbox.target import Place, scratch_folder
-from envdoctor.text.cache import cache_home
-from envdoctor.text.message import Message, joined, said_by
+from envdoctor.system.cache import cache_home
+from envdoctor.system.message import Message, joined, said_by
+from envdoctor.system.target import Place, scratch_folder
 
 # ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
 
@@ -295,8 +295,8 @@ def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[Mem
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
     """Return the change with its settings as the recipe's file writes them; flash attention where it has no word for
     SDPA, which takes no more."""
-    from envdoctor.install.own_keys import own_keys
     from envdoctor.observe.recipe.formats import spelled
+    from envdoctor.remedy.own_keys import own_keys
 
     def keys_of(settings: Mapping[str, object]) -> dict[str, str]:
         return own_keys({key: spelled(value) for key, value in settings.items()}, facts, matrix)

@@ -1,7 +1,7 @@
 """The facts about a pin where there is none; apart from ``pins.py``, which brings the readers of model files along."""
 
 from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 PIN_KEYS = ("pin.revision", "pin.state", "pin.files")
 

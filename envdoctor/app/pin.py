@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources
-from envdoctor.hub.online import Access
-from envdoctor.hub.opening import open_snapshot
-from envdoctor.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
-from envdoctor.hub.snapshot import SnapshotError
-from envdoctor.knowledge.matrix import load_matrix
+from envdoctor.matrix.matrix import load_matrix
+from envdoctor.revision.hub.online import Access
+from envdoctor.revision.hub.opening import open_snapshot
+from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
+from envdoctor.revision.hub.snapshot import SnapshotError
 
 
 class Pinned(NamedTuple):

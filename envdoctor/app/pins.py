@@ -7,13 +7,13 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.hub.online import Access
-from envdoctor.hub.opening import open_snapshot
-from envdoctor.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
-from envdoctor.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.models.names import spellings
+from envdoctor.observe.model.reading.names import spellings
 from envdoctor.report.report import Notice
-from envdoctor.text.message import Message, listed, said_by
+from envdoctor.revision.hub.online import Access
+from envdoctor.revision.hub.opening import open_snapshot
+from envdoctor.revision.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
+from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.system.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:

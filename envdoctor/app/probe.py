@@ -13,24 +13,33 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
-from envdoctor.derive import with_facts
+from envdoctor.experiments.probe.catalogue import (
+    CARD,
+    FIRST,
+    PAYLOAD,
+    SUITES,
+    CatalogueError,
+    Probe,
+    choose,
+    find_probes,
+)
+from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
+from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
+from envdoctor.experiments.probe.released import ALL_RUN, Released, released
+from envdoctor.experiments.probe.results import Results, results_of
+from envdoctor.experiments.probe.running import Outcome
+from envdoctor.experiments.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown, plain
+from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.request import Target
-from envdoctor.probe.catalogue import CARD, FIRST, PAYLOAD, SUITES, CatalogueError, Probe, choose, find_probes
-from envdoctor.probe.courtesy import Permission, ask, ask_local
-from envdoctor.probe.recording import RecordingError, read_recording, write_head, write_outcome
-from envdoctor.probe.released import ALL_RUN, Released, released
-from envdoctor.probe.results import Results, results_of
-from envdoctor.probe.running import Outcome
-from envdoctor.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.report.report import Notice, Report
-from envdoctor.sandbox.target import Place, scratch_folder
-from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message
+from envdoctor.system.target import Place, scratch_folder
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Launched
@@ -229,7 +238,7 @@ def _drawn(here: "Launched | None") -> int:
 
 def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...]:
     """The import statements about what is installed; those that need an accelerator only where one may be used."""
-    from envdoctor.knowledge.entry_statements import entries
+    from envdoctor.matrix.entry_statements import entries
 
     installed = {
         fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from envdoctor.app.ranks import START_SECONDS, Launched, on_host, packed, ranges, read, records_of
+from envdoctor.experiments.probe.catalogue import SUITES, Probe
+from envdoctor.experiments.probe.results import Results, result_of
+from envdoctor.experiments.probe.running import Outcome, outcome_of
+from envdoctor.experiments.probe.session import Session
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
-from envdoctor.probe.catalogue import SUITES, Probe
-from envdoctor.probe.results import Results, result_of
-from envdoctor.probe.running import Outcome, outcome_of
-from envdoctor.probe.session import Session
-from envdoctor.sandbox.target import Place, Task, run_in_target
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
+from envdoctor.system.target import Place, Task, run_in_target
 
 #: The experiment, and the one that computes what it compares.
 NAME, COMPUTES = "ranks", "devices"

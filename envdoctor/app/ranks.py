@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.drift import to_compare
-from envdoctor.sandbox.target import Answer, Place, Task, run_in_target, scratch_folder
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
+from envdoctor.system.target import Answer, Place, Task, run_in_target, scratch_folder
 
 #: What an import of torch may take beside the wait for others.
 START_SECONDS = 120.0

@@ -8,7 +8,7 @@ from envdoctor.app.rule_names import ignore_notices, under_present_names
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy, exit_code
-from envdoctor.knowledge.matrix import Matrix, load_matrix
+from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
 
@@ -30,7 +30,7 @@ class Judging:
         judgement = judge(facts, rules, self._policy)
         if not judgement.findings:
             return judgement
-        from envdoctor.install.fixes import with_fixes  # a healthy environment needs none
+        from envdoctor.remedy.fixes import with_fixes  # a healthy environment needs none
 
         return with_fixes(judgement, rules, predict)
 

@@ -8,11 +8,11 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.messages import text_of, title_of
 from envdoctor.judge.policy import Policy
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule, with_conditions
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.report.report import Notice
-from envdoctor.text.message import Message
-from envdoctor.text.nearest import did_you_mean
+from envdoctor.system.message import Message
+from envdoctor.system.nearest import did_you_mean
 
 
 class Named(NamedTuple):

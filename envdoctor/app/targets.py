@@ -8,7 +8,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.finding import Finding
 from envdoctor.report.report import Notice, Report, TargetOutcome
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: What was typed for one machine, by the name behind ``--target-``.
 Target = Mapping[str, str]

@@ -7,7 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.request import Target
 from envdoctor.observe.sources import DOCUMENTS
-from envdoctor.text.message import Message, as_message
+from envdoctor.system.message import Message, as_message
 
 _MOST_UNREAD = 5
 

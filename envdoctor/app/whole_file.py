@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from envdoctor.app.errors import JobError
-from envdoctor.text.files import because_of
+from envdoctor.system.files import because_of
 
 
 def write_whole(path: Path, text: str) -> None:

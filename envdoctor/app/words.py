@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.models.names import NameProblem, parse_name, printable
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
-from envdoctor.text.nearest import did_you_mean
+from envdoctor.observe.model.reading.names import NameProblem, parse_name, printable
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
+from envdoctor.system.nearest import did_you_mean
 
 #: How much of a file says what it is.
 _HEAD = 1 << 16

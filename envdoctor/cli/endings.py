@@ -16,7 +16,7 @@ def ended_by(error: Exception, arguments: Sequence[str]) -> int:
         given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, sys.stderr.encoding
     )
     from envdoctor.app.errors import JobError, UsageProblem
-    from envdoctor.knowledge.matrix import MatrixError
+    from envdoctor.matrix.matrix import MatrixError
 
     if isinstance(error, (UsageProblem, MatrixError)):
         return failed(error.message, 2, lang=lang)
@@ -32,8 +32,8 @@ def ended_by(error: Exception, arguments: Sequence[str]) -> int:
 
 def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
     """Say why, and return the exit code."""
-    from envdoctor.text.clean import clean
-    from envdoctor.text.language import sentence
+    from envdoctor.system.clean import clean
+    from envdoctor.system.language import sentence
 
     lines = [f"envdoctor: {clean(sentence(lang, message))}"]
     if usage:

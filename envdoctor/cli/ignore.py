@@ -26,8 +26,8 @@ def command(rule_id: str, reason: str, until: datetime | None, where: tuple[str,
     from envdoctor.app.ignore import demand_match, write_ignore
     from envdoctor.app.rule_names import rule_named
     from envdoctor.judge.policy import Ignore
-    from envdoctor.knowledge.matrix import load_matrix
-    from envdoctor.text.clean import clean
+    from envdoctor.matrix.matrix import load_matrix
+    from envdoctor.system.clean import clean
 
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")

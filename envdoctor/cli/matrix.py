@@ -10,9 +10,9 @@ import click
 from envdoctor.app.errors import UsageProblem
 from envdoctor.cli.options import matrix_option
 from envdoctor.cli.output import write_stdout
-from envdoctor.knowledge.matrix import load_matrix
-from envdoctor.text.clean import clean
-from envdoctor.text.message import Message
+from envdoctor.matrix.matrix import load_matrix
+from envdoctor.system.clean import clean
+from envdoctor.system.message import Message
 
 _matrix = matrix_option("Folder of private rules.")
 
@@ -142,7 +142,7 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     """Check every rule and table, or these FILES alone: shape, evidence, wording, words that no source gives, tests, no
     condition or bound without effect, fixes that cure."""
     from envdoctor.app import matrix as judged
-    from envdoctor.knowledge.matrix import read_matrix
+    from envdoctor.matrix.matrix import read_matrix
 
     loaded, today = read_matrix(matrix), date.today()
     found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from envdoctor.app.configuration import Configuration
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _SECONDS = (1, 3600)
@@ -256,7 +256,7 @@ class Asked:
     @cached_property
     def matrix(self) -> Any:
         """The matrix with the private rules of the configuration and of the command line."""
-        from envdoctor.knowledge.matrix import load_matrix
+        from envdoctor.matrix.matrix import load_matrix
 
         return load_matrix((*self.configuration.matrix, *self._options["matrix"]))
 

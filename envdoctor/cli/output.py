@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.text.files import because_of
+from envdoctor.system.files import because_of
 
 _WIDTH = 78
 
@@ -18,7 +18,7 @@ def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
-    from envdoctor.text.clean import clean
+    from envdoctor.system.clean import clean
 
     def show(text: str) -> None:
         sys.stderr.write(f"\r{clean(text)[:_WIDTH]:<{_WIDTH}}")

@@ -20,7 +20,7 @@ def command(repo: str, revision: str | None, offline: bool, timeout: float, hash
     from envdoctor.app.pin import pin
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import progress_line
-    from envdoctor.text.clean import clean
+    from envdoctor.system.clean import clean
 
     with progress_line(False) as progress:
         pinned = pin(repo, revision, sources=Sources(hash=hash), offline=offline, timeout=timeout, progress=progress)

@@ -39,7 +39,7 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import progress_line
     from envdoctor.report.page import Page
-    from envdoctor.text.clean import clean
+    from envdoctor.system.clean import clean
 
     asked = Asked(options)
     page = Page(asked.matrix.registry, asked.lang)

@@ -1,4 +1,8 @@
-"""Facts: what is known of an environment, a machine, a model and a recipe, and where each piece comes from."""
+"""Facts: what is known of an environment, a machine, a model and a recipe, and where each piece comes from.
+
+In: values with their origins. Out: sets of facts, typed views of them, and ``change()``, the one place that drops
+what no longer holds. Imports ``versions`` and what is below it.
+"""
 
 from envdoctor.door import door
 
@@ -9,8 +13,8 @@ __all__, __getattr__ = door(
         "installed": "Installed InstalledSet marker_values",
         "privacy": "public_facts",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
-        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value plain "
-        "restored spell written",
+        "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value "
+        "plain restored spell written",
         "view": "View",
     },
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from envdoctor.facts.registry import FactSpec, Registry
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Records, Value
 from envdoctor.facts.view import Readable
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 
 class Kept(NamedTuple):

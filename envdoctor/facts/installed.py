@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import NOT_KNOWN, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}
 

@@ -5,7 +5,7 @@ import re
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Fact, Range, Records, Unknown, Value
-from envdoctor.text.message import Message, mapped
+from envdoctor.system.message import Message, mapped
 
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://\S*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{4,}|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Origin, Range, Records, Unknown, Unlisted, Value
-from envdoctor.text.message import NOTHING, Message, MessageError, said_by
+from envdoctor.system.message import NOTHING, Message, MessageError, said_by
 from envdoctor.versions.pep440 import NotASpecifier, dotted, is_version, satisfies
 from envdoctor.versions.requirement import normalise, valid_name
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import Message, packed, unpacked
+from envdoctor.system.message import Message, packed, unpacked
 
 
 class Origin(str):

@@ -1,4 +1,8 @@
-"""The judge: rules over facts give findings, and what could not be checked."""
+"""The judge: facts are derived from facts and tables, and rules over all of them give findings. Knows no package.
+
+In: facts, the matrix, the gate. Out: findings, what could not be checked, the exit code. Imports ``observe`` and
+what is below it.
+"""
 
 from envdoctor.door import door
 

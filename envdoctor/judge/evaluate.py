@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value
-from envdoctor.knowledge.conditions import Condition, glob_fits
-from envdoctor.knowledge.rules import Rule
-from envdoctor.text.message import Message
+from envdoctor.matrix.conditions import Condition, glob_fits
+from envdoctor.matrix.rules import Rule
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, compare, dotted, holds, is_version, satisfies
 
 Read = Callable[[str], Fact]

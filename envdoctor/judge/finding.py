@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import Origin
-from envdoctor.knowledge.rules import CONFIDENCES, EFFECTS, SEVERITIES
-from envdoctor.text.message import Message
+from envdoctor.matrix.rules import CONFIDENCES, EFFECTS, SEVERITIES
+from envdoctor.system.message import Message
 
 __all__ = [
     "CONFIDENCES",

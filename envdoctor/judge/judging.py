@@ -23,9 +23,9 @@ from envdoctor.judge.finding import (
 )
 from envdoctor.judge.messages import fill, text_of, title_of
 from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule
-from envdoctor.text.message import Message, as_message, joined
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
+from envdoctor.system.message import Message, as_message, joined
 
 
 class Applied(NamedTuple):

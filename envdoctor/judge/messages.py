@@ -6,8 +6,8 @@ from typing import Any
 
 from envdoctor.facts.values import Fact, Records, Unknown, spell
 from envdoctor.judge.finding import Text
-from envdoctor.knowledge.rules import digest
-from envdoctor.text.message import Message
+from envdoctor.matrix.rules import digest
+from envdoctor.system.message import Message
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300

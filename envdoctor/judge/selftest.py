@@ -7,13 +7,13 @@ changed to a value on the other side of a condition.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.derive import derive
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.judge.derivations import derive
 from envdoctor.judge.evaluate import answer, evaluate
-from envdoctor.knowledge.conditions import Condition, spelled
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.rules import Rule
+from envdoctor.matrix.conditions import Condition, spelled
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
 _WORDS = {True: "match", False: "no", None: "unknown"}

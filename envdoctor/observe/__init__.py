@@ -1,4 +1,8 @@
-"""Observation: what is, one module a source. Reads files and machines into facts, and never judges."""
+"""Observation: what is, one module a source. Reads files and machines into facts, and never judges.
+
+In: an environment, a machine, a lock, a pasted report, a model, a recipe, code. Out: facts with their origins.
+Imports ``matrix`` and what is below it.
+"""
 
 from envdoctor.door import door
 
@@ -12,12 +16,17 @@ __all__, __getattr__ = door(
         "read_facts_file",
         "documents.locks.lock": "LockError",
         "documents.reports.report_file": "report_facts",
+        "documents.tracebacks": "Failure Reading failure_of imported_in module_of numbered read_error",
         "errors": "ObservationError",
         "gather": "observers",
         "locate.caller": "Running",
         "locate.layout": "EnvironmentNotFound EnvironmentUnreadable Layout",
         "locate.target": "choose",
+        "model.reading.auto_map": "AUTO_MAP_FILES entries",
+        "model.reading.hub_cache": "CachedCommit cache_folder cached_repos commit_of_path matching",
+        "model.reading.json_object": "JsonObject JsonProblem LARGEST parse_object",
         "model.reading.model_file": "read_bytes read_object",
+        "model.reading.names": "NameProblem Named is_repo_name is_revision parse_name printable spellings",
         "model.reading.shapes": "Shape shape_of",
         "model.reading.source": "resolve",
         "recipe.assignments": "AssignmentError parse_assignments",

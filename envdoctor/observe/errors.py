@@ -1,6 +1,6 @@
 """The one error of observations that a caller can handle."""
 
-from envdoctor.text.message import MessageError
+from envdoctor.system.message import MessageError
 
 
 class ObservationError(MessageError):

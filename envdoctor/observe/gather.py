@@ -20,10 +20,10 @@ from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact, Unknown, restored, written
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request
-from envdoctor.text import looks
-from envdoctor.text.cache import CacheFolder
-from envdoctor.text.files import Files, Looks, Spent, digest
-from envdoctor.text.message import Message, packed, said_by, unpacked
+from envdoctor.system import looks
+from envdoctor.system.cache import CacheFolder
+from envdoctor.system.files import Files, Looks, Spent, digest
+from envdoctor.system.message import Message, packed, said_by, unpacked
 
 # Facts that were found before, kept on disk for the next run together with all that they rest on.
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Records
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request, Target
-from envdoctor.text.files import Spent
-from envdoctor.text.message import Message
+from envdoctor.system.files import Spent
+from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout

@@ -1,4 +1,8 @@
-"""Reports: one :class:`~envdoctor.report.report.Report` and its renderings, one module a format."""
+"""Reports: one :class:`~envdoctor.report.report.Report` and its renderings, one module a format.
+
+In: what a command found. Out: blocks, and from them the terminal, Markdown, HTML, JSON, SARIF, JUnit and what
+forges read. Imports ``experiments`` and what is below it.
+"""
 
 from envdoctor.door import door
 

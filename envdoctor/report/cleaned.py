@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Origin, Range, Records, Unknown
-from envdoctor.text.clean import clean
-from envdoctor.text.message import Message, mapped
+from envdoctor.system.clean import clean
+from envdoctor.system.message import Message, mapped
 
 Value = TypeVar("Value")
 

@@ -9,7 +9,7 @@ from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: How many facts one advice names.
 _NAMED_KEYS = 2

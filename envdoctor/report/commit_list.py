@@ -5,8 +5,8 @@ from typing import Any
 
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.page import display_width, pad, shortened
-from envdoctor.text.language import sentence
-from envdoctor.text.message import Message, joined
+from envdoctor.system.language import sentence
+from envdoctor.system.message import Message, joined
 
 _LONGEST_TITLE = 72
 _WIDEST = 44

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from envdoctor import __version__
-from envdoctor.answers.answer import Answer
 from envdoctor.observe.request import Target
+from envdoctor.remedy.answer import Answer
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.json_report import json_data
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.answers.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.request import Target
+from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields

@@ -5,11 +5,11 @@ from typing import Any
 
 from envdoctor.facts.registry import Registry
 from envdoctor.judge.messages import text_of
-from envdoctor.knowledge.conditions import Condition, spelled
-from envdoctor.knowledge.rules import Rule
+from envdoctor.matrix.conditions import Condition, spelled
+from envdoctor.matrix.rules import Rule
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.page import Page, pad
-from envdoctor.text.clean import clean
+from envdoctor.system.clean import clean
 
 _WIDTH = 80
 _LABEL = 12

@@ -10,7 +10,7 @@ from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
 from envdoctor.facts.values import Range, Records, Unknown, Value, plain
 from envdoctor.report.cleaned import CleanFacts
-from envdoctor.text.message import Message, packed
+from envdoctor.system.message import Message, packed
 
 SCHEMA = "envdoctor.facts/1"
 

@@ -8,8 +8,8 @@ from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, It
 from envdoctor.report.page import Page
 
 if TYPE_CHECKING:
-    from envdoctor.lengths.summary import DataSection, Padding
-    from envdoctor.memory.section import MemorySaving, MemorySection
+    from envdoctor.peak.section import MemorySaving, MemorySection
+    from envdoctor.peak.summary import DataSection, Padding
 
 #: Parts of the peak that a terminal lists, and the colours that parts have.
 _MOST_TERMS, _COLOURS = 3, 6

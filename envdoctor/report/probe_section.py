@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Field, Folded, Group, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
-from envdoctor.text.clean import clean
+from envdoctor.system.clean import clean
 
 if TYPE_CHECKING:
-    from envdoctor.probe.catalogue import Probe
-    from envdoctor.probe.reproducer import Result
+    from envdoctor.experiments.probe.catalogue import Probe
+    from envdoctor.experiments.probe.reproducer import Result
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
 #: Groups that are told before "and N more".

@@ -8,11 +8,11 @@ from envdoctor.facts.registry import Registry
 from envdoctor.judge.finding import Finding, NotChecked, Plan
 from envdoctor.observe.request import Target
 from envdoctor.report.cleaned import cleaned
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
-    from envdoctor.lengths.summary import DataSection
-    from envdoctor.memory.section import MemorySection
+    from envdoctor.peak.section import MemorySection
+    from envdoctor.peak.summary import DataSection
     from envdoctor.report.revision_section import RevisionSection
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from envdoctor.hub.snapshot import Unread
 from envdoctor.judge.finding import Finding, Text
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
+from envdoctor.revision.hub.snapshot import Unread
 
 #: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")

@@ -5,12 +5,12 @@ It calms only where each change has a stated reason to have no effect.
 
 from collections.abc import Iterator, Sequence
 
-from envdoctor.hub.snapshot import Unread
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding
 from envdoctor.report.blocks import Block, Field, Paragraph, Section
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.revision_section import Mended, RevisionSection, about, amount
 from envdoctor.revision.comparer import AREAS, Change
+from envdoctor.revision.hub.snapshot import Unread
 
 #: Characters of the line where possible, of a finding, of why a part was not read, of a name; changes that are named.
 _LINE, _LONGEST, _CAUSE, _NAME, _NAMED = 160, 200, 140, 60, 2

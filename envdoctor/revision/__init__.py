@@ -1,7 +1,8 @@
-"""What changed between two snapshots, as records of one shape. Nothing here judges: rules do.
+"""What changed between two snapshots of a model, as records of one shape; the Hub; pins. Rules judge, not this.
 
-Each folder is a room with one or more comparers (``comparer.py`` is their contract): the modules that stand directly in
-it. What they are made of lies in its ``parts/``.
+In: two revisions on the Hub, in its cache or in a folder (``hub/``). Out: changes by area. The other folders hold
+the comparers (``comparer.py`` is their contract), and in ``parts/`` what they are made of. Imports ``remedy`` and
+what is below it.
 """
 
 from envdoctor.door import door
@@ -13,6 +14,15 @@ __all__, __getattr__ = door(
         "code.parts.tree": "FileCode",
         "comparer": "AREAS Change Compared Revisions Values",
         "comparing": "COMPARERS Comparison attribute change_facts compare_snapshots effect_of files_of",
+        "hub.commits": "Commit Step commits_between steps",
+        "hub.local": "LocalSnapshot open_folder",
+        "hub.online": "Access HubSnapshot open_hub",
+        "hub.opening": "Pair open_pair open_snapshot",
+        "hub.pickle_reading": "COMPUTED_NAME Checkpoint Clock TOO_LONG described read_checkpoint",
+        "hub.pins": "Compared PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
+        "hub.safetensors_header": "DTYPE_BITS HeaderError LARGEST_HEADER parse_header",
+        "hub.snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
+        "hub.transport": "Transport TransportError",
         "settings.settings_files": "flatten",
         "template.parts.settings": "special_tokens templates_in",
     },

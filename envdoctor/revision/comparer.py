@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Value
-from envdoctor.hub.pickle_reading import Clock
-from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.models.json_object import LARGEST, JsonObject, JsonProblem, parse_object
-from envdoctor.text.message import Message
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.json_object import LARGEST, JsonObject, JsonProblem, parse_object
+from envdoctor.revision.hub.pickle_reading import Clock
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.system.message import Message
 
 #: Which part of a repository a change is in, in the order of reports.
 AREAS = ("weights", "config", "generation", "tokenizer", "template", "code", "preprocessor", "files", "licence")

@@ -5,19 +5,19 @@ from functools import partial
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
-from envdoctor.hub.commits import Commit, commits_between
-from envdoctor.hub.online import HubSnapshot, open_hub
-from envdoctor.hub.pickle_reading import Clock
-from envdoctor.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.revision.code import remote_code, transformers_window
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
 from envdoctor.revision.files import other_files
+from envdoctor.revision.hub.commits import Commit, commits_between
+from envdoctor.revision.hub.online import HubSnapshot, open_hub
+from envdoctor.revision.hub.pickle_reading import Clock
+from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.revision.settings import settings_files
 from envdoctor.revision.template import chat_template
 from envdoctor.revision.tokenizer import tokenizer_files
 from envdoctor.revision.weights import pickles, tensors
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 
 def _settings(area: str) -> Comparer:

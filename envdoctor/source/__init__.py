@@ -1,4 +1,8 @@
-"""Python source as syntax trees: what a module offers, what it takes, what a script uses. Pure functions."""
+"""Python source as syntax trees: what a module offers, what it takes, what a script uses. Nothing of it is run.
+
+In: source texts, and who reads a module by its name. Out: names, signatures, uses, and what an import would fail
+with. Imports ``facts`` and what is below it.
+"""
 
 from envdoctor.door import door
 

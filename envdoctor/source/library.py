@@ -13,8 +13,8 @@ from envdoctor.source.definitions import is_generator
 from envdoctor.source.notebook import overruns
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 # Python source without the bodies of its functions and most parameters: what an import executes, far less to parse.
 

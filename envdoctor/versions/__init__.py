@@ -1,4 +1,8 @@
-"""Versions: PEP 440, dotted numbers, ranges, requirements, markers, names. The only such logic in the house."""
+"""Versions: PEP 440, dotted numbers, ranges, requirements, markers, names. The only such logic in the house.
+
+In: versions, specifiers, markers and names as texts. Out: yes, no or could not tell; ``Releases``, the one set of
+releases. Imports ``system``.
+"""
 
 from envdoctor.door import door
 
@@ -7,8 +11,8 @@ __all__, __getattr__ = door(
     {
         "joining": "join_specifiers",
         "marker": "NotAMarker holds",
-        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order rank "
-        "release_of same_release same_start satisfies",
+        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order "
+        "rank release_of same_release same_start satisfies",
         "releases": "EVERY Range Releases contains intersect parse_ranges spell_ranges",
         "requirement": "NotARequirement Requirement normalise read_requirement valid_name",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",

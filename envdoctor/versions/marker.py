@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from envdoctor.text.message import MessageError
+from envdoctor.system.message import MessageError
 from envdoctor.versions.pep440 import NotASpecifier, satisfies
 from envdoctor.versions.requirement import normalise
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
-from envdoctor.text.message import MessageError
+from envdoctor.system.message import MessageError
 
 _COMPARISONS = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 _DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,7}\Z")

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from envdoctor.text.message import MessageError
+from envdoctor.system.message import MessageError
 
 #: Names by PEP 508. The limit is ours: the longest name on PyPI has fewer than 100 characters.
 _WHOLE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,212}[A-Za-z0-9])?\Z")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from envdoctor.judge import Policy, judge, try_tests
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 from envdoctor.report import Page
 
 ROOT = Path(__file__).parents[2]

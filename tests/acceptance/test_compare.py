@@ -10,7 +10,7 @@ import pytest
 
 from envdoctor.facts import Unknown
 from envdoctor.observe import drift_between
-from envdoctor.text import sentence
+from envdoctor.system import sentence
 
 SAME: dict[str, Any] = {
     "pkg.torch": "2.5.0+cu118",

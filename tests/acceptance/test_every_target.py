@@ -9,7 +9,7 @@ import pytest
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 
 TARGET = {"python": "3.11", "platform": "linux-x86_64"}
 NAMED = "extension-named-for-another-torch-release"

@@ -13,7 +13,7 @@ from jsonschema import validate
 from pinned import pinned
 
 import envdoctor
-from envdoctor.lengths import fed_length
+from envdoctor.peak import fed_length
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 TINY = {

@@ -149,7 +149,7 @@ def test_a_healthy_torch_passes_records_and_replays(run: Run, torch_python: str,
     assert section["environment"]["build"]["torch"].startswith("2.")
     assert section["cases"] > 5
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
-    assert lines[0]["schema"] == "envdoctor.probe-recording/1"
+    assert lines[0]["schema"] == "envdoctor.experiments-recording/1"
     assert str(tmp_path) not in (tmp_path / "run.jsonl").read_text()
     again = run("probe", "--replay", "run.jsonl", "--format", "json", "-v")
     assert again.code == done.code
@@ -162,7 +162,7 @@ def test_the_results_of_each_child_come_before_the_facts(run: Run, tmp_path: Pat
     seen = {**about, "judge": "attention", "case": "L64", "params": {"S": 64}, "ratio": ratio}
     facts = {"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.13.0+cpu", "gpu": []}}
     outcome = {"job": {**about, "suite": "quick"}, "observations": [seen], "ending": "ok", "seconds": 1.0}
-    lines = [{"schema": "envdoctor.probe-recording/1", "suite": "quick", "facts": facts}, outcome]
+    lines = [{"schema": "envdoctor.experiments-recording/1", "suite": "quick", "facts": facts}, outcome]
     (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     told = run("probe", "--replay", "run.jsonl", "-v").out
     assert told.index("attention bf16 default") < told.index("\nFacts\n") and "1 pass" in told

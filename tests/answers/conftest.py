@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from harvesting.ledger_format import complaints
 
-from envdoctor.answers import Answer, Situation, answer_to
 from envdoctor.facts import Fact, FactSet
-from envdoctor.knowledge import Ledger, Matrix
-from envdoctor.tracebacks import read_error
+from envdoctor.matrix import Ledger, Matrix
+from envdoctor.observe import read_error
+from envdoctor.remedy import Answer, Situation, answer_to
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envdoctor.app import Sources
-from envdoctor.knowledge import Matrix, load_source
+from envdoctor.matrix import Matrix, load_source
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ from envdoctor import check
 from envdoctor.app import UsageProblem, collect_facts, explain
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.judge import Ignore, Policy
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
 from envdoctor.report import document
 
 TORCH = '"pkg.torch" = "==2.5.0"'

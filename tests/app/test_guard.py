@@ -15,7 +15,7 @@ import pytest
 import envdoctor
 from envdoctor.app import Stopped
 from envdoctor.app import guard as guard_module
-from envdoctor.knowledge import matrix as matrix_module
+from envdoctor.matrix import matrix as matrix_module
 
 BROKEN = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf", "recipe.batch_size": 2}
 NAN = "error[torch-2-5-0-glm4-batch-nan]"

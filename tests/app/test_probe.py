@@ -13,11 +13,11 @@ from observing import shipped
 
 from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
 from envdoctor.app.probe import Request, _drawn, catalogue, probe, run_probes
+from envdoctor.experiments import read_recording
+from envdoctor.experiments.probe.released import Released
 from envdoctor.facts import Fact, Records, Unknown
-from envdoctor.probe import read_recording
-from envdoctor.probe.released import Released
 from envdoctor.report import Report, load, names, render
-from envdoctor.text import Message
+from envdoctor.system import Message
 
 PASS = 'emit({"case": "a", "judge": "exact", "equal": True})'
 FAIL = (

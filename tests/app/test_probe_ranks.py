@@ -17,8 +17,8 @@ from planted import PROBES
 
 from envdoctor.app import launched
 from envdoctor.app.probe_ranks import Met, _read, _wrong, with_the_others
+from envdoctor.experiments import Job, Outcome, Results, results_of, session_of
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
-from envdoctor.probe import Job, Outcome, Results, results_of, session_of
 from envdoctor.report import document
 
 RIGHT = {"case": "a", "judge": "exact", "equal": True}

@@ -25,7 +25,7 @@ from pinned import pinned
 from envdoctor.app import Gathered, JobError, Sources, UsageProblem, all_ranks, launched
 from envdoctor.facts import Fact, FactSet
 from envdoctor.observe import Target
-from envdoctor.sandbox import Answer
+from envdoctor.system import Answer
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}
 TORCHRUN |= {"MASTER_ADDR": "n1", "MASTER_PORT": "1234"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envdoctor import check
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 INSTALLED = {

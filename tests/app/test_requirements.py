@@ -14,7 +14,7 @@ from envdoctor import check
 from envdoctor.app import Sources, collect_facts
 from envdoctor.facts import Records
 from envdoctor.judge import Ignore, Policy
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
 
 RULES = ("requirement-missing", "requirement-conflict", "requires-other-python")
 

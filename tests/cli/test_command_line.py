@@ -510,7 +510,7 @@ def test_nor_through_pythonpath(trap, compiled, tmp_path, path):
         (trap / f"{name}.py").unlink()
     runner = tmp_path / "envdoctor-script"
     runner.write_text(
-        "import sys\nfrom envdoctor.cli.main import main\nfrom envdoctor.knowledge import matrix\n"
+        "import sys\nfrom envdoctor.cli.main import main\nfrom envdoctor.matrix import matrix\n"
         f"matrix._COMPILED = type(matrix._COMPILED)({str(compiled)!r})\nsys.exit(main(['matrix', 'list']))\n"
     )
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

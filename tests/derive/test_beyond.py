@@ -8,8 +8,8 @@ from observing import shipped
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.derive import derive
 from envdoctor.facts import ABSENT
+from envdoctor.judge.derivations import derive
 
 LEDGER = {"transformers": ledger("transformers", "5.22.0 5.23.0"), "torch": ledger("torch", "2.14.0 2.15.0")}
 AFFECTS = {"pkg.transformers": ">=5.20"}

@@ -12,9 +12,9 @@ from known import given
 from ledgers import ledger
 from rooms import computing
 
-from envdoctor.derive import derive, with_facts
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
-from envdoctor.knowledge import Matrix, load_source
+from envdoctor.judge.derivations import derive, with_facts
+from envdoctor.matrix import Matrix, load_source
 
 compute = computing("broken_use")
 ROOT = Path(__file__).resolve().parents[2]

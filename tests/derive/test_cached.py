@@ -11,8 +11,8 @@ import pytest
 from observing import shipped
 from rooms import derivation
 
-from envdoctor.derive import derivations, derive
 from envdoctor.facts import Fact, FactSet, Kept, Records
+from envdoctor.judge.derivations import derivations, derive
 
 conflict = derivation("conflict")
 python_minor = derivation("python_minor")

@@ -10,9 +10,9 @@ import pytest
 from known import answer
 from observing import shipped
 
-from envdoctor.derive import derivations, derive
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
-from envdoctor.knowledge import load_source
+from envdoctor.judge.derivations import derivations, derive
+from envdoctor.matrix import load_source
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 SHIPPED = shipped()

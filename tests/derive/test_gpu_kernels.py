@@ -8,7 +8,7 @@ from known import following
 from observing import shipped
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.knowledge import kernels
+from envdoctor.matrix import kernels
 
 MATRIX = shipped()
 

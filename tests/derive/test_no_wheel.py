@@ -7,7 +7,7 @@ from known import derived, given
 from observing import shipped
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.knowledge import Ledger
+from envdoctor.matrix import Ledger
 
 LINUX = {"python.version": "3.12.3", "os.platform": "linux", "os.arch": "x86_64"}
 LIBC = {"os.libc": "glibc", "os.libc_version": "2.35"}

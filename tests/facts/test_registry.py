@@ -20,7 +20,7 @@ from envdoctor.facts import (
     canonical_key,
     parse_value,
 )
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 REGISTRY = Registry.from_mapping(load_toml(Path(__file__).resolve().parents[2] / "matrices" / "facts.toml"))
 

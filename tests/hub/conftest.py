@@ -10,7 +10,7 @@ from hub_fixtures import hub, packages_of
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, header, transport
 
-from envdoctor.hub import Access
+from envdoctor.revision import Access
 
 __all__ = ["access", "hub", "packages_of", "repo"]
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 from loopback import Hub
 
-from envdoctor.hub import Access, HubSnapshot, SnapshotError, Transport, Unread, open_hub
+from envdoctor.revision import Access, HubSnapshot, SnapshotError, Transport, Unread, open_hub
 
 #: Bytes of a shard that exists as a header only.
 SHARD = 5_000_000_000

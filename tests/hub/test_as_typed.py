@@ -6,7 +6,7 @@ import pytest
 from cached_models import put
 from loopback import text
 
-from envdoctor.hub import SnapshotError, open_pair, open_snapshot
+from envdoctor.revision import SnapshotError, open_pair, open_snapshot
 
 REPO = "zai-org/tiny"
 

@@ -14,7 +14,7 @@ from cached_models import put
 from loopback import text, virtual
 from small_models import SHARD, header, why
 
-from envdoctor.hub import Access, open_snapshot
+from envdoctor.revision import Access, open_snapshot
 
 OLD, NEW = "a" * 40, "b" * 40
 ALIASES = {"THUDM": "zai-org"}

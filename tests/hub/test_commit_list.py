@@ -8,7 +8,7 @@ from loopback import text
 from small_models import access as way_to
 from small_models import why
 
-from envdoctor.hub import SnapshotError, Unread, open_snapshot, steps
+from envdoctor.revision import SnapshotError, Unread, open_snapshot, steps
 
 REPO = "zai-org/tiny"
 
@@ -47,7 +47,7 @@ def test_five_thousand_commits_cost_a_page(hub):
 
 
 def test_a_date_before_what_is_looked_at_is_not_before_the_first_commit(hub, repo, monkeypatch):
-    monkeypatch.setattr("envdoctor.hub.commits.MOST_COMMITS", 2)
+    monkeypatch.setattr("envdoctor.revision.hub.commits.MOST_COMMITS", 2)
     with pytest.raises(SnapshotError, match="of its history the last 2 commits were looked at"):
         open_snapshot(REPO, "2020-01-01", way_to(hub))
 
@@ -60,7 +60,7 @@ def test_a_list_that_fails_leaves_its_two_commits_unknown(hub, repo):
 
 
 def test_a_long_list_among_many_has_its_share_of_bytes(hub, repo, monkeypatch):
-    monkeypatch.setattr("envdoctor.hub.online._LISTING_LIMIT", 20_000)
+    monkeypatch.setattr("envdoctor.revision.hub.online._LISTING_LIMIT", 20_000)
     hub.fault("body", match=repo.commits[2].id, data=b'{"siblings": [' + b" " * 10_000 + b"]}")
     found, _ = listed(hub)
     assert "more than 6,666 bytes" in why(found["first"]) and found["readme"] == ["README.md"]

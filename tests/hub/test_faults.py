@@ -171,7 +171,7 @@ def test_a_header_above_the_limit_is_not_fetched(hub):
 
 
 def test_headers_beyond_all_measure_end_somewhere(hub, monkeypatch):
-    monkeypatch.setattr("envdoctor.hub.local._ALL_HEADERS", 100_000)
+    monkeypatch.setattr("envdoctor.revision.hub.local._ALL_HEADERS", 100_000)
     size = (30_000).to_bytes(8, "little") + b"{" + b" " * 29_999
     hub.repo("zai-org/tiny").commit({f"m-{i}.safetensors": virtual(size, SHARD) for i in range(9)})
     headers = opened(hub).headers([f"m-{i}.safetensors" for i in range(9)]).values()

@@ -9,7 +9,7 @@ import pytest
 from loopback import text, virtual
 from small_models import header, why
 
-from envdoctor.hub import SnapshotError, open_folder
+from envdoctor.revision import SnapshotError, open_folder
 
 
 def test_small_files_have_the_oid_that_the_hub_gives_them(tmp_path):

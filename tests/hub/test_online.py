@@ -6,7 +6,7 @@ import pytest
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, access, header, opened, refused, weights, why
 
-from envdoctor.hub import Transport, TransportError, open_hub
+from envdoctor.revision import Transport, TransportError, open_hub
 
 
 @pytest.fixture
@@ -235,5 +235,5 @@ def test_an_answer_of_another_shape_is_one_sentence(hub, repo, body):
 def test_a_list_of_more_files_than_are_compared_is_refused(hub, repo, monkeypatch):
     repo.extra_siblings = [{"rfilename": f"f{i}", "blobId": "0" * 40, "size": 1} for i in range(100_000)]
     refused(hub, "protocol", "100,009 files")
-    monkeypatch.setattr("envdoctor.hub.online._LISTING_LIMIT", 10_000)
+    monkeypatch.setattr("envdoctor.revision.hub.online._LISTING_LIMIT", 10_000)
     refused(hub, "protocol", "more than 10,000 bytes")

@@ -6,7 +6,7 @@ import pytest
 from cached_models import put
 from loopback import text
 
-from envdoctor.hub import HubSnapshot, SnapshotError, open_snapshot
+from envdoctor.revision import HubSnapshot, SnapshotError, open_snapshot
 
 
 def test_one_snapshot_of_each_source(hub, repo, access, tmp_path):

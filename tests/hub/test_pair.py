@@ -8,7 +8,7 @@ import pytest
 from cached_models import put
 from loopback import text
 
-from envdoctor.hub import Access, HubSnapshot, SnapshotError, open_pair, open_snapshot
+from envdoctor.revision import Access, HubSnapshot, SnapshotError, open_pair, open_snapshot
 
 
 def test_with_a_cache_old_is_its_main_listed_by_the_hub_and_read_here(hub, repo, access, tmp_path):

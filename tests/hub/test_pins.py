@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loopback import text, virtual
 
-from envdoctor.hub import (
+from envdoctor.revision import (
     PINS,
     Access,
     PinError,

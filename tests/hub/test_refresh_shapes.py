@@ -9,7 +9,7 @@ import pytest
 import refresh_shapes
 from loopback import Hub
 
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 100}
 CONFIG |= {"num_attention_heads": 4, "num_key_value_heads": 2, "torch_dtype": "bfloat16", "rope_theta": 1e4}

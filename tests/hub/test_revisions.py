@@ -6,7 +6,7 @@ import pytest
 from loopback import Hub, Repo
 from small_models import access, transport
 
-from envdoctor.hub import SnapshotError, commits_between, open_pair, open_snapshot
+from envdoctor.revision import SnapshotError, commits_between, open_pair, open_snapshot
 
 
 @pytest.fixture

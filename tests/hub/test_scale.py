@@ -12,7 +12,7 @@ import pytest
 from loopback import Blob, Hub, virtual
 from small_models import access
 
-from envdoctor.hub import open_hub
+from envdoctor.revision import open_hub
 
 SHARDS, CHANGED = 163, 68
 #: About the mean of the real headers (11,538,800 bytes in 163 shards).
@@ -65,7 +65,7 @@ def test_bytes_and_requests(large):
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux")
 def test_memory(large):
     code = f"""
-from envdoctor.hub import Access, Transport, open_hub
+from envdoctor.revision import Access, Transport, open_hub
 way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token=False))
 for revision in ("main", {large.repos["deepseek-ai/large"].commits[1].id!r}):
     snapshot = open_hub("deepseek-ai/large", revision, way)
@@ -82,7 +82,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 def test_every_supported_client_carries_it(large, packages_of, version):
     code = f"""
 import huggingface_hub
-from envdoctor.hub import Access, Transport, open_hub
+from envdoctor.revision import Access, Transport, open_hub
 assert huggingface_hub.__version__ == {version!r}
 way = Access("", {{}}, transport=Transport(endpoint={large.endpoint!r}, token="hf_secret"))
 snapshot = open_hub("deepseek-ai/large", "main", way)

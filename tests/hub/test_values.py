@@ -10,8 +10,7 @@ from loopback import Hub, Repo
 from observing import shipped
 from small_models import access
 
-from envdoctor.hub import open_hub
-from envdoctor.revision import Comparison, compare_snapshots
+from envdoctor.revision import Comparison, compare_snapshots, open_hub
 
 NAMES = [f"model.layers.{place}.weight" for place in range(8)]
 ELEMENTS = 1 << 12

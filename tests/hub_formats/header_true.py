@@ -11,7 +11,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.hub import DTYPE_BITS, FileEntry, Unread
+from envdoctor.revision import DTYPE_BITS, FileEntry, Unread
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 #: The safetensors writer sorts by this (alignment, largest first), then by name.

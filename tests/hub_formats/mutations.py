@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Iterator
 
-from envdoctor.hub import DTYPE_BITS
+from envdoctor.revision import DTYPE_BITS
 
 _TOKEN = re.compile(rb'"[^"]*"|\d+|[{}\[\],:]')
 _PIECES = (

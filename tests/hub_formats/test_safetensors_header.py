@@ -11,9 +11,9 @@ from header_true import header, model
 from mutations import mutated_files
 from safetensors import SafetensorError, deserialize
 
-from envdoctor.hub import DTYPE_BITS, HeaderError, parse_header
-from envdoctor.hub.safetensors_header import REASONS
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
+from envdoctor.revision import DTYPE_BITS, HeaderError, parse_header
+from envdoctor.revision.hub.safetensors_header import REASONS
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "safetensors.toml")["attack"]
 

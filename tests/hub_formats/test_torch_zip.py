@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_files import legacy_checkpoint, state_pickle, zip_checkpoint
 
-from envdoctor.hub import Checkpoint, Clock, Unread, described, read_checkpoint
-from envdoctor.knowledge import load_toml
-from envdoctor.text import sentence
+from envdoctor.matrix import load_toml
+from envdoctor.revision import Checkpoint, Clock, Unread, described, read_checkpoint
+from envdoctor.system import sentence
 
 ATTACKS = load_toml(Path(__file__).resolve().parents[2] / "fixtures" / "attacks" / "pickles.toml")["attack"]
 TENSORS = {"model.embed.weight": ("F16", (8, 4)), "lm_head.weight": ("F16", (8, 4)), "step": ("I64", ())}

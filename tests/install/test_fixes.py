@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from known import judged
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
-from envdoctor.install import install_commands, place_of
-from envdoctor.install.commands import uninstall_commands
 from envdoctor.judge import Policy
+from envdoctor.remedy import install_commands, place_of
+from envdoctor.remedy.commands import uninstall_commands
 
 INDEX = "https://download.pytorch.org/whl/{tag}"
 PACKAGES = {

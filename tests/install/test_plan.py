@@ -7,9 +7,9 @@ from known import given, judged
 from observing import shipped
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
-from envdoctor.install import Remedy, before, try_remedy, with_plan
 from envdoctor.judge import Ignore, Policy
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
+from envdoctor.remedy import Remedy, before, try_remedy, with_plan
 
 RELEASES = {"releases": {name: ["1.0", "2.0", "3.0", "4.0"] for name in ("aa", "bb", "cc", "torch")}}
 
@@ -184,7 +184,7 @@ def test_a_warning_alone_needs_no_plan(planned, severity):
 
 
 def test_what_the_search_had_no_judgements_left_for_gets_its_fix_all_the_same(planned, monkeypatch):
-    monkeypatch.setattr("envdoctor.install.plan._BUDGET", 1)
+    monkeypatch.setattr("envdoctor.remedy.plan._BUDGET", 1)
     rules = {name * 2: error({f"pkg.{name * 2}": "<2"}, fix(constraints=[f"{name * 2}>=2"])) for name in "abc"}
     judgement = planned({"pkg.aa": "1.0", "pkg.bb": "1.0", "pkg.cc": "1.0"}, rules)
     assert judgement.plan.constraints == ("aa==2.0", "bb==2.0", "cc==2.0")

@@ -10,7 +10,7 @@ import pytest
 
 from envdoctor.facts import Fact, FactSet, Unknown
 from envdoctor.judge import Assumption, Ignore, Judgement, Policy, Text, errors_of
-from envdoctor.knowledge import digest
+from envdoctor.matrix import digest
 
 TODAY = date(2026, 11, 20)
 FACTS = {"pkg.torch": "2.5.0+cu118"}

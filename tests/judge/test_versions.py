@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from envdoctor.facts import ABSENT, FactSpec, FactTypeError, Range, Records, Registry, Unknown, parse_value
 from envdoctor.judge import answer
-from envdoctor.knowledge import ConditionError, parse_condition
+from envdoctor.matrix import ConditionError, parse_condition
 from envdoctor.versions import Answer, base_release, satisfies
 
 

@@ -21,7 +21,7 @@ from saying import CannotSay
 
 from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.judge import Policy, facts_of, judge
-from envdoctor.knowledge import Matrix, load_source
+from envdoctor.matrix import Matrix, load_source
 
 __all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "judged", "on_framework", "summary"]
 

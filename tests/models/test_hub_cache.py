@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from envdoctor.models import CachedCommit, cache_folder, cached_repos, commit_of_path, matching
+from envdoctor.observe import CachedCommit, cache_folder, cached_repos, commit_of_path, matching
 
 COMMIT, OTHER = "b098244a71fbe69ce149682d9072a7629f7e908c", "b098200000000000000000000000000000000000"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.models import JsonProblem, parse_object
+from envdoctor.observe import JsonProblem, parse_object
 
 
 @pytest.mark.parametrize(

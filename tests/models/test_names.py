@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.models import Named, NameProblem, is_repo_name, is_revision, parse_name, spellings
+from envdoctor.observe import Named, NameProblem, is_repo_name, is_revision, parse_name, spellings
 
 ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 

@@ -15,7 +15,7 @@ from observing import Observed, choose, observe, values
 
 from envdoctor.facts import Value
 from envdoctor.observe import Layout, Running
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 MakeDist = Callable[..., Path]
 

@@ -17,8 +17,8 @@ from rooms import observer
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
-from envdoctor.text import Files, looks
-from envdoctor.text.cache import sealed, unsealed
+from envdoctor.system import Files, looks
+from envdoctor.system.cache import sealed, unsealed
 
 package_damage = observer("package_damage")
 link = observer("link")

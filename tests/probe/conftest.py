@@ -6,7 +6,7 @@ import pytest
 from planted import planted
 from sharing import once
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 
 @pytest.fixture(scope="session")

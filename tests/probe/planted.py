@@ -12,9 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from known import given, judged
 from observing import shipped
 
-from envdoctor.facts import Records
-from envdoctor.judge import Finding
-from envdoctor.probe import (
+from envdoctor.experiments import (
     PAYLOAD,
     Case,
     Job,
@@ -29,7 +27,9 @@ from envdoctor.probe import (
     run_session,
     session_of,
 )
-from envdoctor.sandbox import Place, run_in_target
+from envdoctor.facts import Records
+from envdoctor.judge import Finding
+from envdoctor.system import Place, run_in_target
 
 __all__ = [
     "INSIDE",

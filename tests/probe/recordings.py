@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from envdoctor.probe import Job, Outcome, write_head, write_outcome
+from envdoctor.experiments import Job, Outcome, write_head, write_outcome
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "probe_recordings"
 

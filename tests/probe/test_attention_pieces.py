@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from planted import inside
 
-from envdoctor.probe import find_probes, judge
+from envdoctor.experiments import find_probes, judge
 
 CHECKS = (
     "truth_is_that_of_autograd",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes import payload, write_probe
 
-from envdoctor.probe import CatalogueError, choose, find_probes, has_probe
+from envdoctor.experiments import CatalogueError, choose, find_probes, has_probe
 
 
 def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from envdoctor.experiments import ask, ask_local
 from envdoctor.facts import Records, Unknown
-from envdoctor.probe import ask, ask_local
 
 
 def gpu(uuid: str, *, processes: Any = 0, free: Any = 139.0) -> dict[str, Any]:

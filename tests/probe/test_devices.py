@@ -9,7 +9,7 @@ import pytest
 from observing import shipped
 from planted import PROBES, jobs, pure, seen
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 cards = pure("cards")
 

@@ -13,7 +13,7 @@ import pytest
 from planted import INSIDE, Seen, batch, jobs, planted, seen
 from sharing import once
 
-from envdoctor.probe import Job, Outcome
+from envdoctor.experiments import Job, Outcome
 
 pytestmark = pytest.mark.torch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from planted import planted_session, seen
 
-from envdoctor.probe import Job, Outcome, cases_of, read_recording, write_head, write_outcome
+from envdoctor.experiments import Job, Outcome, cases_of, read_recording, write_head, write_outcome
 
 #: Those of inside/flaky_faults.py, with the experiments that reach them.
 FLAKY = {

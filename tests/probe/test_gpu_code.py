@@ -14,8 +14,8 @@ import pytest
 from fakes import payload, write_probe
 from planted import PROBES, inside, pure
 
-from envdoctor.probe import PAYLOAD, Wishes, find_probes, run_session
-from envdoctor.sandbox import Place
+from envdoctor.experiments import PAYLOAD, Wishes, find_probes, run_session
+from envdoctor.system import Place
 
 CHECKS = (
     "the_trainer_splits_no_batch_over_eight_cards",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from planted import results
 
+from envdoctor.experiments import Job, Outcome, groups_of, in_use, session_of
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.probe import Job, Outcome, groups_of, in_use, session_of
-from envdoctor.sandbox import ENDINGS
+from envdoctor.system import ENDINGS
 
 HEALTHY = {"o": 0.8, "dq": 0.9, "dk": 1.0, "dv": 1.1}
 

@@ -13,9 +13,9 @@ from known import given, judged
 from observing import shipped
 from planted import results
 
+from envdoctor.experiments import Job, Outcome, find_probes, run_jobs
 from envdoctor.facts import ABSENT
-from envdoctor.probe import Job, Outcome, find_probes, run_jobs
-from envdoctor.sandbox import Place
+from envdoctor.system import Place
 
 posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="one process for all statements")
 Run = Callable[..., dict[str, Mapping[str, Any]]]

@@ -10,7 +10,7 @@ import pytest
 from planted import jobs, planted, seen
 from sharing import once
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ import pytest
 from planted import INSIDE, batch, jobs, planted, seen
 from sharing import once
 
-from envdoctor.probe import Job, Outcome
+from envdoctor.experiments import Job, Outcome
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
 #: Everything but the attention probes, which have tests of their own, all-reduce, whose processes import torch too

@@ -10,8 +10,8 @@ from planted import INSIDE, jobs, seen
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.knowledge import load_matrix
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
+from envdoctor.matrix import load_matrix
 
 #: Both suites with a kernel that hides the NaN of few keys, as torch's own does on some processors; the full one with
 #: a kernel that hides every NaN.

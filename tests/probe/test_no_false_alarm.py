@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from planted import jobs, seen
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 BACKENDS = ("default", "math", "flash")
 JOB = jobs("attention")[0]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from planted import PROBES
 
-from envdoctor.probe import PAYLOAD, Outcome, Wishes, groups_of, judge, run_session
-from envdoctor.sandbox import Place
+from envdoctor.experiments import PAYLOAD, Outcome, Wishes, groups_of, judge, run_session
+from envdoctor.system import Place
 
 pytestmark = [pytest.mark.gpu, pytest.mark.torch, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.probe import Job, Outcome, RecordingError, read_recording, write_head, write_outcome
+from envdoctor.experiments import Job, Outcome, RecordingError, read_recording, write_head, write_outcome
 
 JOB = Job(
     "attention",
@@ -38,7 +38,7 @@ def line(whole: dict[str, Any] | None = None, **job: object) -> str:
     return json.dumps({"job": usual, "observations": [], "ending": "ok", **(whole or {})})
 
 
-SCHEMA = "envdoctor.probe-recording/1"
+SCHEMA = "envdoctor.experiments-recording/1"
 HEAD = json.dumps({"schema": SCHEMA, "facts": {}})
 
 

@@ -13,7 +13,7 @@ from observing import shipped
 
 from envdoctor.app import Sources
 from envdoctor.app.probe import Request, probe
-from envdoctor.probe import judge
+from envdoctor.experiments import judge
 from envdoctor.report import render
 
 ATTENTION = ["sp_241", "sp_250", "sp_251", "sp_213", "sdpa_full_213"]

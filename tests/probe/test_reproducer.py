@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from planted import inside, pure
 
-from envdoctor.probe import Case, Verdict
-from envdoctor.probe.reproducer import LINES, script_of
+from envdoctor.experiments import Case, Verdict
+from envdoctor.experiments.probe.reproducer import LINES, script_of
 
 MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
 LAYOUTS = ("bhsd", "bshd", "packed", "offset", "expanded", "expanded_batch")

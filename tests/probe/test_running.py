@@ -16,8 +16,8 @@ import pytest
 from fakes import payload, write_probe
 from processes import gone
 
-from envdoctor.probe import Outcome, find_probes, run_jobs
-from envdoctor.sandbox import Place
+from envdoctor.experiments import Outcome, find_probes, run_jobs
+from envdoctor.system import Place
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 OK = 'emit({"case": "a", "judge": "exact", "equal": True})\n'

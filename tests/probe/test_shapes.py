@@ -7,7 +7,7 @@ from itertools import combinations, product
 import pytest
 from planted import jobs, pure, seen
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 shapes = pure("shapes")
 

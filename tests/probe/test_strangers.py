@@ -8,7 +8,7 @@ import pytest
 from planted import jobs, seen
 from strangers import CAUSES, FLAKY, MACHINE
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 RULES = Path(__file__).resolve().parents[2] / "matrices" / "rules" / "probe"
 FAULT = "grouped keys laid out by turns from groups of 4"

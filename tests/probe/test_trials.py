@@ -8,7 +8,7 @@ import pytest
 from planted import jobs, seen
 from trials import CAUSES, HEALTHY, trial
 
-from envdoctor.probe import Outcome
+from envdoctor.experiments import Outcome
 
 pytestmark = pytest.mark.torch
 

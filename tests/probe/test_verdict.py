@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.probe import Job, Outcome, Verdict, cases_of, judge
+from envdoctor.experiments import Job, Outcome, Verdict, cases_of, judge
 
 FINE = {"o": 0.8, "dq": 0.9, "dk": 1.1, "dv": 1.2}
 DEGENERATE = {"o": 0.8, "dq": 3504.0, "dk": 3504.0, "dv": 1.0}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from planted import PROBES, jobs, planted, seen
 
-from envdoctor.probe import Job
+from envdoctor.experiments import Job
 
 __all__ = ["CAUSES", "HEALTHY", "LEFT_OUT", "Found", "trial"]
 

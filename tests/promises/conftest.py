@@ -36,9 +36,9 @@ sys.addaudithook(hook)
 before = set(sys.modules)
 from envdoctor.cli.main import main
 from pathlib import Path
-from envdoctor.knowledge import matrix
+from envdoctor.matrix import matrix
 matrix._COMPILED = Path(sys.argv.pop(1))
-from envdoctor.text import looks
+from envdoctor.system import looks
 looks._TICK = 0  # the environment was made a moment ago, and is kept all the same
 code = main(sys.argv[1:])
 quiet = True

@@ -10,9 +10,9 @@ from elf_writer import shared_object
 
 from envdoctor import check
 from envdoctor.app import Sources
-from envdoctor.hub import open_folder
 from envdoctor.report import terminal_report
-from envdoctor.text import Budget
+from envdoctor.revision import open_folder
+from envdoctor.system import Budget
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="environments are laid out as on POSIX")
 

@@ -13,7 +13,7 @@ LIMIT = 128
 
 #: Calls whose pattern is only known while they run, by file: why they are bounded all the same.
 ELSEWHERE = {
-    "envdoctor/knowledge/linting.py": "the lint of the tables' own patterns, which `supplied` brings",
+    "envdoctor/matrix/linting.py": "the lint of the tables' own patterns, which `supplied` brings",
     "envdoctor/observe/documents/locks/opening.py": "names of the table's modules, one or the other",
     "envdoctor/observe/documents/locks/dockerfile.py": "the table's own patterns, which `supplied` brings",
     "envdoctor/observe/documents/reports/lines.py": "the table's own patterns, which `supplied` brings",

@@ -12,10 +12,10 @@ import pytest
 import envdoctor.report
 from envdoctor.facts import ABSENT, Fact, FactSet, Origin, Records, Registry, Unknown
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Text
-from envdoctor.knowledge import parse_toml
+from envdoctor.matrix import parse_toml
 from envdoctor.observe import Target
 from envdoctor.report import Report
-from envdoctor.text import Message
+from envdoctor.system import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(envdoctor.report.__file__).parent / "schemas"

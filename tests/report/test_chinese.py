@@ -17,8 +17,8 @@ from known import given, judged
 
 import envdoctor
 from envdoctor.judge import Text
-from envdoctor.knowledge import Matrix
-from envdoctor.text import Message, joined, quoted, said_by, say, sentence
+from envdoctor.matrix import Matrix
+from envdoctor.system import Message, joined, quoted, said_by, say, sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent
 CATALOGUE: dict[str, str] = json.loads((ENVDOCTOR / "text" / "zh.json").read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ def test_every_phrase_and_message_has_its_chinese_and_its_values() -> None:
     found = {text: (values, place) for texts, values, place in calls(*MESSAGES) for text in texts}
     assert len(found) > 900
     missing = {text: place for text, (_, place) in found.items() if has_words(text) and text not in CATALOGUE}
-    assert missing == {}, "add them to envdoctor/text/zh.json"
+    assert missing == {}, "add them to envdoctor/system/zh.json"
     wrong = {
         place: text
         for texts, values, place in calls(*MESSAGES)
@@ -256,7 +256,7 @@ def test_what_somebody_else_says_is_said_as_it_is(text: str) -> None:
 
 def test_english_reports_do_not_read_the_catalogue() -> None:
     calls = "say('en', 'No findings'); sentence('en', Message('torch is not installed'))"
-    code = f"import builtins; from envdoctor.text import Message, say, sentence; builtins.open = None; {calls}"
+    code = f"import builtins; from envdoctor.system import Message, say, sentence; builtins.open = None; {calls}"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -17,7 +17,7 @@ from poisoned_reports import BAD, compared, poisoned
 from envdoctor.facts import Origin
 from envdoctor.judge import NotChecked, OfferedFix, Text
 from envdoctor.report import Notice, Report, load
-from envdoctor.text import Message, quoted
+from envdoctor.system import Message, quoted
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 SARIF = Draft7Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))

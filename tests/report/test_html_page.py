@@ -15,7 +15,7 @@ import pytest
 from browser import Browser, chromium
 from poisoned_reports import BAD, compared, poisoned, section_of_experiments
 
-from envdoctor.memory import MemorySection
+from envdoctor.peak import MemorySection
 from envdoctor.report import Report, load
 
 MEMORY: MemorySection = {

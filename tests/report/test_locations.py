@@ -9,7 +9,7 @@ import pytest
 from known import given, judged
 
 from envdoctor.facts import Origin, restored, written
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
 
 GLM4 = {"pkg.torch": "2.5.0+cu118", "model.repo": "THUDM/glm-4-9b-chat-hf"}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.hub import Unread
 from envdoctor.judge import Finding, Text
 from envdoctor.report import Cost, Introduced, Mended, Moved, Report, RevisionSection, Side, load, render
-from envdoctor.revision import Change
-from envdoctor.text import Message
+from envdoctor.revision import Change, Unread
+from envdoctor.system import Message
 
 _EQUAL = Message("{} of {} weight files by {} ({})", 7, 7, "sha256", "12.5 GB")
 SECTION = RevisionSection(

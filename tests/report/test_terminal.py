@@ -10,7 +10,7 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, FactSet, Records, Unknown
 from envdoctor.judge import Finding, FoundFact, NotChecked, OfferedFix, Text
 from envdoctor.observe import Target
 from envdoctor.report import Notice, Report, display_width, render
-from envdoctor.text import Message
+from envdoctor.system import Message
 
 GOLDEN = """\
 Environment  /home/li/.venvs/glm (python 3.11.9, linux x86_64, glibc 2.35)

@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.facts import FactSpec, Registry
 from envdoctor.report import Page
-from envdoctor.text import Message
+from envdoctor.system import Message
 
 
 def every_spec(registry: Registry) -> list[FactSpec]:

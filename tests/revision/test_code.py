@@ -10,8 +10,7 @@ from comparing import holds, only, outcome
 from header_true import Repository
 from rooms import comparer
 
-from envdoctor.hub import Unread
-from envdoctor.revision import Compared
+from envdoctor.revision import Compared, Unread
 
 remote_code = comparer("remote_code")
 

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rooms import comparer
 
-from envdoctor.hub import Unread
-from envdoctor.revision import Compared, FileCode, Source, parse
+from envdoctor.revision import Compared, FileCode, Source, Unread, parse
 from envdoctor.revision.code.parts.tree import read_code
 from envdoctor.source import TooMuch
 

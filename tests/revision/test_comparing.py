@@ -10,9 +10,8 @@ from header_true import Repository
 from rooms import comparer
 
 from envdoctor.facts import Records
-from envdoctor.hub import Unread, limited_to
-from envdoctor.knowledge import Matrix
-from envdoctor.revision import AREAS, COMPARERS, Compared, change_facts, compare_snapshots
+from envdoctor.matrix import Matrix
+from envdoctor.revision import AREAS, COMPARERS, Compared, Unread, change_facts, compare_snapshots, limited_to
 
 
 def of(**files: Any) -> Repository:

@@ -8,7 +8,7 @@ import pytest
 from comparing import judged_kinds
 from observing import shipped
 
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 from envdoctor.revision import AREAS, effect_of
 
 REGISTERED = next(spec for spec in shipped().registry if spec.key == "change").columns["kind"].values

@@ -10,7 +10,7 @@ from header_true import Repository
 
 from envdoctor.facts import Fact, FactSet
 from envdoctor.judge import Policy, judge
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 from envdoctor.revision import change_facts, compare_snapshots
 
 AREAS = ("config", "generation", "tokenizer", "template", "preprocessor", "licence", "files")

@@ -12,8 +12,7 @@ from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
 from envdoctor.facts import Unknown
-from envdoctor.hub import TOO_LONG, Clock, open_folder
-from envdoctor.revision import Change, Compared
+from envdoctor.revision import TOO_LONG, Change, Clock, Compared, open_folder
 
 tensors = comparer("tensors")
 

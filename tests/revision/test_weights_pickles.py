@@ -10,7 +10,7 @@ from header_true import Repository, Tensors
 from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.hub import COMPUTED_NAME
+from envdoctor.revision import COMPUTED_NAME
 
 pickles = comparer("pickles")
 

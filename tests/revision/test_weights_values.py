@@ -17,8 +17,7 @@ from observing import shipped
 from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.hub import Clock, open_folder
-from envdoctor.revision import Change, Compared, Revisions, Values, compare_snapshots
+from envdoctor.revision import Change, Clock, Compared, Revisions, Values, compare_snapshots, open_folder
 
 tensors = comparer("tensors")
 

@@ -9,7 +9,7 @@ from environments import Built
 from envdoctor import check
 from envdoctor.app import Sources
 from envdoctor.judge import Policy
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 from envdoctor.report import Report
 
 __all__ = ["MACHINE", "judge", "named", "told"]

@@ -11,7 +11,7 @@ import stand_ins
 from elf_writer import shared_object
 
 from envdoctor.observe import ElfFile, gnu_hash
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF is loaded by Linux")
 machine = pytest.mark.skipif(

@@ -11,8 +11,7 @@ from typing import Any
 from header_true import Repository
 from observing import shipped
 
-from envdoctor.hub import Clock
-from envdoctor.revision import AREAS, Change, Compared, Revisions, effect_of, files_of
+from envdoctor.revision import AREAS, Change, Clock, Compared, Revisions, effect_of, files_of
 
 __all__ = ["holds", "judged_kinds", "only", "outcome"]
 

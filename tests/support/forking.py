@@ -113,7 +113,7 @@ def _become(job: int, out: int, errors: int) -> None:
 if __name__ == "__main__":
     sys.path.pop(0)
     import envdoctor
-    from envdoctor.knowledge import matrix
+    from envdoctor.matrix import matrix
 
     matrix._COMPILED = Path(sys.argv[2])
     root = Path(envdoctor.__path__[0])

@@ -17,25 +17,25 @@ from elf_writer import shared_object
 from rewriting import rewrite
 
 from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, load_configuration
+from envdoctor.experiments import RecordingError, read_recording
 from envdoctor.facts import Unknown
-from envdoctor.hub import HeaderError, PinError, described, parse_header, read_pins
-from envdoctor.knowledge import Matrix, RuleError, TomlError, load_matrix, parse_rule, parse_toml
-from envdoctor.models import JsonProblem, parse_object
+from envdoctor.matrix import Matrix, RuleError, TomlError, load_matrix, parse_rule, parse_toml
 from envdoctor.observe import (
     AssignmentError,
+    JsonProblem,
     ObservationError,
     RecipeFileError,
     parse_assignments,
+    parse_object,
+    read_error,
     read_facts_file,
     read_recipe,
 )
 from envdoctor.observe.code.reading import read_uses
 from envdoctor.observe.recipe.reading.calls import calls_of
 from envdoctor.observe.source.reading import followed
-from envdoctor.probe import RecordingError, read_recording
-from envdoctor.revision import flatten
+from envdoctor.revision import HeaderError, PinError, described, flatten, parse_header, read_pins
 from envdoctor.source import NotANotebook, TooMuch
-from envdoctor.tracebacks import read_error
 from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies
 
 __all__ = ["Seen", "run"]
@@ -194,7 +194,7 @@ def _readers(folder: Path, matrix: Matrix) -> Iterator[tuple[str, Reader]]:
 
     rules = [path.read_bytes() for path in sorted((ROOT / "matrices" / "rules").rglob("*.toml"))[::40]]
     models = [json.dumps(json.loads(path.read_bytes())["config"]).encode() for path in _fixtures("models")]
-    recording = b'{"schema": "envdoctor.probe-recording/1", "suite": "quick", "facts": {}}\n'
+    recording = b'{"schema": "envdoctor.experiments-recording/1", "suite": "quick", "facts": {}}\n'
     recording += b'{"probe": "attention", "observations": []}\n'
     pins = b'{"schema": "envdoctor.pins/1", "models": {"a/b": {"revision": "x", "files": {"c": "sha1:d"}, '
     pins += b'"headers": {}}}}'

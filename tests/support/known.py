@@ -7,11 +7,11 @@ from typing import Any
 
 from observing import shipped
 
-from envdoctor.derive import derive
 from envdoctor.facts import Fact, FactSet, Registry, Unknown, parse_value
-from envdoctor.install import with_fixes
 from envdoctor.judge import Judgement, Policy, judge
-from envdoctor.knowledge import Matrix
+from envdoctor.judge.derivations import derive
+from envdoctor.matrix import Matrix
+from envdoctor.remedy import with_fixes
 
 __all__ = ["answer", "derived", "following", "given", "judged", "keyed"]
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from rooms import observer
 
-from envdoctor.derive import derive
 from envdoctor.facts import Fact, FactSet, Records, Unknown, Value, parse_value, plain
-from envdoctor.knowledge import Matrix, load_source
+from envdoctor.judge.derivations import derive
+from envdoctor.matrix import Matrix, load_source
 from envdoctor.observe import Environment, Layout, Request, Target, notes_of, observe_environment, platform_name
 from envdoctor.observe import choose as _choose
 from envdoctor.observe.gather import gather
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 __all__ = [
     "Observed",

@@ -156,7 +156,7 @@ def _is_re(function: ast.expr) -> bool:
 
 def supplied() -> list[Pattern]:
     """Return the patterns that are put together from the matrix."""
-    from envdoctor.knowledge import load_matrix
+    from envdoctor.matrix import load_matrix
     from envdoctor.observe.documents.locks.dockerfile import tag_pattern
     from envdoctor.observe.documents.reports.lines import Forms
 

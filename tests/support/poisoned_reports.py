@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from envdoctor.experiments import Result
 from envdoctor.facts import Fact, FactSet, Origin, Records, Unknown
-from envdoctor.hub import Unread
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
-from envdoctor.probe import Result
 from envdoctor.report import Cost, Introduced, Mended, Moved, Notice, Report, RevisionSection, Side
-from envdoctor.revision import Change
-from envdoctor.text.clean import clean
+from envdoctor.revision import Change, Unread
+from envdoctor.system.clean import clean
 
 __all__ = ["BAD", "compared", "poisoned", "section_of_experiments"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from envdoctor.derive import derivations
 from envdoctor.facts import View
+from envdoctor.judge.derivations import derivations
 from envdoctor.observe import observers
 from envdoctor.revision import COMPARERS
 

@@ -15,7 +15,7 @@ from known import given
 
 from envdoctor.facts import FactSet, Registry
 from envdoctor.judge.evaluate import Outcome, evaluate
-from envdoctor.knowledge import Matrix, Rule, load_source, load_toml, parse_rule
+from envdoctor.matrix import Matrix, Rule, load_source, load_toml, parse_rule
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 

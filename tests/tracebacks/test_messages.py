@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.tracebacks import failure_of
+from envdoctor.observe import failure_of
 
 SITE = "/opt/venv/lib/python3.10/site-packages"
 RENAME = "consider renaming '/home/a/datasets.py' if it has the same name as a library you intended to import"

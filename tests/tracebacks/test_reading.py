@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.tracebacks import failure_of, module_of, numbered, read_error
+from envdoctor.observe import failure_of, module_of, numbered, read_error
 
 SITE = "/opt/venv/lib/python3.10/site-packages"
 PLAIN = f'''Traceback (most recent call last):

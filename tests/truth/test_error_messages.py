@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from envdoctor.answers import Answer, Home, Situation, answer_to
 from envdoctor.facts import Fact, FactSet
-from envdoctor.knowledge import Ledger, Matrix, load_toml
-from envdoctor.tracebacks import read_error
+from envdoctor.matrix import Ledger, Matrix, load_toml
+from envdoctor.observe import read_error
+from envdoctor.remedy import Answer, Home, Situation, answer_to
 from envdoctor.versions import is_version, normalise, order, satisfies
 
 #: What the ledger and the tables speak of.

@@ -10,7 +10,7 @@ import pytest
 from envdoctor import check
 from envdoctor.app import Sources
 from envdoctor.judge import Policy
-from envdoctor.knowledge import Matrix, load_matrix
+from envdoctor.matrix import Matrix, load_matrix
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "inventories"
 INVENTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envdoctor.facts import Unknown
-from envdoctor.knowledge import Matrix, Released
+from envdoctor.matrix import Matrix, Released
 from envdoctor.versions import contains, parse_ranges, release_of
 
 

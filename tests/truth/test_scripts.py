@@ -15,7 +15,7 @@ import pytest
 from rooms import computing
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.knowledge import Matrix, Released, load_toml
+from envdoctor.matrix import Matrix, Released, load_toml
 from envdoctor.observe import read_facts_file
 from envdoctor.versions import is_version, satisfies
 

@@ -19,7 +19,7 @@ from observing import shipped
 from envdoctor import check
 from envdoctor.app import Sources
 from envdoctor.judge import Policy, judge
-from envdoctor.knowledge import load_toml
+from envdoctor.matrix import load_toml
 
 HERE = Path(__file__).parent
 MATRIX = shipped()

@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 
 from watching import NAN, ROOT, findings, records, run  # noqa: E402
 
-from envdoctor.watch import Watch  # noqa: E402
+from envdoctor.experiments.watch import Watch  # noqa: E402
 
 
 class Lost(torch.autograd.Function):

@@ -15,7 +15,7 @@ from token_samples import tokens  # noqa: E402
 from watching import NAN, both, records, same, spoil, weights  # noqa: E402
 
 import envdoctor  # noqa: E402
-from envdoctor.watch import RunStopped, Watch  # noqa: E402
+from envdoctor.experiments.watch import RunStopped, Watch  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -287,7 +287,7 @@ rank, port, root, folder, kind = int(sys.argv[1]), *sys.argv[2:6]
 sys.path[:0] = [root, root + "/tests/support"]
 import torch, torch.distributed as dist
 import envdoctor
-from envdoctor.watch import RunStopped
+from envdoctor.experiments.watch import RunStopped
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
 torch.manual_seed(0)

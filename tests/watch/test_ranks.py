@@ -17,7 +17,7 @@ os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_A
 sys.path[:0] = [root, root + "/tests/support"]
 import torch, transformers
 from token_samples import tokens
-from envdoctor.watch import RunStopped, Watch
+from envdoctor.experiments.watch import RunStopped, Watch
 torch.manual_seed(0)
 model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
     vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0))
@@ -64,7 +64,7 @@ RANK = """
 import json, sys, types, torch, torch.distributed as dist
 number, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
 sys.path.insert(0, root)
-from envdoctor.watch import Watch
+from envdoctor.experiments.watch import Watch
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=number, world_size=2)
 class Net(torch.nn.Module):
     def __init__(self):

@@ -15,8 +15,8 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 
 from watching import NAN, Poison, records, same, weights  # noqa: E402
 
-from envdoctor.watch import Watch  # noqa: E402
-from envdoctor.watch.rerun import Gradients  # noqa: E402
+from envdoctor.experiments.watch import Watch  # noqa: E402
+from envdoctor.experiments.watch.rerun import Gradients  # noqa: E402
 
 INF = float("inf")
 LOST = torch.full((4, 8), NAN)
@@ -253,9 +253,9 @@ def test_recording_alone_leaves_the_gradients_and_goes_on(begin):
 
 def test_where_the_trainer_tells_nothing_before_the_step_the_optimizer_is_asked(begin, monkeypatch):
     monkeypatch.delattr(transformers.TrainerCallback, "on_pre_optimizer_step")
-    for name in [name for name in sys.modules if name.startswith("envdoctor.watch")]:
+    for name in [name for name in sys.modules if name.startswith("envdoctor.experiments.watch")]:
         monkeypatch.delitem(sys.modules, name)
-    from envdoctor.watch import RunStopped, Watch
+    from envdoctor.experiments.watch import RunStopped, Watch
 
     run = begin(watch=Watch())
     for _ in range(5):

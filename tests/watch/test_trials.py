@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 from token_samples import tokens  # noqa: E402
 from watching import NAN, findings, records, run, same, spoil, weights  # noqa: E402
 
-from envdoctor.watch import RunStopped, Watch  # noqa: E402
+from envdoctor.experiments.watch import RunStopped, Watch  # noqa: E402
 
 
 class Masked(torch.utils.data.Dataset):

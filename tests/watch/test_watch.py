@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers", reason="needs tests/torch-req
 from token_samples import tokens  # noqa: E402
 from watching import NAN, Poison, records, run  # noqa: E402
 
-from envdoctor.watch import Watch  # noqa: E402
+from envdoctor.experiments.watch import Watch  # noqa: E402
 
 SAVED = {"save_strategy": "steps", "save_steps": 1}
 

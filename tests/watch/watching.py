@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from envdoctor.watch import RunStopped, Watch
+from envdoctor.experiments.watch import RunStopped, Watch
 
 __all__ = ["NAN", "Poison", "both", "findings", "records", "run", "same", "spoil", "weights"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envdoctor.knowledge import Ledger, Released, Taken
-from envdoctor.knowledge.lookup import lacks, provider_of, read_taken
+from envdoctor.matrix import Ledger, Released, Taken
+from envdoctor.matrix.lookup import lacks, provider_of, read_taken
 from envdoctor.versions import normalise, read_requirement
 
 Found = Mapping[str, Sequence[str]]

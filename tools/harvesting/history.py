@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from envdoctor.knowledge.ledger import letters
+from envdoctor.matrix.ledger import letters
 
 __all__ = ["history"]
 

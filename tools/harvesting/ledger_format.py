@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge import Ledger
-from envdoctor.knowledge.ledger import BASIS, PACKED, places_of, release_rows, shared_texts
+from envdoctor.matrix import Ledger
+from envdoctor.matrix.ledger import BASIS, PACKED, places_of, release_rows, shared_texts
 from envdoctor.versions import NotARequirement, NotASpecifier, normalise, order, read_requirement, satisfies
 
 __all__ = ["CHANGES", "HISTORIES", "LARGEST", "complaints", "complaints_of_changes", "complaints_of_folder"]

@@ -6,7 +6,7 @@ import lzma
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from envdoctor.knowledge.ledger import PACKED, shared_texts
+from envdoctor.matrix.ledger import PACKED, shared_texts
 
 __all__ = ["compressed", "write_packed"]
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envdoctor.knowledge import Ledger, entries, load_toml
+from envdoctor.matrix import Ledger, entries, load_toml
 from envdoctor.versions import normalise, read_requirement
 from harvesting.takes import Others, Take, takes_of
 

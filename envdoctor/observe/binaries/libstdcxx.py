@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import rank
 
 KEYS = ("os.libstdcxx",)

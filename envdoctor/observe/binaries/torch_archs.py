@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 KEYS = ("torch.arch_list",)
 NEEDS = ("torch.cuda", "gpu")

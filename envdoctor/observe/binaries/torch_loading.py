@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 KEYS = ("torch.damaged_files", "torch.missing_libraries")
 NEEDS = ("pkg.*", "torch.cuda", "package_damage")

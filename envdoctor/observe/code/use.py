@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.values import Fact, Records, Value
-from envdoctor.models.names import printable
 from envdoctor.observe.code.reading.code_files import CodeFile, Unread, find_code
 from envdoctor.observe.code.reading.reading_uses import CELL, answers, completed, items
+from envdoctor.observe.model.reading.names import printable
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Budget, Files, Spent, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Budget, Files, Spent, because_of
+from envdoctor.system.message import Message
 
 KEYS = ("use", "code.files", "code_unread")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
-from envdoctor.text.message import Message, joined, listed
+from envdoctor.system.message import Message, joined, listed
 
 #: Nodes that are named for one value before "and N more".
 _NAMED = 8

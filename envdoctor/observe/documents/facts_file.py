@@ -18,13 +18,13 @@ from envdoctor.facts.registry import (
 )
 from envdoctor.facts.values import Fact, Records, Unknown, Value
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.documents import read_named
-from envdoctor.text.files import because_of
-from envdoctor.text.message import Message, quoted, said_by, unpacked
-from envdoctor.text.nearest import did_you_mean
+from envdoctor.system.documents import read_named
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message, quoted, said_by, unpacked
+from envdoctor.system.nearest import did_you_mean
 
 SCHEMA = "envdoctor.facts/1"
-#: What ``envdoctor.watch`` writes: a facts file with more beside the facts.
+#: What ``envdoctor.experiments.watch`` writes: a facts file with more beside the facts.
 FLIGHT_SCHEMA = "envdoctor.flight/1"
 #: A document of nothing but brackets takes a hundred times its size in memory.
 _LARGEST = 64 * 1024 * 1024

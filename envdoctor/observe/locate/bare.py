@@ -14,8 +14,8 @@ from envdoctor.observe.locate.installation import (
     version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.text.files import Budget, Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Budget, Files, because_of
+from envdoctor.system.message import Message
 
 #: Where images keep their environment. The first that holds a distribution is taken: what an image adds on purpose
 #: comes before the Python of its distribution.

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 _TIMEOUT_SECONDS = 10.0
 _QUESTION = (
@@ -69,8 +69,8 @@ class Caller(NamedTuple):
             if os.path.exists(settings) and not self.files.is_file(settings):
                 return Unknown(Message("{} cannot be read: it is not a regular file", settings))
         self.started.append(executable)
-        from envdoctor.sandbox.asking import Limits, ask_program
-        from envdoctor.sandbox.child import minimal_environment
+        from envdoctor.system.asking import Limits, ask_program
+        from envdoctor.system.child import minimal_environment
 
         argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
         limits, environ = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16), minimal_environment(self.environ)

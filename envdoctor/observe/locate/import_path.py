@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.observe.locate.installation import WINDOWS, Installation
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 LONGEST = 1 << 16
 _TOUCHES = (

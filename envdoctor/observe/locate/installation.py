@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 #: ``Installation.library`` of the Windows layout, where the library folder ``Lib`` carries no version.
 WINDOWS = "Lib"

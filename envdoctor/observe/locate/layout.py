@@ -6,8 +6,8 @@ from typing import NamedTuple
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.locate.import_path import Startup
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 
 class EnvironmentNotFound(ObservationError):

@@ -12,7 +12,7 @@ from envdoctor.observe.locate.installation import (
     of_interpreter,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound
-from envdoctor.text.files import Files
+from envdoctor.system.files import Files
 
 
 def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:

@@ -18,8 +18,8 @@ from envdoctor.observe.locate.installation import (
     version_from_files,
 )
 from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
-from envdoctor.text.files import Budget, Files
-from envdoctor.text.message import NOTHING, Message, joined
+from envdoctor.system.files import Budget, Files
+from envdoctor.system.message import NOTHING, Message, joined
 
 # The environment that is judged when none is named: the one a job started here would use.
 

@@ -5,8 +5,8 @@ import re
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 KEYS = ("build.c_compiler", "build.gcc")
 

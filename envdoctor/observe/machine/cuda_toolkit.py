@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.compilers import on_path
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 KEYS = ("cuda.toolkit",)
 
@@ -99,8 +99,8 @@ def _from_json(text: str) -> str | None:
 
 
 def _ask_nvcc(nvcc: str, request: Request) -> Value:
-    from envdoctor.sandbox.asking import Limits, ask_program
-    from envdoctor.sandbox.child import minimal_environment
+    from envdoctor.system.asking import Limits, ask_program
+    from envdoctor.system.child import minimal_environment
 
     limits = Limits(_NVCC_TIMEOUT, mib=512, output=1 << 16)
     environ, folder = minimal_environment(request.environ), os.path.dirname(nvcc)

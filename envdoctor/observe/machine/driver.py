@@ -8,7 +8,7 @@ import os
 from envdoctor.facts.values import ABSENT, Fact, Unknown
 from envdoctor.observe.machine.reading import proc_driver
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _LIBRARY_KEYS = ("driver.library", "driver.compat")
 _NVIDIA = (*proc_driver.KEYS, *_LIBRARY_KEYS)

@@ -7,7 +7,7 @@ import sys
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 KEYS = (
     *("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container"),

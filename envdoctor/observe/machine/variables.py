@@ -2,8 +2,8 @@
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.clean import without_credentials, without_url_credentials
-from envdoctor.text.message import Message
+from envdoctor.system.clean import without_credentials, without_url_credentials
+from envdoctor.system.message import Message
 
 KEYS = ("env.*",)
 _LIMIT = 4096

@@ -8,7 +8,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.model.reading.shapes import Shape, shape_of
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096

@@ -2,7 +2,7 @@
 
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 KEYS = ("model.repo", "model.revision", "model.path")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 KEYS = ("model.registered", "model.registered_vllm", "model.registered_sglang")
 NEEDS = ("model.type", "model.architectures")

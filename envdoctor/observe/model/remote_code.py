@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.values import Fact, Records, Unknown, Value
-from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.models.names import printable
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.observe.code.reading.reading_uses import answers, completed, items
+from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.observe.model.reading.names import printable
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 KEYS = ("model.code_methods", "model.code_names", "model_use")
 
@@ -68,7 +68,7 @@ def _told(read: _Answers, request: Request) -> tuple[Value, ...]:
 
 def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
     """The classes that transformers takes from files of the folder, each with its module; ``own`` is its repository."""
-    from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
+    from envdoctor.observe.model.reading.json_object import LARGEST, JsonProblem, parse_object
 
     for name in AUTO_MAP_FILES:
         content = read_bytes(folder, name, LARGEST)

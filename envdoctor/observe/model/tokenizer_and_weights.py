@@ -7,8 +7,8 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.reading.model_file import read_object
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message, said_by
 
 KEYS = ("model.padding_side", "model.tokenizer_class", "model.weight_formats")
 

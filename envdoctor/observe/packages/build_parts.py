@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Request
-from envdoctor.text.files import because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message
 
 KEYS = ("build.ninja", "build.python_headers", "build.compiled")
 NEEDS = ("pkg.*",)

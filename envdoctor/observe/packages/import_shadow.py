@@ -18,8 +18,8 @@ from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Va
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.reading.version_files import module_in, version_of_code
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 KEYS = ("import_shadow",)
 NEEDS = ("dist",)

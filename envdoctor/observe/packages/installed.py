@@ -32,8 +32,8 @@ from envdoctor.observe.packages.reading.version_files import (
     read_version_file,
 )
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, Spent, because_of
-from envdoctor.text.message import NOTHING, Message, joined
+from envdoctor.system.files import Files, Spent, because_of
+from envdoctor.system.message import NOTHING, Message, joined
 from envdoctor.versions.pep440 import base_release, same_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name
 

@@ -11,8 +11,8 @@ import re
 from envdoctor.facts.values import NOT_KNOWN, Fact, Records, Unknown, Value
 from envdoctor.observe.packages.reading.file_list import listed_libraries
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import rank
 
 KEPT = True

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
-from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.matrix.cuda_wheels import component_of
 from envdoctor.observe.locate.import_path import LONGEST, touches
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.needed import needed, required, torch_backends
@@ -22,9 +22,9 @@ from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_li
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.asking import Limits, Problem, ask_once
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 

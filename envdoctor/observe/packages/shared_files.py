@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.knowledge.cuda_wheels import component_of
+from envdoctor.matrix.cuda_wheels import component_of
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 KEPT = True
 KEYS = ("shared_file",)

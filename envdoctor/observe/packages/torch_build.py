@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.packages.reading.version_files import read_version_file
 from envdoctor.observe.request import Request
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted
 
 KEPT = True

@@ -10,8 +10,8 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
 from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, folders_above, read_document
-from envdoctor.text.documents import content_of, text_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.system.documents import content_of, text_of
+from envdoctor.system.message import Message, said_by
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -153,7 +153,7 @@ def python_calls(
 
     Raises :class:`RecipeError`.
     """
-    from envdoctor.sandbox.asking import Limits, Problem, ask_once
+    from envdoctor.system.asking import Limits, Problem, ask_once
 
     asked = {"notebook": notebook, "words": words, "folder": folder}
     asked |= {"libraries": [*formats.libraries], "names": formats.pattern}

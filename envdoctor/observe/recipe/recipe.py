@@ -10,8 +10,8 @@ from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
 from envdoctor.observe.recipe.reading.document import Entry, Part
-from envdoctor.text.message import Message, said_by
-from envdoctor.text.nearest import alike
+from envdoctor.system.message import Message, said_by
+from envdoctor.system.nearest import alike
 from envdoctor.versions.pep440 import satisfies
 
 # What the parts of a recipe say of its fields, one after the other, and what each key came to.

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.knowledge.entry_statements import Entry, entries
+from envdoctor.matrix.entry_statements import Entry, entries
 from envdoctor.observe.needed import needed, torch_backends
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.asking import Limits, Problem, ask_once
-from envdoctor.text.message import Message
+from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 

@@ -30,7 +30,7 @@ PROBE = {
 
 #: What torch calls the switch of a kernel that scaled_dot_product_attention may take.
 _SWITCHES = {"cudnn": "cudnn_sdp", "flash": "flash_sdp", "efficient": "mem_efficient_sdp"}
-#: The error in units of unavoidable rounding up to which a kernel is right (envdoctor/probe/verdict.py).
+#: The error in units of unavoidable rounding up to which a kernel is right (envdoctor/experiments/probe/verdict.py).
 _RIGHT = 4.0
 _GLM4 = {"H": 32, "Hk": 2, "D": 128}
 #: More heads or larger ones than any released model: the file is not what it says.

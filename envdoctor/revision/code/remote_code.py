@@ -43,8 +43,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
-from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.models.auto_map import AUTO_MAP_FILES, entries
+from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import (
     FilePair,
     checkpointing,
@@ -67,7 +66,8 @@ from envdoctor.revision.code.parts.loaded import (
 from envdoctor.revision.code.parts.training import Judged, causes, told
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
-from envdoctor.text.message import Message
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.system.message import Message
 
 AREA = "code"
 _MAX_OF_A_KIND = 100

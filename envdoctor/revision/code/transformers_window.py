@@ -13,15 +13,15 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown, Value
-from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.knowledge.ledger import Ledger, Released
-from envdoctor.knowledge.lookup import Asked, Lacking, answer
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.knowledge.model_types import ModelTypes
+from envdoctor.matrix.ledger import Ledger, Released
+from envdoctor.matrix.lookup import Asked, Lacking, answer
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.model_types import ModelTypes
 from envdoctor.revision.code.parts.loaded import kind_of_file, parse, read_sources
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
-from envdoctor.text.message import Message, listed
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 _TABLE = "transformers-demands"

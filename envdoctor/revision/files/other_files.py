@@ -13,10 +13,10 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome
+from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.short_text import short
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _LIMIT = 16 << 20
 _DOCUMENTATION = (

@@ -34,12 +34,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from envdoctor.hub.snapshot import Unread
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.models.json_object import JsonObject
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json, same
+from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.short_text import short
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: The files of each area, also in folders of their own. The first is named in the summary when it is equal in meaning.
 _FILES = {

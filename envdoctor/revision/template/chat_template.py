@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.short_text import around, short, template_hunk, visible
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
-from envdoctor.text.message import Message, as_message, unpacked
+from envdoctor.system.message import Message, as_message, unpacked
 
 # Rendering one chat template for a fixed suite of conversations, in a bounded child.
 
@@ -135,7 +135,7 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
     was hit is kept; the conversation that hit it and those after it carry the problem.
     """
-    from envdoctor.sandbox.asking import Limits, Problem, ask
+    from envdoctor.system.asking import Limits, Problem, ask
 
     asked = {"template": template, "variables": dict(variables)}
     limits = Limits(seconds, mib=256, output=2 << 20)

@@ -33,13 +33,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from envdoctor.hub.snapshot import Snapshot, Unread
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.models.json_object import JsonObject
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, parted, read_json
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys
 from envdoctor.revision.short_text import LONGEST, around, short, visible
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
 _CONFIG, _SPECIAL, _ADDED, _FILE = _JSON

@@ -11,11 +11,11 @@ Kinds of changes, in the area ``files``:
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
-from envdoctor.hub.pickle_reading import COMPUTED_NAME, Checkpoint, read_checkpoint
-from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.hub.pickle_reading import COMPUTED_NAME, Checkpoint, read_checkpoint
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.weights.parts.layouts import SetKey, main_set, weight_paths, weight_sets
-from envdoctor.text.message import Message, listed
+from envdoctor.system.message import Message, listed
 
 _EXTENSIONS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill")
 _MOST_GLOBALS = 20

@@ -22,12 +22,12 @@ Kinds of changes, all in the area ``weights``:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envdoctor.facts.values import Unknown, Value
-from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
+from envdoctor.revision.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.weights.parts import layouts
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
 from envdoctor.revision.weights.parts.layouts import Amount, Layout, Shared, Spec, WeightSet, amounts_of, gigabytes
-from envdoctor.text.message import Message, listed
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import rank
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")

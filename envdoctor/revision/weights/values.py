@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from envdoctor.hub.online import HubSnapshot
-from envdoctor.hub.snapshot import Unread
 from envdoctor.revision.comparer import Change, Compared, Revisions, Values
+from envdoctor.revision.hub.online import HubSnapshot
+from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.weights.parts.layouts import Layout, gigabytes, group
-from envdoctor.text.message import Message, listed
+from envdoctor.system.message import Message, listed
 
 #: Elements of a tensor that are compared at a time, and bytes that are read at a time.
 _PIECE, _WINDOW = 1 << 20, 8 << 20

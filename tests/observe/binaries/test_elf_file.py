@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rewriting import rewrite
 
 from envdoctor.observe import ElfError, ElfFile, gnu_hash
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "elf"
 ERROR = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"

@@ -13,7 +13,7 @@ from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe.binaries.reading.extension_check import read_package
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 extension = observer("extension")
 

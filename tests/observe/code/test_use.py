@@ -13,7 +13,7 @@ from observing import values, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Value
-from envdoctor.knowledge import Matrix
+from envdoctor.matrix import Matrix
 from envdoctor.observe import ObservationError, Request
 
 observe = observer("use").observe

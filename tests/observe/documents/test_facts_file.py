@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from envdoctor.facts import ABSENT, Records, Unknown
 from envdoctor.observe import SCHEMA, FactsFileError, read_facts_file
 from envdoctor.report import document
-from envdoctor.text import sentence
+from envdoctor.system import sentence
 
 
 @pytest.fixture

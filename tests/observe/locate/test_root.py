@@ -11,7 +11,7 @@ from observing import program, write
 
 from envdoctor.facts import Unknown
 from envdoctor.observe import EnvironmentNotFound
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 
 @pytest.fixture

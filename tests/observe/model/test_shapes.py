@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observing import values
 
-from envdoctor.derive import derive
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
-from envdoctor.knowledge import load_matrix
+from envdoctor.judge.derivations import derive
+from envdoctor.matrix import load_matrix
 from envdoctor.observe import Request, Shape, shape_of
 from envdoctor.observe.gather import gather
 

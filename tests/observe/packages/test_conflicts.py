@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
 from envdoctor.facts import ABSENT, Records
-from envdoctor.text import Files
+from envdoctor.system import Files
 from envdoctor.versions import NotARequirement, read_requirement
 
 

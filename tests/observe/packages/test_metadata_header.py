@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
 from envdoctor.observe.packages.reading.metadata_directory import Header, read_header
-from envdoctor.text import Files
+from envdoctor.system import Files
 
 
 def header(content: bytes) -> Header:

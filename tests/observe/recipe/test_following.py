@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
-from envdoctor.knowledge import load_matrix
+from envdoctor.matrix import load_matrix
 from envdoctor.observe import read_recipe
 
 MATRIX = load_matrix()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
-from envdoctor.knowledge import load_matrix, load_toml
+from envdoctor.matrix import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script

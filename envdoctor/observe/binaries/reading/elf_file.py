@@ -8,8 +8,8 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import rank
 
 #: Machines that torch is released for (e_machine).

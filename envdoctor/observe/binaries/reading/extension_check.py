@@ -11,8 +11,8 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile, newest
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message, said_by
 from envdoctor.versions.pep440 import rank
 
 _STEMS = ("libc10", "libtorch")

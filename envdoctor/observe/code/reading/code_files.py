@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Origin
-from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.files import Files, Spent, because_of
-from envdoctor.text.message import Message, said_by
+from envdoctor.observe.model.reading.names import printable
+from envdoctor.system.files import Files, Spent, because_of
+from envdoctor.system.message import Message, said_by
 
 _ENDINGS = (".py", ".ipynb")
 _MAX_FILES = 2000

@@ -14,7 +14,7 @@ from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
 from envdoctor.source.signatures import can_be_called
 from envdoctor.source.values import UNKNOWN, World
-from envdoctor.text.files import Files
+from envdoctor.system.files import Files
 
 _RECURSION = 6000
 

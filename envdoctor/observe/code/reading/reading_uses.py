@@ -7,8 +7,8 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Origin, Records, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.observe.request import Request
-from envdoctor.sandbox.asking import Limits, Problem, ask
-from envdoctor.text.message import Message
+from envdoctor.system.asking import Limits, Problem, ask
+from envdoctor.system.message import Message
 from envdoctor.versions.requirement import normalise
 
 _CHILD = "envdoctor.observe.code.reading.read_uses:answer"

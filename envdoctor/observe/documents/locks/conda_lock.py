@@ -7,7 +7,7 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
 

@@ -11,7 +11,7 @@ from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
 

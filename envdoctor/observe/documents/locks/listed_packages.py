@@ -18,7 +18,7 @@ from envdoctor.observe.documents.locks.lock import (
     wheel_of,
     words,
 )
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: Groups that installers take unless they are told otherwise.
 _DEFAULT = ("main", "default", "dev")

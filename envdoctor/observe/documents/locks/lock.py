@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
-from envdoctor.knowledge.ledger_taking import Asked
-from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.matrix.ledger_taking import Asked
+from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.documents import content_of, text_of
-from envdoctor.text.message import Message, listed
+from envdoctor.system.documents import content_of, text_of
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import valid_name

@@ -10,8 +10,8 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.knowledge.entry_statements import parse_statement
-from envdoctor.knowledge.ledger import Ledger
+from envdoctor.matrix.entry_statements import parse_statement
+from envdoctor.matrix.ledger import Ledger
 from envdoctor.observe.code.reading.code_files import CodeFile, find_code
 from envdoctor.observe.code.reading.reading_uses import answers, items
 from envdoctor.observe.documents.locks.lock import (
@@ -27,8 +27,8 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.files import Budget, Files, Spent
-from envdoctor.text.message import Message, listed
+from envdoctor.system.files import Budget, Files, Spent
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 

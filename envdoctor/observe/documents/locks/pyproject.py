@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.values import Origin
-from envdoctor.knowledge.toml_files import TomlError, parse_toml
+from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import Lock, LockError, Wish, items, left_out, line_of, words
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.versions.requirement import normalise

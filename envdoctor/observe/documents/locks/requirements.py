@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Origin, Unknown
-from envdoctor.knowledge.ledger_taking import Asked, exact
+from envdoctor.matrix.ledger_taking import Asked, exact
 from envdoctor.observe.documents.locks.lock import (
     Command,
     Lock,
@@ -17,7 +17,7 @@ from envdoctor.observe.documents.locks.lock import (
     read_text,
     wheel_of,
 )
-from envdoctor.text.message import Message, said_by
+from envdoctor.system.message import Message, said_by
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, bound, items, place_in
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import valid_name
 

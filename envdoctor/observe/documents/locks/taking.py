@@ -6,8 +6,8 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
-from envdoctor.knowledge.ledger import Ledger
-from envdoctor.knowledge.ledger_taking import (
+from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.ledger_taking import (
     Asked,
     Candidate,
     Refusal,
@@ -21,9 +21,9 @@ from envdoctor.knowledge.ledger_taking import (
     misnamed,
     refusals,
 )
-from envdoctor.knowledge.ledger_taking import listed as listed_release
+from envdoctor.matrix.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of
-from envdoctor.text.message import Message, listed
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import read_requirement
@@ -250,7 +250,7 @@ def _solved(
 ) -> Solution | Refusal | Message:
     """What an install takes or why it is refused, or why that is not known: releases that were not read may require
     what those before them or those behind them do, and only what is the same with both is told."""
-    from envdoctor.knowledge.ledger_solving import solve
+    from envdoctor.matrix.ledger_solving import solve
 
     first = solve(both[0], step, there, refused) if step.asked else Solution({}, {})
     second = solve(both[1], step, there, refused) if both[0].guessed or step.checkouts else first

@@ -24,7 +24,7 @@ from envdoctor.observe.documents.locks.lock import (
     with_python,
     words,
 )
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
 #: The group that uv installs unless it is told otherwise.

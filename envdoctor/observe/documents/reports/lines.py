@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.machine import Claim, Line, smi_line, understood
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import normalise, valid_name
 

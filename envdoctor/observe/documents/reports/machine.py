@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
-from envdoctor.knowledge.gpu_code import gpu_named
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.text.message import Message, joined
+from envdoctor.matrix.gpu_code import gpu_named
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.system.message import Message, joined
 
 _LINUX = re.compile(
     r"Linux-(\d[\w.+~-]{0,80}?)-(x86_64|aarch64|ppc64le)(?:-[\w.]{0,40})?(?:-with-"

@@ -10,19 +10,19 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value, strange_name
 from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value, spell
-from envdoctor.knowledge.matrix import Matrix
-from envdoctor.models.names import is_repo_name
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.lines import standing, traces
 from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
+from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.reading.names import is_repo_name
 from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.formats import Format, Formats
 from envdoctor.observe.recipe.reading.document import Part, RecipeError, read_document
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
-from envdoctor.text.documents import decoded, read_named
-from envdoctor.text.files import because_of
-from envdoctor.text.message import Message, joined
-from envdoctor.tracebacks.reading import visible
+from envdoctor.system.documents import decoded, read_named
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message, joined
 
 # The run that a report describes: commands, configurations and Python code in it, read as recipes.
 

@@ -9,7 +9,7 @@ from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.machine.reading.proc_driver import driver_traces, kernel_module
 from envdoctor.observe.machine.system import is_wsl
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted
 
 #: Where loaders look without being told, and where containers, WSL and NixOS put the driver's libraries.

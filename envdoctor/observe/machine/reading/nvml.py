@@ -10,7 +10,7 @@ from envdoctor.observe.machine.reading.driver_files import compat_library
 from envdoctor.observe.machine.reading.proc_driver import KEYS, WSL_LIBRARY, missing, visible, windows_library
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message, said_by
+from envdoctor.system.message import Message, said_by
 from envdoctor.versions.pep440 import dotted
 
 _GIB = 1 << 30

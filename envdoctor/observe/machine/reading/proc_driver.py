@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.observe.machine.system import container, is_wsl
 from envdoctor.observe.request import Request
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 Item = Mapping[str, Value]
 

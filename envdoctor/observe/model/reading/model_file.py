@@ -4,10 +4,10 @@ import os
 from typing import Any
 
 from envdoctor.facts.values import Unknown
-from envdoctor.models.names import printable
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.observe.model.reading.names import printable
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 
 _FILES = Files()
 
@@ -31,7 +31,7 @@ def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
     Raises :class:`ObservationError` when it cannot be read or is no JSON object: the user named this model, so judging
     without it would answer another question. ``model`` is named in it.
     """
-    from envdoctor.models.json_object import LARGEST, JsonProblem, parse_object
+    from envdoctor.observe.model.reading.json_object import LARGEST, JsonProblem, parse_object
 
     content = read_bytes(folder, name, LARGEST)
     if isinstance(content, Unknown):

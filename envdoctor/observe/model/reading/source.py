@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from envdoctor.facts.values import NOT_GIVEN, Fact, Unknown
-from envdoctor.models.hub_cache import CachedCommit, cache_folder, cached_repos, commit_of_path, matching
-from envdoctor.models.names import NameProblem, is_repo_name, parse_name, spellings
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.message import Message
+from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, cached_repos, commit_of_path, matching
+from envdoctor.observe.model.reading.names import NameProblem, is_repo_name, parse_name, spellings
+from envdoctor.system.message import Message
 
 
 class ModelSource(NamedTuple):
@@ -42,7 +42,7 @@ def resolve(
     aliases: Mapping[str, str] | None = None,
     option: str = "--model",
 ) -> ModelSource:
-    """The model that an ``option`` names; see :func:`envdoctor.models.names.parse_name`.
+    """The model that an ``option`` names; see :func:`envdoctor.observe.model.reading.names.parse_name`.
 
     A repository is looked up in the Hub cache that ``environ`` selects. The cache keeps the name of the day of the
     download, so that all names of a vendor are tried: ``aliases`` maps organisations to their present names.

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.binaries.reading.elf_file import ElfError, ElfFile
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, is_library
-from envdoctor.text.files import Files, Looks, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, Looks, because_of
+from envdoctor.system.message import Message
 
 _LARGEST, _LARGEST_LIBRARY = 4 << 20, 1 << 34
 #: Libraries up to this size are compared by their digests (80 MB in an environment with torch: 0.1 s).

@@ -3,8 +3,8 @@
 import errno
 import os
 
-from envdoctor.text.files import Files
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
 
 RECORD_LIMIT = 8 << 20
 _ENDINGS = (b".so", b".pyd", b".dll")

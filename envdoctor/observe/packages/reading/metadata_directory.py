@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Unknown
-from envdoctor.text.files import Files, because_of, read_regular
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of, read_regular
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import normalise, valid_name
 

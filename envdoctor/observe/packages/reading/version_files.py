@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT
-from envdoctor.text.files import Files, because_of
-from envdoctor.text.message import Message
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, same_release
 
 #: Packages of PyPI whose METADATA says "2.7.1" and whose version.py says "2.7.1+cu126": read in the wheels of torch

@@ -5,7 +5,7 @@ import re
 from typing import Any, NamedTuple
 
 from envdoctor.observe.errors import ObservationError
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: What is named by its path from the project's root is looked for in so many folders above the one that names it.
 _ABOVE = 4

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from envdoctor.observe.recipe.reading.document import Entry, RecipeError, folders_above, read_document
-from envdoctor.text.documents import content_of, text_of
+from envdoctor.system.documents import content_of, text_of
 
 #: Bounds: files, and bytes of each.
 _MOST_FILES = 30

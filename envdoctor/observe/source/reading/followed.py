@@ -15,7 +15,7 @@ from envdoctor.source.importing import Importing
 from envdoctor.source.inheriting import Inheriting
 from envdoctor.source.library import Library
 from envdoctor.source.values import UNKNOWN, Stop, World
-from envdoctor.text.files import Files, Looks
+from envdoctor.system.files import Files, Looks
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.tree import NO_CODE, Definition, FileCode, Parameter
 from envdoctor.revision.comparer import Change
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: Smaller bodies are alike by chance.
 _LIGHTEST = 16

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.code.parts.tree import FileCode, from_json
 from envdoctor.revision.comparer import parted
-from envdoctor.sandbox.asking import Limits, Problem, ask
-from envdoctor.text.message import Message
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.system.asking import Limits, Problem, ask
+from envdoctor.system.message import Message
 
 #: The largest modeling file of transformers has 0.3 MiB.
 MAX_FILE = 1 << 20

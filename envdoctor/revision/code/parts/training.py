@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from difflib import get_close_matches, unified_diff
 from typing import NamedTuple
 
-from envdoctor.knowledge.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.tree import Definition, FileCode
 from envdoctor.revision.comparer import Change
 from envdoctor.revision.short_text import LONGEST, visible
-from envdoctor.text.message import Message
+from envdoctor.system.message import Message
 
 #: Shown lines of one change, characters of a line, lines that are compared in all, and context.
 MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2

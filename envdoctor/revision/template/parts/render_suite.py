@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from envdoctor.sandbox.templates import MARKS, Refusal, template_environment
-from envdoctor.text.message import Message, packed
+from envdoctor.system.message import Message, packed
+from envdoctor.system.templates import MARKS, Refusal, template_environment
 
 #: Characters of a rendering that are handed back.
 _KEPT = 20_000

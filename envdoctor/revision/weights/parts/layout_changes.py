@@ -6,8 +6,8 @@ from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, NamedTuple
 
-from envdoctor.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.comparer import Change, read_json
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.weights.parts.layouts import (
     Group,
     Layout,
@@ -19,7 +19,7 @@ from envdoctor.revision.weights.parts.layouts import (
     size_of,
     spell_shape,
 )
-from envdoctor.text.message import Message, listed
+from envdoctor.system.message import Message, listed
 
 # Which removed tensors live on under other names: by shape and running numbers, whole, split or fused.
 

@@ -14,11 +14,11 @@ from functools import lru_cache
 from time import process_time
 from typing import NamedTuple
 
-from envdoctor.hub.pickle_reading import TOO_LONG, Clock, read_checkpoint
-from envdoctor.hub.safetensors_header import DTYPE_BITS, Header, HeaderError, parse_header
-from envdoctor.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.comparer import Change, parted, read_json
-from envdoctor.text.message import Message, listed, said_by
+from envdoctor.revision.hub.pickle_reading import TOO_LONG, Clock, read_checkpoint
+from envdoctor.revision.hub.safetensors_header import DTYPE_BITS, Header, HeaderError, parse_header
+from envdoctor.revision.hub.snapshot import FileEntry, Snapshot, Unread
+from envdoctor.system.message import Message, listed, said_by
 
 #: Formats whose tensors are not read; a difference between such files is known by their object ids alone.
 _OPAQUE = (".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".onnx_data", ".tflite", ".npz")

@@ -186,7 +186,7 @@ def test_nobody_waits_for_a_pipe_that_a_list_names(read, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "other")
     (tmp_path / "link.txt").symlink_to("other")
     (tmp_path / "folder").mkdir()
-    monkeypatch.setattr("envdoctor.text.documents._UNTIL_A_WRITER", 600)
+    monkeypatch.setattr("envdoctor.system.documents._UNTIL_A_WRITER", 600)
     assert read("torch==2.4.1\n-r pipe\n-c link.txt\n-r folder\n").notes == (
         "requirements.txt:2: pipe is not a regular file",
         "requirements.txt:3: link.txt is not a regular file",

@@ -1,0 +1,22 @@
+"""The annex: probes of this machine before a run, and the watch during it. No other room rests on it but reports.
+
+In: an interpreter with torch; a model in training. Out: measured cases with their verdicts; flight records. Scripts
+for the interpreter lie in ``payload``. Imports ``peak`` and what is below it; ``watch`` needs torch and little
+else.
+"""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "probe.catalogue": "CatalogueError FIRST Job PAYLOAD Probe SUITES choose find_probes has_probe",
+        "probe.courtesy": "ask ask_local",
+        "probe.recording": "RecordingError read_recording write_head write_outcome",
+        "probe.reproducer": "Case Result cases_of groups_of",
+        "probe.results": "Results result_of results_of",
+        "probe.running": "Outcome outcome_of run_jobs",
+        "probe.session": "Session Wishes in_use run_session session_of",
+        "probe.verdict": "Verdict judge",
+    },
+)

@@ -1,0 +1,227 @@
+"""The experiments there are: found by their files in ``payload/probes``, read as text, never imported here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from envdoctor.system.message import Message, MessageError
+from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.target import PAYLOAD, Task
+
+__all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
+
+#: From the shortest to the longest.
+SUITES = ("quick", "full", "long")
+#: A suite of its own beside these: what tries a card itself.
+CARD = "card"
+#: Runs first whatever was asked for: its record says what every other result was measured on.
+FIRST = "context"
+
+_RESERVED = ("dtype", "backend", "devices", "seconds", "options")
+_SECONDS = {"cpu": 60.0, "cuda": 120.0}
+#: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
+_QUICK_SECONDS = 60.0
+#: What a first import of torch may take on top, from a network disk.
+_IMPORT_SECONDS = 30.0
+_MEMORY_MIB = 1500
+#: Of the device, beside the context: what a probe may take at most.
+_GPU_MEMORY_MIB = 8192
+
+
+class CatalogueError(MessageError, ValueError):
+    """A probe's file cannot be used, or there is no such probe; the message names it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A probe on one device, in one dtype, with one backend.
+
+    ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
+    (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries``
+    the import statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings
+    of before; the child then takes 0). Jobs with the same ``needs`` share a process, so that torch is
+    imported once, but for those that stand ``alone``. ``speeds`` is what is published of cards (table ``gpu-speeds``).
+    """
+
+    probe: str
+    device: str
+    suite: str
+    dtype: str | None = None
+    backend: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ("torch",)
+    seconds: float = 60.0
+    memory_mib: int = _MEMORY_MIB
+    gpu_memory_mib: int | None = _GPU_MEMORY_MIB
+    alone: bool = False
+    speeds: Sequence[Mapping[str, Any]] = ()
+    entries: tuple[str, ...] = ()
+    script: str = ""
+    seed: int | None = None
+
+    @cached_property
+    def label(self) -> str:
+        """``attention bf16 default``."""
+        spelled = [str(value) if isinstance(value, str) else f"{key}={value}" for key, value in self.options.items()]
+        return " ".join(word for word in (self.probe, self.dtype, self.backend, *spelled) if word)
+
+    def task(self) -> Task:
+        """What the child is asked to do."""
+        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
+        job = {**{name: getattr(self, name) for name in given}, "seed": self.seed or 0}
+        script = self.script or f"probes/{_stem(self.probe)}.py"
+        return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
+
+    ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``settles`` are the
+    names by which rules ask for it (its own name by itself), ``attention`` the implementation of attention that it runs
+    (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it imports, ``suites``
+    its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, where that differs
+    on a GPU ``cuda_memory_mib``, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process
+    with others, because it measures the process itself or may bring it down. ``entries``: it runs import statements of
+    what is installed. ``speeds`` is what its jobs are told of cards.
+    """
+
+    name: str
+    path: Path
+    script: str
+    title: str
+    settles: tuple[str, ...]
+    suites: Mapping[str, Sequence[Mapping[str, Any]]]
+    seconds: Mapping[str, float]
+    alone: bool
+    attention: str | None = None
+    needs: tuple[str, ...] = ("torch",)
+    memory_mib: int = _MEMORY_MIB
+    cuda_memory_mib: int | None = None
+    gpu_memory_mib: int | None = _GPU_MEMORY_MIB
+    speeds: Sequence[Mapping[str, Any]] = ()
+    entries: bool = False
+
+    def jobs(
+        self,
+        suite: str,
+        device: str,
+        *,
+        asked: bool = False,
+        model: str | None = None,
+        recipe: Mapping[str, Any] | None = None,
+        entries: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> list[Job]:
+        """The jobs of a suite on a device.
+
+        A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
+        runs its shortest when it is in no suite up to this one. The suite ``card`` has only what names it.
+        """
+        upto = (CARD,) if suite == CARD else SUITES[: SUITES.index(suite) + 1]
+        names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if asked else ())]
+        chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
+        limit = self.seconds["cpu" if device == "cpu" else "cuda"]
+        first_import = _IMPORT_SECONDS if "torch" in self.needs else 0.0
+        return [
+            Job(
+                probe=self.name,
+                device=device,
+                suite=suite,
+                dtype=entry.get("dtype"),
+                backend=entry.get("backend"),
+                options={**entry.get("options", {}), **{key: entry[key] for key in entry if key not in _RESERVED}},
+                model=model,
+                recipe=recipe or {},
+                needs=self.needs,
+                seconds=float(entry.get("seconds", limit)) + first_import,
+                memory_mib=(self.cuda_memory_mib if device == "cuda" else None) or self.memory_mib,
+                gpu_memory_mib=self.gpu_memory_mib,
+                alone=self.alone,
+                speeds=self.speeds,
+                script=self.script,
+                entries=tuple(entries) if self.entries else (),
+                seed=seed,
+            )
+            for entry in chosen
+            if device == "auto" or device in entry.get("devices", (device,))
+        ]
+
+
+def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
+    """All probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
+    files = [path for path in (payload / "probes").glob("*.py") if path.name != "__init__.py"]
+    probes = [probe for path in files for probe in _read(path)]
+    return {probe.name: probe for probe in sorted(probes, key=lambda probe: (probe.name != FIRST, probe.name))}
+
+
+def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
+    """Whether a file declares this probe: the quick answer, for a report that mentions it."""
+    texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
+    return "\nPROBE = " in texts.get(_stem(name), "") or any(
+        "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
+    )
+
+
+def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
+    """The probes of these names, or that settle what rules call so. Raises :class:`CatalogueError`."""
+    wanted: list[Probe] = []
+    for name in names:
+        found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
+        if not found:
+            hint = did_you_mean(name, probes, Message("`envdoctor probe --list` names them"))
+            raise CatalogueError("there is no probe {}; {}", repr(name[:60]), hint)
+        wanted += [probe for probe in found if probe not in wanted]
+    return wanted
+
+
+def _stem(name: str) -> str:
+    """The name of a probe's file, without its ending."""
+    return name.replace("-", "_")
+
+
+def _read(path: Path) -> list[Probe]:
+    """The probes that a file declares."""
+    import ast
+
+    try:
+        for node in ast.parse(path.read_bytes(), str(path)).body:
+            match node:
+                case ast.Assign([ast.Name("PROBE")], value):
+                    return [_probe(path.stem.replace("_", "-"), path, "run", ast.literal_eval(value))]
+                case ast.Assign([ast.Name("PROBES")], value):
+                    declared = ast.literal_eval(value)
+                    return [_probe(name, path, _stem(name), declared[name]) for name in declared]
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CatalogueError("{}: {}: {}", path, type(error).__name__, error) from None
+    raise CatalogueError("{}: it declares no PROBE", path)
+
+
+def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Each of the jobs of an entry, whose dtype or backend may be a list."""
+    listed = {key: entry[key] for key in ("dtype", "backend") if isinstance(entry.get(key), list)}
+    return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
+
+
+def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) -> Probe:
+    suites = declared.get("suites", {"quick": [{}]})
+    if set(suites) - {*SUITES, CARD}:
+        raise ValueError(f"suites are {', '.join((*SUITES, CARD))}")
+    suites = {suite: [row for entry in entries for row in _rows(entry)] for suite, entries in suites.items()}
+    if "quick" in suites:
+        suites = {"full": suites["quick"], **suites}
+    seconds = {**_SECONDS, **declared.get("seconds", {})}
+    settled: dict[str, Any] = {
+        "alone": seconds["cpu"] > _QUICK_SECONDS,
+        **declared,
+        "settles": tuple(declared.get("settles", (name,))),
+        "needs": tuple(declared.get("needs", ("torch",))),
+        "suites": {suite: suites[suite] for suite in (*SUITES, CARD) if suite in suites},
+        "seconds": seconds,
+    }
+    return Probe(name, path, f"probes/{path.name}:{function}", **settled)

@@ -1,0 +1,179 @@
+"""Recordings of probe runs: everything that verdicts and rules need, as JSON lines that can be judged again anywhere.
+
+The first line is the head (schema, suite, the facts of the environment without what identifies the machine), then one
+line a child with its job, observations and ending, in the order in which they ended. Of folders only the last name, or
+a word, is written: a recording is made to be handed on.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from envdoctor.experiments.probe.catalogue import SUITES, Job
+from envdoctor.experiments.probe.released import ALL_RUN, Released
+from envdoctor.experiments.probe.running import Outcome
+from envdoctor.system.documents import read_bounded
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message, MessageError, quoted
+from envdoctor.system.target import ENDINGS
+
+SCHEMA = "envdoctor.experiments-recording/1"
+#: A full run on every backend is 20 MB; nobody records more.
+_LARGEST = 256 << 20
+#: Numbers that JSON lacks are words, as the children write them.
+_CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+
+
+class RecordingError(MessageError, ValueError):
+    """The file is no recording; the message names the line."""
+
+
+class Recording(NamedTuple):
+    """A run that was recorded. ``facts`` is a document of the facts format, ``known`` what was not run; ``head`` the
+    rest of the first line."""
+
+    head: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    outcomes: Sequence[Outcome]
+    known: Released = ALL_RUN
+
+
+def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
+    """Begin a recording."""
+    file.write(_line({"schema": SCHEMA, **head, "facts": facts}))
+    file.flush()
+
+
+def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | None = None) -> None:
+    """Add what one child gave, at once: a run that is cut short keeps what it has.
+
+    ``folders`` are replaced by their words in every text.
+    """
+    model = outcome.job.model
+    name = os.path.basename(os.path.normpath(model)) if model else None
+    hidden = {**(folders or {}), **({os.path.normpath(model): name} if model and name else {})}
+    hidden.update({os.path.realpath(folder): word for folder, word in list(hidden.items())})
+    data = {**outcome._asdict(), "job": {**asdict(outcome.job), "model": name}}
+    file.write(_line(_without(data, sorted(hidden.items(), key=lambda pair: -len(pair[0])))))
+    file.flush()
+
+
+def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
+    """The value with words for these folders in all its texts."""
+    match value:
+        case Mapping():
+            return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
+        case list() | tuple():
+            return [_without(entry, folders) for entry in value]
+        case str():
+            for folder, word in folders:
+                if len(folder) > 1 and folder in value:
+                    value = re.sub(rf"(?<!\w){re.escape(folder)}(?![\w-])", word.replace("\\", r"\\"), value)
+    return value
+
+
+def read_recording(path: Path) -> Recording:
+    """A recording from its file. Raises :class:`RecordingError`."""
+    try:
+        content = read_bounded(path, _LARGEST)
+        if content is None:
+            raise RecordingError("{}: larger than {} MiB, not read", path, _LARGEST >> 20)
+        lines = content.decode().splitlines()
+    except OSError as error:
+        raise RecordingError("{}: cannot be read: {}", path, because_of(error)) from None
+    except UnicodeDecodeError:
+        raise RecordingError("{}: not UTF-8 text", path) from None
+    head = _object(path, 1, lines[0]) if lines else {}
+    if head.get("schema") != SCHEMA:
+        raise RecordingError('{}:1: not a recording of probes: "schema": "{}" is missing', path, SCHEMA)
+    facts = head.pop("facts", None)
+    if not isinstance(facts, dict):
+        raise RecordingError("{}:1: facts: an object is expected", path)
+    if head.get("suite", SUITES[0]) not in SUITES:
+        raise RecordingError("{}:1: suite: one of {} is expected", path, ", ".join(SUITES))
+    only = head.get("only", [])
+    if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
+        raise RecordingError("{}:1: only: a list of names is expected", path)
+    try:
+        clean, versions, why = head.get("released", ALL_RUN)
+        counts = {str(name): int(_amount(cases, "released")) for name, cases in dict(clean).items()}
+        known = Released(counts, str(versions), quoted(str(why)) if why is not None else None)
+    except (TypeError, ValueError):
+        raise RecordingError("{}:1: released: what was not run is expected", path) from None
+    outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
+    return Recording(head, facts, outcomes, known)
+
+
+def _outcome(path: Path, number: int, line: str) -> Outcome:
+    data = _object(path, number, line)
+    try:
+        observations = data["observations"]
+        if not isinstance(observations, list) or not all(isinstance(entry, dict) for entry in observations):
+            raise TypeError("observations are objects")
+        for key in ("ending", "earlier"):
+            if data.get(key) not in (*ENDINGS, *([] if key == "ending" else ["", None])):
+                raise ValueError(Message("no ending is called {}", repr(data.get(key))))
+        begin, peak, computed = (data.get(key) for key in ("begin", "peak_mib", "cpu_seconds"))
+        return Outcome(
+            _job(data["job"]),
+            tuple(observations),
+            data["ending"],
+            quoted(str(data.get("detail", ""))),
+            _amount(data.get("seconds", 0.0), "seconds"),
+            _amount(peak, "peak_mib") if peak is not None else None,
+            begin if isinstance(begin, dict) else {},
+            _amount(computed, "cpu_seconds") if computed is not None else None,
+            data.get("earlier") or "",
+            quoted(str(data.get("earlier_detail", ""))),
+            data.get("again") is True,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise RecordingError("{}:{}: not what a child of a probe gave: {}", path, number, error) from None
+
+
+def _job(data: Any) -> Job:
+    """The job of a line. Raises TypeError and ValueError for what no job can hold."""
+    known = {field.name for field in fields(Job)}
+    job = Job(**{key: value for key, value in data.items() if key in known})
+    for kinds, keys in (
+        ((str,), ("probe", "suite", "script")),
+        ((str, type(None)), ("dtype", "backend", "model")),
+        ((dict,), ("options", "recipe")),
+        ((list, tuple), ("entries",)),
+        ((int, type(None)), ("seed",)),
+    ):
+        for key in keys:
+            if not isinstance(getattr(job, key), kinds):
+                raise TypeError(f"{key} of a job cannot be {getattr(job, key)!r}"[:100])
+    if job.device not in ("auto", "cpu", "cuda"):
+        raise ValueError(Message("no device is called {}", repr(job.device)))
+    for key in ("seconds", "memory_mib", *(["seed"] if job.seed is not None else [])):
+        _amount(getattr(job, key), key)
+    return replace(
+        job, needs=tuple(map(str, job.needs)), entries=tuple(map(str, job.entries)), speeds=tuple(job.speeds)
+    )
+
+
+def _amount(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(Message("{} is not an amount", name))
+    return float(value)
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line, parse_constant=_CONSTANTS.__getitem__)
+    except (ValueError, RecursionError) as error:
+        raise RecordingError("{}:{}: not JSON: {}", path, number, error) from None
+    if not isinstance(data, dict):
+        raise RecordingError("{}:{}: an object is expected", path, number)
+    return data
+
+
+def _line(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=True) + "\n"

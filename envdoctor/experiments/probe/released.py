@@ -1,0 +1,91 @@
+"""Experiments on released Python code: where that is as released, what they gave in CI is known without running them.
+
+Their result depends on the files of a few packages alone, not on card, kernel or build. The table released-experiments
+has what ``tools/released_experiments.py`` saw of exact versions.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envdoctor.experiments.probe.catalogue import PAYLOAD
+from envdoctor.facts.factset import FactSet
+from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.packages.package_damage import foreign_startup, is_compared
+from envdoctor.system.message import Message
+
+#: The experiments, and the packages whose code they run.
+NAMES = (
+    *("checkpointing", "eval-mode", "grad-accumulation", "lora", "model-code", "save-load"),
+    *("trainer-evaluation", "trainer-training"),
+)
+PACKAGES = ("torch", "transformers", "accelerate", "peft")
+#: They replace code of the others when they are imported, or are there to be asked to.
+_PATCHING = ("unsloth", "unsloth-zoo", "liger-kernel")
+_Rows = Callable[[str, str], Sequence[Mapping[str, Any]]]
+
+
+class Released(NamedTuple):
+    """What need not run: the number of right cases by experiment (``clean``) of these ``versions``. Where all of them
+    run nevertheless, ``why`` says what is not as in the table; None where more was asked for."""
+
+    clean: Mapping[str, int] = {}
+    versions: str = ""
+    why: Message | None = None
+
+
+#: Nothing is left out, and nothing was looked up.
+ALL_RUN = Released()
+
+
+def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path = PAYLOAD) -> Released:
+    """What is known of the installed packages. ``rows`` gives a table's rows by its name and the word for a row."""
+    installed = versions_of(facts)
+    named = ", ".join(f"{name} {version}" for name, version in installed.items())
+    experiments = digest_of(payload)
+    alike = [row for row in rows("released-experiments", "combination") if row["experiments"] == experiments]
+    row = next((row for row in alike if row["versions"] == installed), None)
+    if row is None:
+        return Released(why=Message("no results are shipped for {}", named))
+    altered = tuple(str(one["name"]) for one in rows("installers", "installer"))
+    why = touched(facts, layout, altered)
+    return Released(why=why) if why is not None else Released(row["clean"], named)
+
+
+def versions_of(facts: FactSet) -> dict[str, str]:
+    """The versions of the packages that are there; of torch without the build, which changes no Python code."""
+    found = {name: facts.text(f"pkg.{name}") for name in PACKAGES}
+    return {name: version.partition("+")[0] for name, version in found.items() if version is not None}
+
+
+def digest_of(payload: Path = PAYLOAD) -> str:
+    """A digest of the experiments' own files: results of others say nothing about these."""
+    digest = hashlib.sha256()
+    for path in sorted([*payload.glob("probes/*.py"), *payload.glob("probing/*.py")]):
+        digest.update(f"{path.relative_to(payload).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def touched(facts: FactSet, layout: Layout | None, altered: tuple[str, ...]) -> Message | None:
+    """Why the code that would run may be another one than that of the releases; None where it is the same."""
+    patching = [name for name in _PATCHING if facts.known(f"pkg.{name}")]
+    if patching:
+        return Message("{} is installed, which replaces code of other packages", patching[0])
+    damage, shadows = facts.records("package_damage"), facts.records("import_shadow")
+    if layout is None or damage is None or shadows is None or damage.incomplete or shadows.incomplete:
+        return Message("whether the installed files are those of the releases is not known")
+    if startup := next(iter(foreign_startup(layout)), None):
+        return Message("{} runs code when Python starts", startup)
+    unlike = {str(item["package"]): item for found in (damage, shadows) for item in found}
+    held = {
+        str(item["name"])
+        for item in facts.items("dist")
+        if item.get("active") is True and is_compared(item, altered, layout.files)
+    }
+    for name in versions_of(facts):
+        if name in unlike:
+            return Message("files of {} are not those that were installed", name)
+        if name not in held:
+            return Message("the files of {} cannot be compared with a list of its release", name)
+    return None

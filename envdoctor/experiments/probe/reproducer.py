@@ -1,0 +1,476 @@
+"""A stand-alone script of at most 30 lines for one failing case: torch only, fit for a bug report.
+
+The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. It
+is made of what is known here and of numbers alone: no line of it comes from a child or a recording.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.experiments.probe.running import UNUSABLE, Outcome
+from envdoctor.experiments.probe.verdict import Verdict, judge_all, params_of
+from envdoctor.system.clean import clean
+from envdoctor.system.message import NOTHING, Message
+
+# From observations to results: each judged, and those that came out alike together.
+
+#: From the worst to the best.
+ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "partial", "warn", "pass", "skip")
+#: Verdicts that are doubted until the same gave them once more.
+DOUBTED = ("fail", "error")
+_UNLIKE = "unlike-answers"
+#: Numbers of the same input that are further apart than this share are two answers: seen between processes of one
+#: healthy machine: none at all on a CPU; atomics of a GPU change the last digits.
+_APART = 0.1
+_MEASURED = ("o", "dq", "dk", "dv", "d0", "d1", "d2", "dx", "dw", "relative", "difference", "e1", "eN")
+#: How an ending is called in a record: its verdict and its signature.
+_ENDED = {
+    "timeout": ("timeout", "timeout"),
+    "killed": ("killed", "killed"),
+    "crash": ("crash", "crash"),
+    "oom": ("oom", "out-of-memory"),
+    "sticky": ("error", "sticky-error"),
+    "garbage": ("garbage", "garbage"),
+    "output-limit": ("garbage", "output-limit"),
+    "failed": ("error", "failed"),
+    "lost": ("error", "lost"),
+    **{name: ("error", name) for name in UNUSABLE},
+}
+#: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
+_ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
+_MODULI = (128, 64, 32, 16)
+#: A key length below this fits into one tile of every kernel.
+_SHORT = 16
+
+
+class Case(NamedTuple):
+    """One observation with its verdict."""
+
+    observation: Mapping[str, Any]
+    verdict: Verdict
+
+    def param(self, name: str) -> str | None:
+        """A parameter of the case as text."""
+        return text_of(params_of(self.observation), name)
+
+    @property
+    def title(self) -> str:
+        """The case in a line: its name, or its parameters."""
+        name = self.observation.get("case")
+        if isinstance(name, str) and name:
+            return name[:300]
+        return " ".join(f"{key}={value}" for key, value in params_of(self.observation).items())[:300]
+
+
+class Result(NamedTuple):
+    """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike, or a child
+    that died: a record for the rules, and what a report tells.
+
+    ``wrong`` of the ``cases`` with this probe, device, dtype and backend came out so; 0 where they are right, of which
+    nothing below ``why`` is told. ``ratio`` is the worst error in units of unavoidable rounding, None when none is
+    finite. ``nodes`` are the autograd nodes that ran, the most frequent first; ``masks``, ``stresses``, ``lengths`` and
+    ``cured_by`` what parameters were, ``lse`` the least and largest logsumexp of a row, ``example`` the case to show.
+    ``tile`` is what the lengths share (:func:`_tile`), ``batch`` what of the batch matters (:func:`_batch`), ``ranks``
+    the machines and ranks of a job, where it was so on some of them only.
+    """
+
+    name: str = ""
+    device: str = ""
+    dtype: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    verdict: str = ""
+    signature: str = ""
+    wrong: int = 0
+    cases: int = 0
+    tensors: tuple[str, ...] = ()
+    ratio: float | None = None
+    nodes: tuple[str, ...] = ()
+    why: str = NOTHING
+    masks: tuple[str, ...] = ()
+    stresses: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    tile: str | None = None
+    lse: tuple[float, float] | None = None
+    example: str | None = None
+    ranks: str | None = None
+    cured_by: tuple[str, ...] = ()
+    batch: str | None = None
+
+
+def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
+    """Every observation that is a case, judged, in the order in which they came.
+
+    A case that failed, at first or when its job ran again, and that gave other numbers for the same input at another
+    time, is none of what it failed by: it is "unlike-answers", and so is all that failed in the same job.
+    """
+    once = [outcome for outcome in outcomes if not outcome.again]
+    repeated: dict[_Same, list[Case]] = {}
+    for outcome in outcomes:
+        for same, case in _named(outcome, _judged([outcome])) if outcome.again else ():
+            repeated.setdefault(same, []).append(case)
+    cases = _judged(once)
+    if not repeated:
+        return cases
+    names = [same for outcome in once for same, _ in _named(outcome, _judged([outcome]))]
+    doubted = [_doubted(case, repeated.get(same, ())) for same, case in zip(names, cases, strict=True)]
+    shaken = {same[0] for same, case in zip(names, doubted, strict=True) if case.verdict.signature == _UNLIKE}
+    return [_shaken(case) if same[0] in shaken else case for same, case in zip(names, doubted, strict=True)]
+
+
+_Same = tuple[str, str, str, int]
+
+
+def _judged(outcomes: Iterable[Outcome]) -> list[Case]:
+    observations = [observation for outcome in outcomes for observation in outcome.observations]
+    verdicts = judge_all(observations)
+    return [Case(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None]
+
+
+def _named(outcome: Outcome, cases: Iterable[Case]) -> list[tuple[_Same, Case]]:
+    """The cases of a job, each with what names it in every run of that job."""
+    count: Counter[tuple[str, str, str]] = Counter()
+    named = []
+    for case in cases:
+        name = (outcome.job.label, case.title, str(case.observation.get("dtype")))
+        count[name] += 1
+        named.append(((*name, count[name]), case))
+    return named
+
+
+def _doubted(case: Case, others: Sequence[Case]) -> Case:
+    """The case, with a verdict of its own when the same input gave two answers of which one is wrong."""
+    wrong = next((one for one in (case, *others) if one.verdict.verdict in DOUBTED), None)
+    other = next((one for one in others if _unlike(case, one)), None)
+    if wrong is None or other is None:
+        return case
+    said = [one.verdict.why or Message("what is right") for one in (case, other)]
+    why = Message("the same input gave: {}; and again: {}: suspect hardware, a race or clocks", *said)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, wrong.verdict.tensors, None, why))
+
+
+def _shaken(case: Case) -> Case:
+    """The case, whose verdict is not its own where other cases of its job gave two answers."""
+    if case.verdict.verdict not in DOUBTED or case.verdict.signature == _UNLIKE:
+        return case
+    why = Message("{}; other cases of this experiment gave two answers to the same input", case.verdict.why)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, case.verdict.tensors, None, why))
+
+
+def _unlike(one: Case, other: Case) -> bool:
+    """Whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
+    first, second = one.verdict, other.verdict
+    if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
+        return first.verdict in DOUBTED or second.verdict in DOUBTED
+    before, after = _numbers(one), _numbers(other)
+    pairs = [(before[name], after[name]) for name in _MEASURED]
+    return any(abs(seen - again) > _APART * max(seen, again) for seen, again in pairs)
+
+
+def _numbers(case: Case) -> dict[str, float]:
+    """What was measured, by name."""
+    seen = case.observation
+    ratios = seen.get("ratio")
+    given = {**(ratios if isinstance(ratios, dict) else {}), **seen}
+    return {name: _float(given.get(name)) for name in _MEASURED}
+
+
+_Family = tuple[str, str, str | None, str | None]
+
+
+def groups_of(outcomes: Sequence[Outcome]) -> list[Result]:
+    """The results, by probe in the order of the run, the worst first. A child that died is a result of its own."""
+    return [result for result, _ in grouped(outcomes, cases_of(outcomes))]
+
+
+def grouped(outcomes: Sequence[Outcome], cases: Iterable[Case]) -> list[tuple[Result, Case | None]]:
+    """:func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
+    outcomes = [outcome for outcome in outcomes if not outcome.again]
+    families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
+    for case in cases:
+        said = case.observation
+        family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
+        families.setdefault(family, []).append(case)
+    found: list[tuple[Result, Case | None]] = []
+    ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
+    for family, members in families.items():
+        right = [case for case in members if case.verdict.verdict == "pass"]
+        kinds: dict[tuple[str, str | None], list[Case]] = {}
+        for case in members:
+            kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
+        for (_, model), alike in kinds.items():
+            same = [case for case in right if case.param("model") == model]
+            found.append(_result(family, model, alike, ran[family], same))
+    for outcome in outcomes:
+        dead = Result(*(family := _family(outcome)), wrong=1, cases=ran[family], why=outcome.detail)
+        if outcome.ending != "ok":
+            verdict, signature = _ENDED[outcome.ending]
+            found.append((dead._replace(verdict=verdict, signature=signature), None))
+        if outcome.earlier:
+            text = "at first {}, in a process with other experiments: {}"
+            once = dead._replace(verdict="warn", signature=_ONCE.get(outcome.earlier, "died-once"))
+            found.append((once._replace(why=Message(text, outcome.earlier, outcome.earlier_detail)), None))
+    places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
+    return sorted(found, key=lambda pair: (places.get(pair[0].name, len(places)), _rank(pair[0].verdict)))
+
+
+def _result(
+    family: _Family, model: str | None, alike: Sequence[Case], ran: int, right: Sequence[Case]
+) -> tuple[Result, Case]:
+    """What these cases say together, beside those that are ``right``, and the one that is furthest off; of lost values
+    the first, because a grid begins simply."""
+    verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
+    same = [case for case in alike if case.verdict.verdict == verdict]
+    worst = max(same, key=lambda case: 0.0 if "nan" in signature else case.verdict.ratio or 0.0)
+    ratios = [case.verdict.ratio for case in alike if case.verdict.ratio is not None]
+    nodes = Counter(node for case in alike if (node := text_of(case.observation, "node")) is not None)
+    result = Result(
+        *(*family, model, verdict, signature, 0, ran),
+        tensors=tuple(dict.fromkeys(name for case in alike for name in case.verdict.tensors)),
+        ratio=max((ratio for ratio in ratios if math.isfinite(ratio)), default=None),
+        nodes=tuple(node for node, _ in nodes.most_common()),
+        why=worst.verdict.why,
+    )
+    if not worst.verdict.wrong:
+        return result, worst
+    told = result._replace(
+        wrong=len(same),
+        masks=_values(alike, "mask"),
+        stresses=_values(alike, "stress"),
+        lengths=_values(alike, "S"),
+        tile=_tile(alike, right),
+        lse=_lse(alike),
+        example=worst.title,
+        cured_by=_values(alike, "cured_by"),
+        batch=_batch(signature, alike, right),
+    )
+    return told, worst
+
+
+def _values(cases: Iterable[Case], name: str) -> tuple[str, ...]:
+    """What a parameter was in these cases: numbers in order, words in alphabetical order."""
+    found = {value for case in cases if (value := case.param(name)) is not None}
+    return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
+
+
+def _lse(cases: Iterable[Case]) -> tuple[float, float] | None:
+    pairs = [case.observation.get("lse") for case in cases]
+    both = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+    ends = [pair for pair in both if all(map(math.isfinite, pair))]
+    return (min(pair[0] for pair in ends), max(pair[1] for pair in ends)) if ends else None
+
+
+def _tile(cases: Sequence[Case], right: Iterable[Case]) -> str | None:
+    """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
+
+    Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
+    key of length 1 has gradients of zero: neither says anything.
+    """
+    wrong = sorted({int(text) for text in _values(cases, "S") if is_length(text)})
+    shared = {name: _values(cases, name) or ("",) for name in ("mask", "stress")}
+    alike = [case for case in right if all((case.param(name) or "") in shared[name] for name in shared)]
+    others = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
+    if not wrong or not others:
+        return None
+    if wrong[-1] < _SHORT <= min(others):
+        return f"<{_SHORT}"
+    for modulus in _MODULI if len(wrong) > 1 else ():
+        rests = {length % modulus for length in wrong}
+        if len(rests) == 1 and not rests & {length % modulus for length in others}:
+            return f"%{modulus}={rests.pop()}"
+    return None
+
+
+def _batch(signature: str, cases: Sequence[Case], right: Sequence[Case]) -> str | None:
+    """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
+    if signature.startswith("mask-"):
+        return "padded"
+    if not any(case.param("padding") for case in (*cases, *right)):
+        return None
+    if not signature.startswith("batch-"):
+        return "any"
+    return "size" if "none" in _values(cases, "padding") else "padded"
+
+
+def _family(outcome: Outcome) -> _Family:
+    return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
+
+
+def is_length(text: str) -> bool:
+    """Whether it is a number of keys: a recording may hold other digits, or thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _rank(verdict: str) -> int:
+    return ORDER.index(verdict) if verdict in ORDER else 0
+
+
+def text_of(observation: Mapping[str, Any], key: str) -> str | None:
+    """A field as text; None where it is not there."""
+    value = observation.get(key)
+    return None if value is None else str(value)
+
+
+def _float(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+#: Lines of a script at most.
+LINES = 30
+
+_DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
+_BACKENDS = {
+    "math": "MATH",
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+}
+_SIZES = ("B", "H", "Hk", "L", "S", "D")
+
+_STRESSES = {
+    "unit": [],
+    "x3": ["q, k, v = q * 3, k * 3, v * 3"],
+    "outlier": [
+        "channel = int(torch.randint(D, (1,), generator=g))",
+        "k[:, :, :: max(1, S // 5), channel] += 40",
+        "q[..., channel] *= 4",
+    ],
+    "shift-": [
+        "w = torch.randn(1, H, 1, D, generator=g)[:, :: H // Hk]",
+        "w = (200 * D**0.5) ** 0.5 * (w / w.norm(dim=-1, keepdim=True))  # moves every logit by -200",
+        "q, k = 0.5 * q + w.repeat_interleave(H // Hk, 1), 0.5 * k - w",
+    ],
+}
+_STRESSES["shift+"] = [
+    line.replace("-200", "+200").replace("0.5 * k - w", "0.5 * k + w") for line in _STRESSES["shift-"]
+]
+
+_KEEP = "keep = torch.ones(B, 1, L, S, dtype=torch.bool)"
+_HOW = ("bool", "inf", "min", "f32")
+_HIDDEN = {
+    "left": ["keep[1:, ..., : max(1, S // 3)] = False"],
+    "left_dead": ["keep[1:, ..., : max(1, S // 3)] = keep[-1] = False"],
+    "right": ["keep[1:, ..., S - max(1, S // 3) :] = False"],
+    "key": ["keep[1:, ..., S - max(1, S // 3) :] = False"],
+    "band": ["keep = keep.triu(S - L - 31)"],
+}
+#: In each the numbers are those of the probe, and q, k and v are leaves.
+_LAYOUTS = {
+    "bhsd": "q, k, v = (x.contiguous().requires_grad_() for x in (q, k, v))",
+    "bshd": "q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in (q, k, v))",
+    "packed": "q, k, v = (x.requires_grad_() for x in torch.stack([q, k, v]).permute(1, 3, 0, 2, 4)"
+    ".contiguous().permute(2, 0, 3, 1, 4))",
+    "offset": "q, k, v = (torch.cat([x[0, 0, 0, :1], x.ravel()])[1:].view(x.shape).requires_grad_()"
+    " for x in (q, k, v))",
+    "expanded": "q, k, v = (x.requires_grad_() for x in (q, *(x[:, :1].contiguous().expand(x.shape) for x in (k, v))))",
+    "expanded_batch": "q, k, v = (x.requires_grad_() for x in (q, k[:1].expand(k.shape), v[:1].expand(v.shape)))",
+}
+_UPSTREAM = {
+    "hf": "do = do.transpose(1, 2).contiguous().transpose(1, 2)",
+    "strided": "do = torch.stack([do, torch.zeros_like(do)], 3).flatten(2, 3)[:, :, ::2]",
+    "expand": "do = torch.ones((), dtype=dtype, device=device).expand(do.shape)",
+    "plain": "do = do.contiguous()",
+}
+_COMPARE = (
+    "got = (out, *torch.autograd.grad(out, (q, k, v), do))",
+    "a, b, c = (x.detach().double().requires_grad_() for x in (q, k, v))",
+    "s = a @ b.repeat_interleave(H // Hk, 1).transpose(-1, -2) * D**-0.5",
+    "p = s.masked_fill(~keep.to(device), -torch.inf).masked_fill(~live, 0).softmax(-1).masked_fill(~live, 0)",
+    "want = ((y := p @ c.repeat_interleave(H // Hk, 1)), *torch.autograd.grad(y, (a, b, c), do.double()))",
+    "rows = [live, live, live[:1, :1, :1] | True, live[:1, :1, :1] | True]",
+    "pairs = [(x.double().masked_fill(~row, 0), y.masked_fill(~row, 0)) for x, y, row in zip(got, want, rows)]",
+    'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
+    'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
+)
+
+
+def reproducer(
+    found: Iterable[tuple[Result, Case | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
+) -> Sequence[str] | None:
+    """The lines of the script for the worst failing case that one can be written for; None when there is none."""
+    worst = (case for result, case in found if case is not None and result.verdict == "fail")
+    return next((script for case in worst if (script := script_of(case, environment, seed))), None)
+
+
+def script_of(
+    case: Case, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
+) -> Sequence[str] | None:
+    """The lines of the script of one case, which name the ``seed`` of the run; None for a case of another kind."""
+    lines = _attention(case) if case.observation.get("judge") == "attention" else []
+    if not lines:
+        return None
+    build, device = environment.get("build", {}), environment.get("device", {})
+    words = [f"torch {build.get('torch')}", str(device.get("name") or case.observation.get("device"))]
+    if device.get("cudnn"):
+        words.append(f"cuDNN {device['cudnn']}")
+    if seed is not None:
+        words.append(f"envdoctor probe --seed {seed}")
+    heads = clean(", ".join(words), 150), clean(f"{case.verdict.signature}: {case.verdict.why}", 200)
+    return [*(f"# {head}" for head in heads), *lines]
+
+
+def _attention(case: Case) -> list[str]:
+    seen, params = case.observation, params_of(case.observation)
+    if not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
+        return []
+    mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
+    how, _, what = mask.partition("_")
+    dtype, backend = _DTYPES.get(str(seen.get("dtype"))), str(seen.get("backend") or "default")
+    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM
+    known = known and (mask in ("none", "causal", "alltrue") or (how in _HOW and what in _HIDDEN))
+    known = known and not (how == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
+    if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
+        return []
+    device = "cuda" if seen.get("device") == "cuda" else "cpu"
+    return [
+        "import torch",
+        *([] if backend == "default" else ["from torch.nn.attention import SDPBackend, sdpa_kernel"]),
+        f"{', '.join(_SIZES)} = {', '.join(str(params[name]) for name in _SIZES)}",
+        f'device, dtype, g = "{device}", {dtype}, torch.Generator().manual_seed({params["seed"]})',
+        "q, k, v = (torch.randn(B, h, n, D, generator=g) for h, n in ((H, L), (Hk, S), (Hk, S)))",
+        *_STRESSES[stress],
+        "q, k, v, do = (x.to(device, dtype) for x in (q, k, v, torch.randn(B, H, L, D, generator=g)))",
+        *_mask_lines(mask, how, what),
+        "live = keep.any(-1, keepdim=True).to(device)",
+        *([] if dout == "expand" else ["do = do.masked_fill(~live, 0)"]),
+        _LAYOUTS[layout],
+        _UPSTREAM[dout],
+        *_call(params, mask, backend),
+        *_COMPARE,
+    ]
+
+
+def _mask_lines(mask: str, how: str, what: str) -> list[str]:
+    if mask == "none":
+        return [_KEEP]
+    if mask == "causal":
+        return [f"{_KEEP}.tril()"]
+    if mask == "alltrue":
+        return [_KEEP, "mask = keep.to(device)"]
+    keep = _KEEP if what == "key" else f"{_KEEP}.tril(S - L)"
+    lines = [keep, *_HIDDEN[what]]
+    if how == "bool":
+        view = "keep[:, :, :1].contiguous().to(device).expand(keep.shape)" if what == "key" else "keep.to(device)"
+        return [*lines, f"mask = {view}"]
+    least = "torch.finfo(dtype).min" if how == "min" else "-torch.inf"
+    kind = "torch.float32" if how == "f32" else "dtype"
+    return [*lines, f"mask = torch.zeros(keep.shape, dtype={kind}).masked_fill(~keep, {least}).to(device)"]
+
+
+def _call(params: Mapping[str, Any], mask: str, backend: str) -> list[str]:
+    arguments = ", is_causal=True" if mask == "causal" else "" if mask == "none" else ", attn_mask=mask"
+    shared = params["H"] != params["Hk"]
+    keys, lines = "k, v", []
+    if shared and params.get("gqa") == "flag":
+        arguments += ", enable_gqa=True"
+    elif shared:
+        keys, lines = "*kv", ["kv = [x.repeat_interleave(H // Hk, 1) for x in (k, v)]"]
+    call = f"out = torch.nn.functional.scaled_dot_product_attention(q, {keys}{arguments})"
+    if backend == "default":
+        return [*lines, call]
+    return [*lines, f"with sdpa_kernel(SDPBackend.{_BACKENDS[backend]}):", f"    {call}"]

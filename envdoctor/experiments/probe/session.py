@@ -1,0 +1,174 @@
+"""One run of the experiments in one environment: the context first, then what was asked for, on the device it found."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from envdoctor.experiments.probe.catalogue import FIRST, Job, Probe
+from envdoctor.experiments.probe.reproducer import DOUBTED, cases_of
+from envdoctor.experiments.probe.running import UNUSABLE, Outcome, run_jobs
+from envdoctor.facts.values import Records, Unknown, Value
+from envdoctor.system.message import Message
+from envdoctor.system.process_tree import processors
+from envdoctor.system.target import Place
+
+#: Two children at once need this much memory free beside what they are allowed, in MiB.
+_SPARE_MIB = 1024
+#: A job that took longer is not done again, in seconds.
+_LONGEST_AGAIN = 120.0
+
+
+class Wishes(NamedTuple):
+    """What to run: the chosen ``probes`` (``asked`` for by name or those of the ``suite``), on ``device`` auto, cpu or
+    cuda, with the folder of a model, the facts of the recipe without their prefix, the import statements
+    (``entries``), and the ``seed`` of all inputs."""
+
+    probes: Sequence[Probe]
+    asked: bool = False
+    suite: str = "quick"
+    device: str = "auto"
+    model: str | None = None
+    recipe: Mapping[str, Any] = {}
+    entries: Sequence[str] = ()
+    seed: int | None = None
+
+
+class Session(NamedTuple):
+    """What was run. ``device`` is cpu or cuda, None when torch cannot be used at all; then ``unusable`` is the outcome
+    that says so. ``environment`` is what the context probe recorded, by case. ``seconds`` is how long it all took; of a
+    recording, how long the children took together."""
+
+    outcomes: Sequence[Outcome]
+    device: str | None
+    unusable: Outcome | None
+    environment: Mapping[str, Mapping[str, Any]]
+    seconds: float
+
+
+def run_session(
+    context: Probe,
+    wishes: Wishes,
+    place: Place,
+    *,
+    cpu_for_sure: bool = False,
+    workers: int | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
+) -> Session:
+    """Run the experiments. The context comes first and alone, because it says whether torch works and which device
+    there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
+    time; None leaves it to cores and memory. What failed runs again, in a new process and once more in the same: a
+    fault of the machine gives two answers, one of a program gives its own."""
+    started = time.monotonic()
+    run = partial(run_jobs, place=place, tell=tell, keep=keep)
+    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True, seed=wishes.seed)
+    if cpu_for_sure:
+        jobs = [*first, *_jobs(wishes, "cpu")]
+        outcomes = run(jobs, workers=workers or _workers(jobs))
+    else:
+        outcomes = run(first)
+        found = session_of(outcomes)
+        if found.device is None:
+            outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
+        else:
+            emulated = found.environment.get("device", {}).get("bf16") is False
+            jobs = _jobs(wishes, found.device, emulated=emulated)
+            outcomes += run(jobs, workers=workers or (_workers(jobs) if found.device == "cpu" else 1))
+    doubted = _doubted(outcomes)
+    if doubted:
+        outcomes += run([*reversed(doubted), *doubted], again=True, workers=workers or 1)
+    return session_of(outcomes)._replace(seconds=time.monotonic() - started)
+
+
+def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
+    """The jobs with a case that failed, which are not too long to be done again, in one process with others: what comes
+    with every so many calls comes elsewhere then."""
+    return [
+        replace(outcome.job, alone=False)
+        for outcome in outcomes
+        if outcome.ending == "ok" and outcome.seconds <= _LONGEST_AGAIN and not outcome.job.entries
+        if any(case.verdict.verdict in DOUBTED for case in cases_of([outcome]))
+    ]
+
+
+def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
+    """The children that the wishes mean on a device, without the context.
+
+    On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
+    says bf16.
+    """
+    given: dict[str, Any] = {name: getattr(wishes, name) for name in ("model", "recipe", "entries", "seed")}
+    jobs = [
+        job
+        for probe in wishes.probes
+        if probe.name != FIRST
+        for job in probe.jobs(wishes.suite, device, asked=wishes.asked, **given)
+    ]
+    if emulated and wishes.recipe.get("dtype") != "bf16":
+        halves = (replace(job, dtype="fp16") if job.dtype == "bf16" else job for job in jobs)
+        return list({job.label: job for job in halves}.values())
+    return jobs
+
+
+def session_of(outcomes: Sequence[Outcome]) -> Session:
+    """The session that these outcomes were, also from a recording."""
+    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
+    known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
+    environment: dict[str, Mapping[str, Any]] = {}
+    for outcome in outcomes:
+        for observation in outcome.observations:
+            if observation.get("kind") == "environment":
+                environment.setdefault(str(observation.get("case")), observation)
+    device = known[0] if known and unusable is None else None
+    return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
+
+
+def _died_first(outcome: Outcome) -> bool:
+    """Whether it was the context, and it ended before torch was imported."""
+    return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
+
+
+def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:
+    """Whether training here would use the device that the probes ran on: only then may their results fail a run.
+
+    ``gpus`` and ``accelerators`` are the facts of the machine. Beside an accelerator the CPU is not the device in use,
+    whether torch can use that accelerator or not. Where the driver was not asked, a machine without a trace of any
+    accelerator trains on its CPU.
+    """
+    if session.device != "cpu":
+        return session.device == "cuda"
+    if session.environment.get("build", {}).get("accelerators"):
+        return False
+    if isinstance(gpus, Records) and len(gpus):
+        return False
+    kinds = set(accelerators) if isinstance(accelerators, tuple) else None
+    if kinds and kinds != {"nvidia"}:
+        return False
+    match gpus:
+        case Unknown() if kinds == set():
+            return True
+        case Unknown(reason=why) | Records(incomplete=str() as why):
+            return Unknown(Message("whether there is a GPU is not known: {}", why))
+    return True
+
+
+def _workers(jobs: Sequence[Job]) -> int:
+    """Children at a time on a CPU: each computes with one thread, so two cores run two, when memory allows."""
+    needed = 2 * max((job.memory_mib for job in jobs), default=0) + _SPARE_MIB
+    free = _free_mib()
+    return 2 if processors() >= 2 and free is not None and free >= needed else 1
+
+
+def _free_mib() -> int | None:
+    """Memory that can still be had, in MiB, by the system and by the limit of the container; None where unknown."""
+    found: list[int] = []
+    try:
+        with open("/proc/meminfo") as file:
+            found += [int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable")]
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as current:
+            found.append((int(most.read()) - int(current.read())) >> 20)
+    except (OSError, ValueError):
+        pass  # no limit, or no such file
+    return min(found, default=None)

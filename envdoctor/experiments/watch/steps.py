@@ -1,0 +1,350 @@
+"""The optimizer steps of a run: few numbers on the device every step, judged when they are read, the rest on the first
+bad one."""
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from envdoctor.experiments.watch.losses import Kept, describe
+from envdoctor.experiments.watch.rerun import (
+    Gradients,
+    bad_gradients,
+    examine,
+    is_sharded,
+    on_any,
+    oversized_weight,
+    processes,
+)
+
+logger = logging.getLogger("envdoctor.watch")
+
+_EVENTS_KEPT = 64
+
+
+class Teller:
+    """``events`` are dictionaries of ``watch.*`` facts, ``seen`` their kinds, ``last_finite`` the last finite numbers
+    of the Trainer's log, ``said`` what the last of them came to, in words. ``busy``: the model is called to find out
+    what went wrong."""
+
+    def __init__(self, folder: str | None) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.seen: set[str] = set()
+        self.last_finite: dict[str, float] = {}
+        self.said = ""
+        self.busy = False
+        self._folder = folder
+
+    def examine(self, model: Any, batch: Mapping[str, Any], **how: bool) -> dict[str, Any]:
+        """Run a batch again (see :func:`~envdoctor.experiments.watch.rerun.examine`); the calls within are ours."""
+        self.busy = True
+        try:
+            return examine(model, batch, **how)
+        finally:
+            self.busy = False
+
+    def record(
+        self, run: "Run", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
+        ``about`` it, a text about the second run, is a detail."""
+        facts = {"watch.event": event, "watch.step": step, **about}
+        problem = facts.pop("problem", None)
+        if event in self.seen or len(self.events) >= _EVENTS_KEPT:
+            return
+        self.seen.add(event)
+        self.events.append(facts)
+        self.said = f"{event} in step {step}"
+        try:
+            from envdoctor.experiments.watch.flight import tell
+
+            folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
+            whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
+            known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
+            self.said = tell(facts, known, run.args, folder, logger)
+        except Exception as error:
+            logger.warning(
+                "envdoctor.experiments.watch: the flight record could not be written: %s", type(error).__name__
+            )
+
+
+#: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
+#: begins at 2**16 and halves it each time.
+_OVERFLOWS = 20
+#: Steps in a row without a label that counts, before it is said that the rest does not train either.
+_UNLABELLED = 20
+#: Steps in a row that are far worse than guessing after one that was not, before that is no spike.
+_DIVERGED = 10
+#: Steps in a row whose gradients are all 0, or whose loss is the same to the last bit, before that is no chance; a loss
+#: below the least is rounded to few values.
+_DEAD, _LEAST = 5, 1e-3
+#: Every so many steps a sample of half-precision weights is compared with itself.
+_EVERY, _SAMPLE = 100, 1024
+
+
+class Run(NamedTuple):
+    """What the Trainer hands to every callback, or what stands for it in a plain loop."""
+
+    args: Any
+    state: Any
+    control: Any
+    model: Any = None
+    optimizer: Any = None
+
+
+class _Step(NamedTuple):
+    """What is known of one optimizer step: its number from 1, its micro-batches and their losses, the numbers of this
+    process (see :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have
+    moved already."""
+
+    run: Run
+    number: int
+    kept: Kept
+    own: Any
+    rate: float | None
+    warms: bool
+    applied: bool
+
+
+class Steps:
+    """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
+
+    def __init__(self, teller: Teller, *, stop: bool, rerun: bool) -> None:
+        self.kept = Kept()
+        self.shape: tuple[int, int] | None = None
+        self.tripped = False
+        self._teller = teller
+        self._stop = stop
+        self._rerun = rerun
+        self._gradients = Gradients()
+        self._late: tuple[tuple[Any, Any], _Step] | None = None
+        self._overflows = self._unlabelled = self._worse = self._zero = self._same = 0
+        self._was_calm = False
+        self._loss = 0.0
+        self._rate: float | None = None
+        self._zeroed: _Step | None = None
+        self._noted: tuple[str, Any, Any, Any] | None = None
+
+    def look(self, run: Run, *, applied: bool) -> None:
+        """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
+        kept, self.kept = self.kept, Kept()
+        if run.model is None or self.tripped:
+            return
+        number = run.state.global_step + (not applied)
+        last, self._rate = self._rate, _rate_of(run.optimizer)
+        warms = self._rate == 0 or (self._rate is not None and last is not None and self._rate > last)
+        numbers = self._gradients.look(run.model, run.args, number, kept)
+        moves = True
+        if numbers is not None:
+            shared, own = numbers
+            step = _Step(run, number, kept, own, self._rate, warms, applied)
+            if shared.device.type == "cpu" or getattr(run.args, "logging_nan_inf_filter", False):
+                moves = not self._judge(shared.tolist(), step)
+            else:
+                self.read_late()
+                self._late = (_to_host(shared), step._replace(applied=True))
+        if not applied and moves:
+            self._note_half(run.model, number, warms=warms)
+        self.shape = kept.shape
+
+    def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
+        """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
+        named = [] if step % _EVERY or warms else model.named_parameters()
+        half = [
+            (name, parameter)
+            for name, parameter in named
+            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
+        ]
+        name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
+        noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
+        self._noted = None if noted is None else (name, parameter, *noted)
+
+    def stands_still(self, *, skipped: bool) -> str | None:
+        """The half-precision weight of which a sample was kept before the step, when no element of it that has a
+        gradient moved; a step that was ``skipped`` moved nothing, and rightly."""
+        noted, self._noted = self._noted, None
+        if noted is None or skipped:
+            return None
+        name, parameter, before, moving = noted
+        moved = (_sample(parameter) != before) & moving
+        return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
+
+    def read_late(self) -> None:
+        """Judge the step before, whose numbers were on their way; before anything is saved they must be known."""
+        if self._late is None or self.tripped:
+            return
+        (numbers, event), step = self._late
+        self._late = None
+        if event is not None:
+            event.synchronize()
+        self._judge(numbers.tolist(), step)
+
+    def explain_norm(self, step: int) -> dict[str, Any]:
+        """Facts about the infinite norm of a step: its gradients are all 0 now, so its batches are run again."""
+        zeroed = self._zeroed
+        if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
+            return {}
+        return self._examined(zeroed, [*zeroed.kept.batches.values()], again=not is_sharded(zeroed.run.model))
+
+    def _judge(self, numbers: list[float], step: _Step) -> bool:
+        """Whether the step is bad or skipped; trips when nobody else sees to it."""
+        *largest, least = numbers
+        loss, gradient = not math.isfinite(largest[0]), not all(map(math.isfinite, largest[1:]))
+        zero = len(largest) > 1 and not any(largest[1:])
+        own = (loss or gradient) and not bool(torch.isfinite(step.own).all())
+        masked = loss and not gradient and self._masked(step)
+        dead = False
+        if (zero and not (loss or gradient)) or masked:
+            # All zero: nothing to learn, or clipping divided by an infinite norm. Once applied the gradients are gone,
+            # and an infinite one has left its mark in a weight.
+            gradient, own, dead = self._gradients.any_bad(step.run.model, applied=step.applied)
+        masked = masked and not gradient
+        if masked:
+            self._note_masked(step)
+        elif not (loss or gradient):
+            self._overflows = self._unlabelled = 0
+            self._note_course(step, largest[0], calm=least <= step.kept.worst, dead=dead)
+        if masked or not (loss or gradient):
+            return False
+        self._overflows += 1
+        if loss or not scales(step.run) or self._overflows >= _OVERFLOWS:
+            self._trip(step, "nan-loss" if loss else "nan-gradient", own=own)
+        return True
+
+    def _masked(self, step: _Step) -> bool:
+        """Whether every loss that is not finite, on any process, is that of a batch without a label that counts."""
+        batches = step.kept.batches
+        unexplained = any(describe(batches.get(one, {})).get("watch.label_tokens") != 0 for one in step.kept.bad())
+        return not on_any(step.run.model, unexplained)
+
+    def _note_masked(self, step: _Step) -> None:
+        self._unlabelled += 1
+        if self._unlabelled >= _UNLABELLED:
+            self._trip(step, "all-labels-masked", own=False)
+            return
+        first = next(iter(step.kept.bad()), None)
+        about = describe({} if first is None else step.kept.batches.get(first, {}))
+        self._teller.record(step.run, "labels-masked", step.number, about, {"micro_batch": first})
+
+    def _note_course(self, step: _Step, loss: float, *, calm: bool, dead: bool) -> None:
+        """Count steps in a row that are far worse than guessing after one that was not, whose gradients are all 0
+        (``dead``) beside a loss that is not, and whose loss stands still though the learning rate does not rise."""
+        losses = step.kept.losses
+        self._was_calm = self._was_calm or calm
+        self._worse = self._worse + 1 if self._was_calm and not calm else 0
+        self._zeroed = step if dead else None
+        self._zero = self._zero + 1 if dead and (loss or not losses) else 0
+        exact = bool(losses) and losses[0][1].dtype in (torch.float32, torch.float64)
+        self._same = self._same + 1 if exact and loss == self._loss and abs(loss) > _LEAST and not step.warms else 1
+        self._loss = loss
+        if self._worse >= _DIVERGED:
+            self._trip(step, "diverged", own=False)
+        elif self._zero >= _DEAD:
+            self._tell_dead(step, "zero-gradient")
+        elif self._same >= _DEAD and "zero-gradient" not in self._teller.seen:
+            self._tell_dead(step, "loss-stands-still")
+
+    def _tell_dead(self, step: _Step, event: str) -> None:
+        if event not in self._teller.seen:
+            weight = oversized_weight(step.run.model)
+            named = {"watch.parameter": weight} if weight is not None else {}
+            self._teller.record(step.run, event, step.number - _DEAD + 1, named, {"learning_rate": step.rate})
+
+    def _trip(self, step: _Step, event: str, *, own: bool) -> None:
+        """Stop or tell. ``own``: this process saw something that is not finite, and a second run may say where."""
+        run, model = step.run, step.run.model
+        if self._stop:
+            self.tripped = True
+            run.control.should_training_stop = True
+        elif event in self._teller.seen:
+            return
+        facts: dict[str, Any] = {}
+        details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
+        if scales(step.run) and event == "nan-gradient":
+            details["skipped_by_the_loss_scaler"] = self._overflows
+        batches = step.kept.batches
+        number = next(iter(step.kept.bad()), max(batches, default=-1))
+        alone = processes() == 1
+        if not alone:
+            details["bad_here"] = own
+        if own or alone:
+            details["micro_batch"] = number
+            facts.update(describe(batches.get(number, {})))
+        alone = alone and not is_sharded(model)
+        if self._rerun and not alone:
+            details["rerun"] = "not with several processes or sharded weights"
+        having = [parameter for parameter in model.parameters() if parameter.grad is not None]
+        aside = [parameter.grad for parameter in having] if not self._stop else []
+        details["gradients_not_finite"] = bad = bad_gradients(model) if own else []
+        if len(bad) == 1:
+            facts["watch.parameter"] = bad[0]
+        if self._rerun and own:
+            if aside and alone:
+                model.zero_grad(set_to_none=True)
+            first_bad_first = sorted(batches, key=lambda one: one != number)
+            facts.update(self._examined(step, [batches[one] for one in first_bad_first], again=alone))
+            for parameter, gradient in zip(having, aside, strict=False):
+                parameter.grad = gradient
+        if self._stop and not step.applied:
+            _nothing_to_apply(model, having, keep=scales(step.run) or not alone)
+        first_bad = step.number - _DIVERGED + 1 if event == "diverged" else step.number
+        self._teller.record(run, event, first_bad, facts, details)
+
+    def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
+        """What a second run of the batches, one after the other, says, with what describes the batch that is at fault;
+        ``again`` False only looks at what is there."""
+        about: dict[str, Any] = {}
+        found: dict[str, Any] = {}
+        for batch in batches or [{}]:
+            found = self._teller.examine(step.run.model, batch, again=again and bool(batch))
+            if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
+                about = describe(batch)
+                break
+        if found.get("watch.where") == "nothing" and not step.kept.is_own():
+            found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
+        if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
+            found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
+        return {**about, **found}
+
+
+def scales(run: Run) -> bool:
+    """Whether a loss scaler looks at the gradients and skips steps by itself."""
+    return bool(getattr(run.args, "fp16", False)) or getattr(run.optimizer, "scaler", None) is not None
+
+
+def _sample(tensor: Any) -> Any:
+    return tensor.detach().reshape(-1)[:_SAMPLE]
+
+
+def _rate_of(optimizer: Any) -> float | None:
+    """The largest learning rate of the step; None when it is not known without waiting for a device."""
+    rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or ()]
+    known = [float(rate) for rate in rates if isinstance(rate, (int, float))]
+    return max(known) if known and len(known) == len(rates) else None
+
+
+def _nothing_to_apply(model: Any, having: list[Any], *, keep: bool) -> None:
+    """Leave the optimizer nothing. Without gradients it does nothing at all; a loss scaler and sharded optimizers
+    insist on having some (``keep``): of zeros, which move weights by finite momentum and decay at the most."""
+    if not keep:
+        model.zero_grad(set_to_none=True)
+        return
+    for parameter in having:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        else:
+            parameter.grad.detach().zero_()
+
+
+def _to_host(numbers: Any) -> tuple[Any, Any]:
+    """A copy on its way to the host, and the event that says when it is there."""
+    if numbers.device.type != "cuda":
+        return numbers, None
+    host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    host.copy_(numbers, non_blocking=True)
+    event = torch.cuda.Event()
+    event.record()
+    return host, event

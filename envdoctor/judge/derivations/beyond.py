@@ -1,0 +1,95 @@
+"""What is there and the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model
+types and attention implementations."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.gpu_code import gpu_named
+from envdoctor.matrix.ledger import Released
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.model_types import ModelTypes
+from envdoctor.observe.needed import required
+from envdoctor.system.message import Message
+from envdoctor.versions.local_tag import is_own_build
+from envdoctor.versions.pep440 import dotted, order
+
+_Item = tuple[str, str, str | None]
+_CPYTHON = re.compile(r"cp3(\d+)-")
+
+
+@derives(
+    "beyond",
+    of="dist pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn",
+)
+def beyond(facts: View, matrix: Matrix) -> Answer:
+    """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
+    found = [*_packages(facts, matrix), *_listed(facts, matrix), *_machine(facts, matrix), *_run(facts, matrix)]
+    items: list[Mapping[str, Value]] = [
+        {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
+    ]
+    return Derived(Records(tuple(items)), Message("the ledger and the tables"))
+
+
+def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    for name in matrix.ledger.packages():
+        installed = facts.text(f"pkg.{name}")
+        if installed is None:
+            continue
+        released, place = matrix.ledger.package(name), order(public := installed.partition("+")[0])
+        known = {one.version: order(one.version) for one in released.releases} if released is not None else {}
+        newest = next(reversed(known), None)
+        if place is not None and newest is not None and (last := known[newest]) is not None and place > last:
+            yield name, installed, newest
+        elif place is None or not is_own_build(installed) or (public not in known and place not in known.values()):
+            yield name, installed, None
+
+
+def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    """Packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is taken.
+    What known packages bring along is not meant, as CUDA's libraries are not."""
+    dists = facts.records("dist")
+    items = dists.items if dists is not None and dists.incomplete else ()
+    brought = {name for item in items for name in required(item)}
+    for item in items:
+        name, version = str(item.get("name")), View.of(item).text("version")
+        unknown = isinstance(item.get("requires"), Unknown) and matrix.ledger.package(name) is None
+        if unknown and name not in brought:
+            yield name, version or "*", None
+
+
+def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    python, torch, rows = facts.text("python.minor"), matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
+    newest = {
+        ("Python", python): f"3.{_newest_python(torch)}" if torch is not None else None,
+        ("CUDA of the driver", facts.text("driver.max_cuda")): rows[-1]["key"] if rows else None,
+        ("CUDA of torch", facts.text("torch.cuda")): rows[-1]["key"] if rows else None,
+    }
+    for (what, there), known in newest.items():
+        if there is not None and known and (dotted(there) or ()) > (dotted(known) or ()):
+            yield what, there, known
+    codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
+    for gpu in facts.each("gpu") if codes else ():
+        name, cc = gpu.text("name"), gpu.text("cc")
+        if cc is not None and cc not in codes:
+            yield "GPU", f"{name} (compute capability {cc})" if name is not None else cc, None
+        elif name is not None and cc is None and not gpu_named(name, matrix):
+            yield "GPU", name, None
+
+
+def _newest_python(torch: Released) -> int:
+    tags = torch.items("wheels", "*", torch.releases[-1].version) if torch.releases else ()
+    minors = _CPYTHON.findall(" ".join(tags)) if isinstance(tags, tuple) else ()
+    return max(map(int, minors), default=0)
+
+
+def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:
+    kind, types = facts.text("model.type"), ModelTypes(matrix)
+    by_name = facts.text("model.family") is not None or facts.value("model.run_by") in ("engine", "trainer")
+    if kind is not None and not by_name and types.since(kind) is None and not types.is_never(kind):
+        yield "model type", kind, None
+    attn = facts.value("recipe.attn")
+    if isinstance(attn, Unlisted):
+        yield "attention", attn.word, None

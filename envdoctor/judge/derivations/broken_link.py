@@ -1,0 +1,251 @@
+"""What stops imports and classes, with the releases that would not: by the installed files, for other releases by the
+ledger.
+
+Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
+
+from envdoctor.facts.values import ABSENT, Absent, Records, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.entry_statements import choices, entries, parse_statement
+from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.needed import needed
+from envdoctor.source.signatures import spelled
+from envdoctor.system.message import Message
+
+_COLUMNS = (
+    *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
+    *("reach", "text", "need", "works"),
+)
+_SHOWN = 3
+_OF_CLASSES = ("keyword", "override")
+_OF_IMPORTS = ("module", "name", "attribute", "argument")
+
+
+@derives("broken_link", of="link link_read import_run conflict dist pkg.* refused use beside recipe.stage")
+def broken_link(facts: View, matrix: Matrix) -> Answer:
+    """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
+    they are now: those of a facts file, and those that are being changed."""
+    links, followed = facts.records("link"), {str(item["package"]) for item in facts.items("link_read")}
+    observed = Records(()) if links is None else links
+    there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
+    if not there and links is None:
+        return None
+    worked = {str(item["entry"]): item["outcome"] == "works" for item in facts.items("import_run")}
+    found = (
+        *(_completed(item, observed, matrix.ledger, there) for item in observed),
+        *_of_ledger(facts, there, matrix.ledger, followed),
+    )
+    if facts.records("refused") is not None:  # a list: nobody says what of it is used
+        found = tuple(_Needs(facts, matrix, there).told(list(found)))
+    declared = _declared(facts.each("conflict"))
+    items = []
+    for item in found:
+        ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
+        if not ran or not all(ran):
+            items.append({key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"})
+    return Derived(Records(tuple(items), observed.incomplete), Message("what packages take from each other"))
+
+
+class _Needs:
+    """Whether what is known of a list's code takes what an import of a listed package stops.
+
+    Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
+    known, it may take all but the choices of the table entry-statements.
+    """
+
+    def __init__(self, facts: View, matrix: Matrix, there: Mapping[str, str]) -> None:
+        self._matrix, self._entries = matrix, [*entries(matrix.rows, there)]
+        known = [items for key in ("use", "beside") if (items := facts.records(key)) is not None]
+        self._is_known = any(known)
+        self._uses = [one for items in known for one in items if not one["guarded"] and one.get("reach") != "unused"]
+        installed = {str(one["name"]): one for one in facts.items("dist")}
+        self._stack = {*needed(installed, matrix.registry.first("pkg"))}
+        stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
+        spelled = [word for word, meant in spec.spellings.items() if meant == stage] if spec is not None else []
+        self._stages = (stage, *spelled) if stage is not None else ()
+
+    def told(self, links: list[Mapping[str, Value]]) -> Iterator[Mapping[str, Value]]:
+        """Yield the links with ``need`` and ``works``."""
+        failing = {entry for link in links for entry in _failing(link)}
+        for link in links:
+            need = self._need(str(link["consumer"]), _failing(link))
+            own = (one.statement for one in self._entries if one.package == link["consumer"])
+            works = [one for one in own if one not in failing]
+            yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+
+    def _need(self, package: str, statements: Sequence[str]) -> str:
+        choice = all(one in choices(self._matrix.rows, package) for one in statements)
+        asked = [parse_statement(one) for one in statements]
+        if any(self._is_used(module, name) for module, name in asked):
+            return ""
+        if all(name for _, name in asked):
+            return "part" * choice
+        return "package" * (package not in self._stack and (choice or self._is_known))
+
+    def _is_used(self, module: str, name: str | None) -> bool:
+        if name is not None and any(name.lower().startswith(stage) for stage in self._stages):
+            return True
+        top = module.partition(".")[0]
+        uses = (use for use in self._uses if str(use["module"]).partition(".")[0] == top)
+        return any(name is None or str(use["name"]).partition(".")[0] in (name, "*") for use in uses)
+
+
+def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
+    return View.of(link).words("fail") or ()
+
+
+def _declared(conflicts: Iterable[View]) -> Mapping[tuple[str, str], str]:
+    """The releases of a package that everybody allows, where another is installed, by who requires it and its name."""
+    return {
+        (asker.partition(" ")[0], str(item.value("package"))): wanted
+        for item in conflicts
+        if (wanted := item.text("wanted")) is not None
+        for asker in item.words("required_by") or ()
+    }
+
+
+def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str], str]) -> Mapping[str, Value]:
+    """The link, with what metadata asks of the two packages where nothing else says which releases would go: the
+    consumer of the provider, others of the consumer."""
+    if link["kind"] in _OF_CLASSES:
+        return link
+    consumer, provider = str(link["consumer"]), str(link["provider"])
+    of_others = next((wanted for (_, package), wanted in declared.items() if package == consumer), ABSENT)
+    missing = link["provider_version"] is ABSENT and link["kind"] != "raise"
+    of_it = declared.get((consumer, provider), provider if missing else ABSENT)
+    found = {"constraint": of_it, "consumer_constraint": of_others}
+    return {**link, **{column: said for column, said in found.items() if link[column] is ABSENT}}
+
+
+def _completed(
+    link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
+) -> Mapping[str, Value]:
+    provider, wanted = str(link["provider"]), link.get("wanted")
+    found: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
+    if link["kind"] in (*_OF_CLASSES, "argument"):
+        found["constraint"] = _releases_with(link, links, ledger, there)
+        if link["kind"] == "override":
+            found["text"] = spelled(str(link["name"]), str(link["text"]))
+    elif isinstance(wanted, str):
+        found["constraint"] = provider + wanted
+    elif isinstance(link["provider_version"], str):
+        found |= _constraints(ledger, link)
+        if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
+            found["constraint"] = _releases_with(link, links, ledger, there)
+    return found
+
+
+def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]) -> str | Absent:
+    """The releases of the provider that have what is asked for and, as far as any do, what else the consumer's imports
+    ask of it, or its classes."""
+    provider, version = ledger.package(str(link["provider"])), link["provider_version"]
+    if provider is None or not provider.by_names or not isinstance(version, str):
+        return ABSENT
+    both = [one for one in links if all(one[column] == link[column] for column in ("consumer", "provider"))]
+    kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
+    asked = dict.fromkeys(_asked(one) for one in both if one["kind"] in kinds)
+    having = {one: where(ledger, provider, one, there.get) for one in (_asked(link), *asked)}
+    own = having[_asked(link)]
+    if not own.yes:
+        return ABSENT
+    whole = reduce(and_, [one for one in having.values() if one.yes])
+    return provider.name + (whole if whole.yes else own).nearest(version).excluding(version)
+
+
+def _asked(link: Mapping[str, Value]) -> Asked:
+    """What a class asks of the provider, as the ledger is asked."""
+    module = str(link["module"])
+    return Asked.of(module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters"))
+
+
+def _of_ledger(
+    facts: View, there: Mapping[str, str], ledger: Ledger, followed: set[str]
+) -> Iterator[Mapping[str, Value]]:
+    """What is missing between releases of which at least one was not followed: each that stops another statement."""
+    others = (ledger.package(name) for name in there if name not in followed)
+    if not any(other is not None and other.by_names for other in others):
+        return  # the rest is read for nothing: it was all followed
+
+    def installed(name: str) -> Value:
+        return facts.value(f"pkg.{name}")
+
+    known = facts.items("dist")
+    declaring = {str(one.value("name")) for one in facts.each("dist") if one.words("requires") is not None}
+    for name, version in there.items():
+        consumer = ledger.package(name)
+        if consumer is None or not consumer.by_names:
+            continue
+        found: dict[tuple[str, str], list[Taken]] = {}
+        for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
+            if (take.wanted and name in declaring) or (known and installed(provider) is ABSENT):
+                continue  # metadata says what is required, and an installer adds it
+            found.setdefault((provider, _named(take)), []).append(take)
+        stopped: set[tuple[str, str]] = set()
+        for (provider, what), takes in sorted(found.items(), key=_most):
+            entries = {(provider, take.entry) for take in takes}
+            if all(entry in stopped or (provider, _whole(entry[1])) in stopped for entry in entries):
+                continue
+            stopped |= entries
+            wanted = takes[0].wanted
+            link: dict[str, Value] = {
+                "consumer": name,
+                "consumer_version": version,
+                "provider": provider,
+                "provider_version": installed(provider),
+                "kind": "demand" if wanted else "name" if takes[0].name else "module",
+                "name": what,
+                "place": takes[0].place,
+                "stops": _listed([take.entry for take in takes]),
+                **dict.fromkeys(("text", "keyword", "reach", "need", "works"), ABSENT),
+                "fail": tuple(dict.fromkeys(take.entry for take in takes)),
+            }
+            found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS
+            yield {**link, **found_for, **({"constraint": what} if wanted else {})}
+
+
+def _whole(statement: str) -> str:
+    """``import peft`` for ``from peft import LoraConfig``."""
+    return statement.partition(" import ")[0].replace("from ", "import ", 1)
+
+
+def _named(take: Taken) -> str:
+    if take.wanted:
+        return take.wanted.name + take.wanted.specifiers
+    return ".".join(filter(None, (take.module, take.name)))
+
+
+def _most(found: tuple[tuple[str, str], list[Taken]]) -> tuple[bool, bool, int, str]:
+    """Versions that are asked for first, then what stops the whole package, then what stops most."""
+    (_, what), takes = found
+    return not takes[0].wanted, all(take.entry.startswith("from ") for take in takes), -len(takes), what
+
+
+_NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}
+
+
+def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Value]:
+    """The releases of either package that would go with the other as it is."""
+    consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
+    versions = str(link["consumer_version"]), str(link["provider_version"])
+    if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
+        return _NO_CONSTRAINTS
+    providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
+    consumers = fitting_consumers(ledger, consumer, provider, versions[1])
+    others = consumers.nearest(versions[0]).specifier if consumers.has(versions[0]) is False else None
+    return {
+        "constraint": provider.name + providers if providers else ABSENT,
+        "consumer_constraint": consumer.name + others if others else ABSENT,
+    }
+
+
+def _listed(entries: list[str]) -> str:
+    several = list(dict.fromkeys(entries))
+    more = f", … +{len(several) - _SHOWN}" if len(several) > _SHOWN else ""
+    return ", ".join(several[:_SHOWN]) + more

@@ -1,0 +1,313 @@
+"""What the user's code and recipe use and the installed releases do not have, by the ledger of released packages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, reduce
+from operator import and_
+from typing import NamedTuple
+
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.ledger import Released
+from envdoctor.matrix.lookup import (
+    Asked,
+    Lacking,
+    Move,
+    answer,
+    inherited_from,
+    keepers,
+    name_moves,
+    part_moves,
+    went_to,
+    where,
+)
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.source.signatures import spelled
+from envdoctor.system.message import Message
+from envdoctor.versions.releases import Releases, lies_in
+from envdoctor.versions.requirement import normalise
+
+_OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.arguments")
+
+#: From what runs for sure to what may never run.
+_REACH = ("start", "branch", "call", "optional", "unused")
+_MOST_PLACES = 5
+
+
+@derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
+def broken_use(facts: View, matrix: Matrix) -> Answer:
+    """``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
+
+    What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
+    list says what is known to fail, and is complete when the uses are.
+    """
+    recipe = _of_recipe(facts, matrix)
+    lists = [uses for uses in (facts.records("use"), facts.records("model_use"), recipe) if uses is not None]
+    if not lists:
+        return None
+    judged = _Judged(facts, matrix)
+    for item in (*facts.items("use"), *_of_model(facts), *(recipe or ())):
+        if item.get("guarded") is not True:
+            judged.add(item)
+    incomplete = next((one.incomplete for one in lists if one.incomplete), None)
+    return Derived(Records(judged.records(), incomplete), Message("the code and the ledger of releases"))
+
+
+def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
+    """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
+    with models of their own run none of it. Methods that it overrides are left to rules of their own: training
+    frameworks replace some."""
+    if facts.value("model.run_by") in ("engine", "trainer"):
+        return
+    for item in facts.items("model_use"):
+        module, kind, lacks = str(item.get("module")), item.get("kind"), item.get("lacks")
+        if kind == "override":
+            continue
+        optional = {"reach": "optional"} if facts.value("model.registered") is True else {}
+        yield {**item, **optional}
+        if kind in ("module", "name"):
+            # Before it loads a file, transformers asks for every package that is imported anywhere in it.
+            top = module.partition(".")[0]
+            seen = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
+            asked = {name: cell for name, cell in item.items() if name != "lacks"}
+            yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
+
+
+def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
+    """The keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, where only their names are
+    known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one does
+    not: a parser hands each key to the class that has it."""
+    rows = matrix.rows("recipe-calls")
+    keys, names = facts.records("recipe_key"), facts.words("recipe.arguments")
+    framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
+    passed: list[tuple[str, Value, Value]] = []
+    if keys is not None:
+        read = [(one.text("call"), one.text("key"), one.words("place") or ()) for one in facts.each("recipe_key")]
+        passed = [(call, key, place) for call, key, place in read if call is not None and key is not None]
+    elif names is not None:
+        calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
+        passed = [(call, name, ()) for call in calls for name in names]
+    else:
+        return None
+    others = {row["call"]: tuple(row.get("others", ())) for row in rows}
+    items: list[Mapping[str, Value]] = []
+    for call, keyword, place in passed:
+        module, _, name = call.rpartition(".")
+        use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
+        items.append({**use, "others": others.get(call, ())})
+    return Records(tuple(items), keys.incomplete if keys is not None else None)
+
+
+class _Broken(NamedTuple):
+    """One thing that is missing, before its places are known. ``asked`` is what was asked for, for other releases;
+    ``move`` what the table moved-names says of it."""
+
+    package: str
+    kind: str
+    what: str
+    installed: str | None
+    asked: Asked
+    call: str = ""
+    move: Move | None = None
+
+
+class _Judged:
+    """The uses that fail, by what is missing."""
+
+    def __init__(self, facts: View, matrix: Matrix) -> None:
+        self._facts, self._matrix, self._ledger = facts, matrix, matrix.ledger
+        self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
+        self._asked: dict[tuple[str, Asked], None] = {}
+        self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
+        modules = [str(item.get("module")) for item in facts.items("use")]
+        self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
+
+    def add(self, item: Mapping[str, Value]) -> None:
+        """Judge one use."""
+        use, lacks = View.of(item), item.get("lacks")
+        module, kind, others = use.text("module"), use.text("kind"), use.words("others")
+        if module is None or kind is None:
+            return
+        keyword = item.get("keyword") if kind == "keyword" else None
+        parameters = item.get("parameters") if kind == "override" else None
+        asked = Asked.of(module, item.get("name"), keyword, parameters)
+        moves = self._moves(asked)
+        top = module.partition(".")[0]
+        owner = use.text("package") or self._owner(top) or (moves[0].package if moves else None)
+        version = self._facts.value(f"pkg.{owner}") if owner is not None else None
+        broken: _Broken | None = None
+        if owner is None:
+            if lacks == top and kind in ("module", "name"):
+                broken = _Broken(normalise(top), "unknown-module", top, None, Asked(top))
+        elif version is ABSENT:
+            # Where a distribution of another name brings the module, its files are there.
+            if kind in ("module", "name") and lacks in (None, top):
+                broken = _Broken(owner, "package", top, None, Asked(top))
+        elif isinstance(version, str):
+            self._asked[owner, asked] = None
+            seen = use.text("lacks") if lacks != top else None
+            broken = None if lacks is ABSENT else self._broken(owner, asked, version, moves, seen)
+        if broken is None or self._is_kept(broken) or (others is not None and not self._went(broken, others)):
+            return
+        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
+        places += use.words("place") or ()
+        reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
+
+    def _is_kept(self, broken: _Broken) -> bool:
+        """Whether something else that the code imports makes the call take the keyword."""
+        if broken.kind != "keyword":
+            return False
+        for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
+            version = self._version(by)
+            known = lies_in(version, releases) if version is not None else None
+            if by in self._beside and known is not False and not self._facts.absent(f"pkg.{by}"):
+                return True
+        return False
+
+    def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
+        """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys
+        of the framework's own too."""
+        for module, _, name in (call.rpartition(".") for call in others):
+            version = self._version(module)
+            asked = broken.asked._replace(module=module, name=name)
+            if version is None or not isinstance(self._by_releases(module, asked, version), Lacking):
+                return False
+        there = self._has(broken, alone=True)
+        return broken.move is not None or there is not ABSENT or self._inherited(broken) is not None
+
+    def _owner(self, top: str) -> str | None:
+        """The distribution that a top-level module comes from."""
+        owner = self._ledger.owner(top)
+        if owner is None:
+            rows = (*self._matrix.rows("module-distributions"), *self._matrix.rows("stack-modules", "module"))
+            owner = next((str(row["name"]) for row in rows if row["module"] == top), None)
+        if owner is None and self._facts.known(f"pkg.{normalise(top)}"):
+            owner = normalise(top)
+        return owner
+
+    def records(self) -> tuple[Mapping[str, Value], ...]:
+        """One record for each thing, in the order in which the code uses them."""
+        return tuple(self._record(*found) for found in self._found.values())
+
+    def _broken(
+        self, owner: str, asked: Asked, version: str, moves: Sequence[Move], lacks: str | None
+    ) -> _Broken | None:
+        """What a release lacks: by its installed files (``lacks``), else by the files of the releases, else by the
+        table."""
+        move = next((one for one in moves if one.package == owner), None)
+        lacking = _lacking(asked, lacks) if lacks is not None else self._by_releases(owner, asked, version)
+        if isinstance(lacking, Unknown):
+            told = move is not None and move.has(version) is False
+            lacking = _lacking(asked, asked.keyword or asked.dotted) if told else None
+        part = "keyword" if asked.keyword else "override" if asked.parameters is not None else ""
+        if lacking is None or (part and lacking.kind != part):
+            return None  # where the name itself is missing, that is another use
+        what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
+        if lacking.kind in ("module", "name"):
+            module, _, name = lacking.what.rpartition(".")
+            asked = Asked(lacking.what) if lacking.kind == "module" else Asked(module, name)
+        return _Broken(owner, lacking.kind, what, version, asked, lacking.call, move)
+
+    def _by_releases(self, owner: str, asked: Asked, version: str) -> Lacking | Unknown | None:
+        released = self._ledger.package(owner)
+        if released is None or not released.by_names:
+            return Unknown(Message("the ledger has no names of this package"))
+        return answer(self._ledger, released, asked, version, self._version)
+
+    def _moves(self, asked: Asked) -> list[Move]:
+        """The rows of the table about what is asked for."""
+        if asked.keyword:
+            names = asked.name, asked.name.rpartition(".")[2]
+            return list(part_moves(self._matrix, "keyword", names, asked.keyword))
+        if asked.parameters is not None:
+            return []
+        return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
+
+    def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
+        package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
+        fits = self._has(broken)
+        of_parts = has is ABSENT and broken.kind in ("keyword", "override")
+        if of_parts and (inherited := self._inherited(broken)) is not None:
+            package, installed, has = inherited
+            fits, told = has, (one for one in self._moves(broken.asked) if one.package == package)
+            broken = broken._replace(move=next(told, None))
+        return {
+            "package": package,
+            "kind": broken.kind,
+            "what": broken.what,
+            "installed": installed or ABSENT,
+            "has": has,
+            "fits": fits,
+            "moved_to": self._moved_to(broken, "en"),
+            "moved_to_zh": self._moved_to(broken, "zh"),
+            "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
+            "reach": min(reaches, key=_REACH.index),
+            "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
+        }
+
+    def _inherited(self, broken: _Broken) -> tuple[str, str, str] | None:
+        """The package whose class is inherited from, its installed version, and its releases with which it works: a
+        keyword of ``trl.SFTConfig`` may be one of transformers' ``TrainingArguments``."""
+        released = self._ledger.package(broken.package)
+        if released is None or broken.installed is None or not released.by_names:
+            return None
+        user = released, broken.installed
+        for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
+            version = str(self._version(base.name))
+            having = where(self._ledger, base, broken.asked, self._version, user).nearest(version)
+            if having.yes:
+                return base.name, version, having.excluding(version)
+        return None
+
+    def _has(self, broken: _Broken, alone: bool = False) -> Value:
+        """The releases that have it, and (unless it stands ``alone``) besides it all else that the code uses of the
+        package where there are such: those that were read, else those that the table names."""
+        released = self._ledger.package(broken.package)
+        if broken.installed is None:
+            return ABSENT
+        if released is not None and released.by_names:
+            having = self._whole(released, broken.installed) if not alone else None
+            if having is None or not having.yes:
+                having = self._where(released, broken.asked).nearest(broken.installed)
+            beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
+            if having.yes and not beyond:
+                return having.excluding(broken.installed)
+        return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
+
+    def _whole(self, released: Released, installed: str) -> Releases:
+        """The nearest releases of a package with which nothing that the code uses of it is broken."""
+        broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
+        having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
+        uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
+        return reduce(and_, [self._where(released, asked).possible for asked in uses], having).nearest(installed)
+
+    def _moved_to(self, broken: _Broken, lang: str) -> Value:
+        if broken.move is not None and (broken.move.new or broken.move.write):
+            told = broken.move.called(broken.kind) or broken.move.write[lang]
+            return told if self._is_there(broken, broken.move) else ABSENT
+        released = self._ledger.package(broken.package)
+        if released is None or broken.installed is None or broken.kind not in ("module", "name"):
+            return ABSENT
+        return went_to(released, broken.what, broken.installed) or ABSENT
+
+    def _is_there(self, broken: _Broken, move: Move) -> bool:
+        """Whether the judged release has what took the keyword's place, as far as anybody knows."""
+        asked = broken.asked
+        if broken.kind != "keyword" or not (move.into or move.new.isidentifier()):
+            return True
+        new = Asked(asked.module, asked.name, move.new) if move.new else Asked(move.package, move.into, asked.keyword)
+        version = self._version(move.package)
+        return version is None or not isinstance(self._by_releases(move.package, new, version), Lacking)
+
+    def _version(self, package: str) -> str | None:
+        return self._facts.text(f"pkg.{package}")
+
+
+def _lacking(asked: Asked, lacks: str) -> Lacking:
+    """What the installed files lack, as the ledger would say it."""
+    if asked.keyword and lacks == asked.keyword:
+        return Lacking("keyword", asked.dotted)
+    if asked.parameters is not None and not lacks.startswith(asked.module.partition(".")[0]):
+        return Lacking("override", asked.dotted, lacks)
+    is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
+    return Lacking("module" if is_module else "name", lacks)

@@ -1,0 +1,270 @@
+"""Requirements that installed packages have and the environment does not meet: one record a package to be changed."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+from envdoctor.facts.installed import Installed, InstalledSet, marker_values
+from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.system.message import Message, as_message, said_by
+from envdoctor.versions.joining import join_specifiers
+from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
+
+#: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
+_SUPPOSED = "version"
+#: How many askers a message can name; ``required_by`` has them all.
+_NAMED = 3
+#: More than anybody would mend one by one; every record becomes a finding.
+_MOST_RECORDS = 300
+#: How many lines are looked through for the requirements of extras: for every asker again.
+_MOST_LINES = 50_000
+
+
+@derives("conflict", of="dist pkg.* python.minor python.version python.implementation os.platform os.arch os.kernel")
+def conflict(facts: View, matrix: Matrix) -> Answer:
+    """``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
+
+    Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
+    only what holds for both is said. A requirement on something that conda installed is met by it. When a requirement
+    cannot be decided the list is incomplete, and says which. Who asks for ``fsspec[http]`` asks for what that extra
+    requires.
+    """
+    value = facts.value
+    installed = InstalledSet(value)
+    by_version = list(_by_version(installed, value, matrix.ledger))
+    if not installed.known and not by_version:
+        return None
+    found = _Conflicts(installed, marker_values(value), matrix)
+    for items in (*installed, *([asker] for asker in by_version)):
+        if len({item.requires for item in items}) > 1:
+            found.open(Message("{} is installed twice, with different requirements", items[0].name))
+            continue
+        asker = items[0]
+        if isinstance(asker.requires_python, str):
+            found.python(asker.name, asker.version, asker.requires_python)
+        if isinstance(asker.requires, Unknown):
+            found.open(asker.requires.reason)
+        elif asker.requires:
+            found.requirements(asker, asker.requires)
+        found.undeclared(asker)
+    return Derived(found.records(), Message("requirements of the packages"))
+
+
+def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
+    """Packages that are known by their versions alone, with what the ledger says that these releases require; not what
+    they ask of one platform, which are the CUDA libraries of PyPI's own build."""
+    for name in ledger.every():
+        version = ABSENT if installed.get(name) else value(f"pkg.{name}")
+        released = ledger.package(name) if isinstance(version, str) else None
+        lines = released.items("requires", "*", str(version).partition("+")[0]) if released is not None else ()
+        if isinstance(lines, tuple) and lines:
+            yield Installed(
+                name,
+                version,
+                _SUPPOSED,
+                tuple(line for line in lines if "platform" not in line.partition(";")[2]),
+                ABSENT,
+                Unknown(Message("its wheel is not known")),
+            )
+
+
+class _Cause:
+    """One package that must change, and who asks for what."""
+
+    def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
+        self.package, self.kind, self.installed = package, kind, installed
+        self.asked: list[tuple[str, str]] = []
+        self.fail: list[str] = []
+
+    def record(self, everybody_wants: Iterable[str]) -> dict[str, Value]:
+        """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
+        askers = [f"{name} ({what})" if what else name for name, what in self.asked]
+        named = ", ".join(askers[:_NAMED])
+        if len(askers) > _NAMED:
+            named += f", … +{len(askers) - _NAMED}"
+        wanted = tuple(dict.fromkeys(what for _, what in self.asked if what))
+        return {
+            "package": self.package,
+            "kind": self.kind,
+            "installed": self.installed,
+            "requires": " / ".join(wanted[:_NAMED]) or "*",
+            "asked_by": named,
+            "required_by": tuple(askers),
+            "wanted": self._wanted(everybody_wants),
+            "fails": ", ".join(self.fail) or ABSENT,
+        }
+
+    def _wanted(self, everybody_wants: Iterable[str]) -> Value:
+        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
+        try:
+            joined = join_specifiers((*everybody_wants, *another))
+        except NotASpecifier as error:
+            return Unknown(said_by(error))
+        return ABSENT if joined is None else self.package + joined
+
+
+class _Conflicts:
+    """The causes that were found, and why others may not have been."""
+
+    def __init__(self, installed: InstalledSet, values: Mapping[str, str | None], matrix: Matrix) -> None:
+        self._installed, self._values = installed, values
+        full, minor = base_release(values["python_full_version"] or ""), values["python_version"]
+        self._pythons = [full] if full else [f"{minor}.0", f"{minor}.99"] if minor else []
+        self._needs: dict[str, list[Mapping[str, Any]]] = {}
+        for row in matrix.rows("import-needs"):
+            self._needs.setdefault(row["name"], []).append(row)
+        self._specifiers: dict[str, list[str]] = {}
+        self._causes: dict[tuple[str, str], _Cause] = {}
+        self._open_reasons = [installed.incomplete] if installed.incomplete else []
+        self._lines = _MOST_LINES
+        self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
+
+    def open(self, reason: Message) -> None:
+        """Something could not be decided."""
+        self._open_reasons.append(reason)
+
+    def requirements(self, asker: Installed, lines: tuple[str, ...]) -> None:
+        """Compare what a package requires, and what the extras require that it asks for."""
+        asked = [(asker.name, "")]
+        seen = set(asked)
+        for name, extra in asked:  # it grows
+            for wanted in self._compare(asker, self._of_package(name) if extra else lines, name, extra):
+                new = [(wanted.name, one) for one in wanted.extras if (wanted.name, one) not in seen]
+                seen.update(new)
+                asked += new
+
+    def _of_package(self, name: str) -> tuple[str, ...]:
+        """The requirements of a package whose extra is asked for; none where they are not known, or where too many were
+        looked through."""
+        found = {item.requires for item in self._installed.get(name)}
+        lines = found.pop() if len(found) == 1 else ()
+        self._lines -= 1 + len(lines) if isinstance(lines, tuple) else 1
+        if self._lines < 0:
+            self.open(Message("the extras of packages require more than is looked through"))
+        return lines if isinstance(lines, tuple) and self._lines >= 0 else ()
+
+    def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
+        """The requirements that count; those of the ``extra`` of a package ``name`` only where they count for its sake
+        alone."""
+        through = f" -> {name}[{extra}]" if extra else ""
+        for wanted in _read(lines):
+            try:
+                if isinstance(wanted, str):
+                    raise NotARequirement(as_message(wanted))
+                counts = self._counts(wanted.marker, extra)
+                met = counts is not False and self._is_met(wanted.name, wanted.specifiers)
+            except (NotARequirement, NotAMarker, NotASpecifier) as error:
+                self.open(Message("a requirement of {} cannot be read: {}", asker.name, error))
+                continue
+            if counts is False:
+                continue
+            self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
+            if met is None or counts is None:
+                self.open(Message("it is not known whether {} has the {} that it requires", asker.name, wanted.name))
+            elif not met and (asker.kind != _SUPPOSED or self._installed.versions(wanted.name) is not None):
+                cause = self._cause(wanted.name)
+                cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
+                if self._import_fails(asker, cause) and asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
+            if counts:
+                yield wanted
+
+    def undeclared(self, asker: Installed) -> None:
+        """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
+        for no more."""
+        for row in self._rows(asker):
+            for name, lowest in row.get("below", {}).items():
+                specifiers = f">={lowest}"
+                self._specifiers.setdefault(name, []).append(specifiers)
+                if self._installed.versions(name) is None or self._is_met(name, specifiers) is not False:
+                    continue
+                cause = self._cause(name)
+                if asker.name not in (one for one, _ in cause.asked):
+                    cause.asked.append((asker.name, specifiers))
+                if asker.name not in cause.fail:
+                    cause.fail.append(asker.name)
+
+    def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
+        """The rows of the table import-needs about this release."""
+        try:
+            return [row for row in self._needs.get(asker.name, ()) if satisfies(str(asker.version), row["versions"])]
+        except NotASpecifier:
+            return []  # its version is none
+
+    def python(self, name: str, version: Value, wanted: str) -> None:
+        """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
+        pip."""
+        try:
+            answers = {satisfies(python, wanted) for python in self._pythons}
+        except NotASpecifier as error:
+            self.open(Message("Requires-Python of {} cannot be read: {}", name, error))
+            return
+        if len(answers) != 1:
+            self.open(Message("it is not known whether {} is for this Python", name))
+        elif False in answers:
+            cause = _Cause(name, "python", version if isinstance(version, str) else ABSENT)
+            self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
+
+    def records(self) -> Records:
+        """One record a cause."""
+        told = sorted(self._causes)[:_MOST_RECORDS]
+        more = len(self._causes) - len(told)
+        if more:
+            self._open_reasons.insert(
+                0, Message("{} more packages are missing or do not fit; {} are told", more, len(told))
+            )
+        items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
+        return Records(items, self._open_reasons[0] if self._open_reasons else None)
+
+    def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
+        """Whether the table import-needs says that the asker cannot be imported then."""
+        column = "missing" if cause.kind == "missing" else "refuses"
+        return any(cause.package in row.get(column, ()) for row in self._rows(asker))
+
+    def _marker_counts(self, marker: str, extra: str) -> bool | None:
+        counts = holds(marker, {**self._values, "extra": extra}) if marker else True
+        return counts if not extra or self._counts(marker, "") is False else False
+
+    def _has(self, name: str, specifiers: str) -> bool | None:
+        """Whether all versions are in the set; None when some are, or one is not known."""
+        there = self._installed.versions(name)
+        if there is None or isinstance(there, Unknown):
+            return False if there is None else None
+        if not specifiers:
+            return True
+        answers = {None if one is None else satisfies(one, specifiers) for one in there}
+        return answers.pop() if len(answers) == 1 else None
+
+    def _cause(self, name: str) -> _Cause:
+        there = self._installed.versions(name)
+        kind = "missing" if there is None else "conflict"
+        found: str | Absent = ABSENT
+        if known := self._installed.range(name):
+            found = known.specifiers
+        elif there is not None and not isinstance(there, Unknown):
+            found = ", ".join(version for version in there if version)
+        return self._causes.setdefault((name, kind), _Cause(name, kind, found))
+
+
+@lru_cache(maxsize=2048)
+def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
+    """The requirements; a text says why a line is none."""
+    found: list[Requirement | str] = []
+    for line in lines:
+        try:
+            found.append(read_requirement(line))
+        except NotARequirement as error:
+            found.append(said_by(error))
+    return tuple(found)
+
+
+def _as_named(specifiers: str) -> str:
+    """Specifiers without blanks; nothing when it holds characters of no specifier, which no report would print."""
+    text = "".join(specifiers.split())
+    return text if text.isascii() and text.isprintable() else ""

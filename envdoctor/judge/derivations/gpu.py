@@ -1,0 +1,230 @@
+"""The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.gpu_code import (
+    arch_lists,
+    capability,
+    compiler_range,
+    gpu_named,
+    is_nightly,
+    is_one_of,
+    kernels,
+)
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import dotted
+
+#: Later than every CUDA version of the tables.
+_NEWEST = "99"
+_NOT_KNOWN = Unknown(Message("not known of this GPU"))
+#: The answer about one GPU: kernels and gap.
+_Answer = tuple[Value, Value]
+
+
+@derives("gpu.count", of="gpu")
+def gpu_count(facts: View, matrix: Matrix) -> Answer:
+    """Count the GPUs when the list is complete."""
+    if facts.absent("gpu"):
+        return Derived(0, Message("there is no GPU"))
+    gpus = facts.records("gpu")
+    return None if gpus is None or gpus.incomplete is not None else Derived(len(gpus), Message("the list of GPUs"))
+
+
+@derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
+def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
+    """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told. Give
+    ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up to a
+    tenth. A product that is sold in several sizes has a range of them."""
+    gpus = facts.records("gpu")
+    if not gpus:
+        return None
+    kernels_of = cache(lambda cc: _kernels(cc, facts, matrix))
+    items: list[dict[str, Value]] = []
+    for gpu in gpus:
+        item = dict(gpu)
+        seen = View.of(item)
+        cc, known = item.get("cc", _NOT_KNOWN), gpu_named(seen.text("name") or "", matrix)
+        if known is not None and seen.unknown("memory_gib"):
+            sizes = (known.memory,) if known.memory is not None else tuple(known.row.get("memory_gb", ()))
+            if sizes:
+                several = Range(" or ".join(map(str, sizes)), sizes)
+                item["memory_gib"] = sizes[0] if len(sizes) == 1 else several
+        if isinstance(cc, Unknown):
+            cc = item["cc"] = str(known.row["cc"]) if known is not None else cc
+        answers = kernels_of(cc) if isinstance(cc, str) else (_NOT_KNOWN, _NOT_KNOWN)
+        for column, cell in zip(("kernels", "gap"), answers, strict=True):
+            if not isinstance(cell, Unknown) or column not in item:
+                item[column] = cell
+        total, free = seen.number("memory_gib"), seen.number("free_gib")
+        if total is not None and free is not None:
+            item["taken_gib"] = round(max(0.0, total - free), 3)
+        items.append(item)
+    return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, and torch's build"))
+
+
+def _neither(why: Message) -> _Answer:
+    return Unknown(why), Unknown(why)
+
+
+def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
+    """``kernels`` and ``gap`` for a compute capability."""
+    cuda, torch, listed = facts.text("torch.cuda"), facts.text("pkg.torch"), facts.words("torch.arch_list")
+    unknown = facts.unknown("torch.cuda")
+    if listed and unknown:
+        # The list settles it, but for the few GPUs whose exceptions end with a CUDA version.
+        answers = {_of_list(cc, listed, each, matrix) for each in (None, _NEWEST)}
+        return answers.pop() if len(answers) == 1 else (unknown, unknown)
+    if cuda is None:
+        return _neither(unknown.reason if unknown else Message("torch is no CUDA build"))
+    if listed is not None:
+        return _of_list(cc, listed, cuda, matrix)
+    if facts.absent("pkg.torch"):
+        return _neither(Message("torch is not installed"))
+    platform, machine = facts.text("os.platform"), facts.text("os.arch")
+
+    def of_builds(release: str | None) -> set[_Answer]:
+        rows = arch_lists(release, cuda, platform, machine, matrix)
+        return {_of_list(cc, tuple(row["archs"]), cuda, matrix) for row in rows}
+
+    answers = of_builds(torch)
+    if len(answers) == 1:
+        return answers.pop()
+    if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
+        return "none", bound
+    unlisted = Message("no table has the build of torch for CUDA {}", cuda)
+    return _neither(Message("torch builds for CUDA {} differ", cuda) if answers else unlisted)
+
+
+def _by_compiler(
+    cc: str, cuda: str, torch: str | None, of_releases: Callable[[], set[_Answer]], matrix: Matrix
+) -> str | None:
+    """``older`` or ``newer`` where the compiler of this CUDA version has no code for the GPU, whoever built torch.
+
+    PTX is for later GPUs only, so it cannot save an older one. It could save a newer one: that is told of a nightly
+    build only, when no release with this CUDA version runs there.
+    """
+    device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
+    if device is None:
+        return None
+    if oldest is not None and device < oldest:
+        return "older"
+    if newest is not None and device[0] > newest[0] and is_nightly(torch) and of_releases() == {("none", "newer")}:
+        return "newer"
+    return None
+
+
+def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
+    found = kernels(cc, archs, cuda, matrix)
+    if found is None:
+        return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
+    return found, ABSENT if found != "none" else _gap(cc, archs)
+
+
+def _gap(cc: str, archs: tuple[str, ...]) -> str:
+    digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
+    built = sorted((int(one[:-1]), int(one[-1])) for one in digits if one.isdecimal() and len(one) > 1)
+    device = capability(cc)
+    if device is None or not built:
+        return "between"
+    return "newer" if device > built[-1] else "older" if device < built[0] else "between"
+
+
+@derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
+def driver_mismatch(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether the driver's library and its kernel module are of two versions."""
+    library, driver = facts.text("driver.library"), facts.text("driver.version")
+    if library is not None and driver is not None:
+        if facts.value("os.wsl") is True:
+            return None  # the driver of Windows counts its releases in another way than the library
+        return Derived(dotted(library) != dotted(driver), Message("library {}, kernel module {}", library, driver))
+    # Only a library that fits the module answers.
+    return None if facts.text("driver.max_cuda") is None else Derived(False, Message("NVML answers"))
+
+
+@derives(
+    "driver.fits",
+    of="driver.version driver.max_cuda driver.compat env.LD_LIBRARY_PATH torch.cuda gpu os.platform os.wsl",
+)
+def driver_fits(facts: View, matrix: Matrix) -> Answer:
+    """Tell how the driver runs the CUDA of torch."""
+    if facts.absent("torch.cuda"):
+        return Derived(ABSENT, Message("torch is no CUDA build"))
+    if facts.absent("driver.version"):
+        return Derived(ABSENT, Message("no driver is loaded"))
+    cuda = facts.text("torch.cuda")
+    if cuda is None:
+        return None
+    alone, compat = _alone(cuda, facts, matrix), facts.text("driver.compat")
+    if not isinstance(alone, Derived) or alone.value != "no":
+        return alone
+    if facts.unknown("driver.compat") and "compat" in str(facts.value("env.LD_LIBRARY_PATH")):
+        return Unknown(Message("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known"))
+    if compat is None or _by_version(cuda, compat, "linux", matrix) not in ("native", "minor"):
+        return alone
+    may = _may_use_compat(facts, matrix, matrix.part("cuda-drivers", "forward"))
+    if may is None:
+        return Unknown(Message("whether these GPUs may use the cuda-compat package ({}) is not known", compat))
+    return Derived("compat" if may else "no", Message("cuda-compat {}, table cuda-drivers", compat))
+
+
+def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
+    """The driver without a cuda-compat package. What the driver itself says comes before its version number."""
+    most, wanted = facts.text("driver.max_cuda"), dotted(cuda)
+    highest = dotted(most) if most is not None else None
+    if highest is not None and wanted is not None:
+        how = "native" if highest >= wanted else "minor" if highest[0] == wanted[0] else "no"
+        return Derived(how, f"driver.max_cuda {most}")
+    driver = facts.text("driver.version")
+    if driver is None:
+        return facts.unknown("driver.version") or Unknown(Message("no driver version"))
+    windows = facts.value("os.platform") == "windows" or facts.value("os.wsl") is True
+    systems: tuple[str, ...] = ("windows",) if windows else ("linux",)
+    if not windows and facts.unknown("os.platform") and driver.count(".") < 2:
+        systems = ("linux", "windows")  # 528.33 is how Windows counts; Linux has such numbers only now and then
+    answers = [_by_version(cuda, driver, system, matrix) for system in systems]
+    if any(answer != answers[0] for answer in answers):
+        return Unknown(Message("driver {} means another thing on Linux than on Windows", driver))
+    return Derived(answers[0], Message("table cuda-drivers"))
+
+
+def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
+    number, wanted = dotted(driver), dotted(cuda)
+    first_numbered = dotted(matrix.part("cuda-drivers", "numbering").get("since", "")) or ()
+    if number is None or wanted is None or number < first_numbered:
+        return Unknown(Message("driver {} is not numbered like those of the table", driver))
+    for row in matrix.rows("cuda-drivers"):
+        # A driver that supports a later CUDA by itself supports this one too.
+        if (dotted(row["key"]) or ()) >= wanted and number >= (dotted(row.get(system, "")) or (1 << 30,)):
+            return "native"
+    for family in matrix.rows("cuda-drivers", "family"):
+        if family["major"] == str(wanted[0]):
+            if number < (dotted(family[system]) or ()):
+                return "no"
+            if any(dotted(row["key"]) == wanted and system in row for row in matrix.rows("cuda-drivers")):
+                return "minor"
+    return Unknown(Message("the table has no driver for CUDA {}", cuda))
+
+
+def _may_use_compat(facts: View, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
+    """Whether every GPU is of a kind for which NVIDIA supports cuda-compat; None when that is not known of one."""
+    gpus = facts.records("gpu")
+    if not gpus or gpus.incomplete is not None:
+        return None
+    answers = [_one_may(gpu.text("name") or "", matrix, rule) for gpu in facts.each("gpu")]
+    return False if False in answers else None if None in answers else True
+
+
+def _one_may(name: str, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
+    known = gpu_named(name, matrix)
+    kind = known.row["kind"] if known is not None else ""
+    for answer, part in ((False, "refused"), (True, "allowed")):
+        chosen = rule.get(part, {})
+        if kind in chosen.get("kinds", ()) or is_one_of(name, chosen.get("names", ())):
+            return answer
+    return None

@@ -1,0 +1,318 @@
+"""The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from envdoctor.facts.registry import parse_value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spell
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.conditions import glob_fits
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.model_types import ModelTypes, knows
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import dotted, release_of, satisfies
+from envdoctor.versions.releases import EVERY, contains, parse_ranges
+
+#: What a copy of a model has in common with it.
+_OF_A_COPY = {"model.type", "model.architectures"}
+#: What a recipe that was seen says at least one of.
+_SEEN = ("recipe_file", "recipe.framework", "recipe.method")
+_TABLE = "default-attention"
+#: Older releases choose none: modules have one class for each.
+_FIRST = (4, 36)
+#: With an older torch no release takes SDPA.
+_TORCH = ">=2.1.1"
+
+
+@derives("model.name", of="model.repo model.path model.type model.family")
+def model_name(facts: View, matrix: Matrix) -> Answer:
+    """Say what to call the model: its repository or its folder's name, else its type or its family."""
+    for key in ("model.repo", "model.path", "model.type", "model.family"):
+        if (called := facts.text(key)) is not None:
+            folder = called.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            return Derived(folder if key == "model.path" else called, key)
+    return None
+
+
+@derives("model.run_by", of="recipe.framework")
+def model_run_by(facts: View, matrix: Matrix) -> Answer:
+    """Tell whose code runs the model: transformers', a serving engine's, or that of a trainer with its own models."""
+    framework = facts.text("recipe.framework")
+    if framework is None:
+        return None
+    rows = matrix.rows("framework-models", "framework")
+    by = next((row["model_code"] for row in rows if row["name"] == framework), "transformers")
+    return Derived(by, "recipe.framework")
+
+
+@derives("recipe.quantization", of="recipe.method recipe.framework model.quantization")
+def quantization(facts: View, matrix: Matrix) -> Answer:
+    """Give the quantisation of QLoRA, which is 4 bit of bitsandbytes; torchtune quantises with torchao."""
+    other = facts.value("recipe.framework") == "torchtune" or facts.text("model.quantization") is not None
+    if facts.value("recipe.method") != "qlora" or other:
+        return None
+    return Derived("bnb-4bit", Message("recipe.method: qlora"), "default")
+
+
+@derives("model.registered_since model.registered", of="model.type pkg.transformers")
+def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Find from which release on transformers has a class for the model's type, and whether the installed release has
+    it, where its files do not tell; nothing about a type that the table does not list."""
+    kind, installed = facts.text("model.type"), facts.text("pkg.transformers")
+    if kind is None:
+        return {}
+    types, origin = ModelTypes(matrix), Message("table transformers-model-types")
+    if types.is_never(kind):
+        return {"model.registered_since": Derived(ABSENT, origin)}
+    since = types.since(kind)
+    if since is None:
+        return {}
+    found = {"model.registered_since": Derived(since, origin)}
+    if installed is not None:
+        found["model.registered"] = Derived(types.has(kind, installed), origin)
+    return found
+
+
+@derives(
+    "model.known_to_framework", of="recipe.framework model.family pkg.vllm pkg.sglang pkg.llamafactory pkg.unsloth"
+)
+def framework_model(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether the serving engine or the trainer of the recipe has something of its own for the model's family;
+    nothing where the framework, its release or the family is not known."""
+    framework, family = facts.text("recipe.framework"), facts.text("model.family")
+    if family is None or framework is None or not matrix.part("framework-models", framework):
+        return None
+    installed = facts.text(f"pkg.{framework}")
+    if installed is None:
+        return None
+    return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
+
+
+@derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")
+def transformers_fits(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether the installed transformers lies in the window of the new revision; a release that the ledger does
+    not cover is outside of a bound or not known."""
+    window, installed = facts.text("revision.transformers_new"), facts.text("pkg.transformers")
+    if facts.absent("pkg.transformers") and window is not None:
+        return Unknown(Message("transformers is not installed"))
+    if window is None or installed is None:
+        return None
+    try:
+        ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
+    except ValueError:
+        return None
+    release, released = release_of(installed), matrix.ledger.package("transformers")
+    if release is None:
+        return None
+    fits = contains(ranges, release)
+    if fits and (released is None or not released.covers(installed)):
+        return Unknown(Message("transformers {} is not among the releases that were read", installed))
+    return Derived(fits, Message("transformers {} against {}", installed, window))
+
+
+@derives(
+    "model.family model.type model.architectures model.remote_code model.dtype model.quantization model.hidden_size "
+    "model.num_layers model.head_dim model.num_attention_heads model.num_key_value_heads model.num_experts "
+    "model.vocab_size",
+    of="model.repo model.path",
+)
+def model_family(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Find the model's family, from its type, architectures or name, and what families.toml records of a repository
+    whose files were not read."""
+    repo, path = facts.text("model.repo"), facts.text("model.path")
+    kind, architectures = facts.text("model.type"), facts.words("model.architectures") or ()
+    if all(facts.unknown(key) for key in ("model.repo", "model.path", "model.type", "model.architectures")):
+        return {}
+    names = _names(repo, path, matrix)
+    entries = matrix.rows("families", "family")
+    family = _family(names, kind, architectures, entries)
+    copy = family is None and repo is not None
+    if family is None and repo is not None:
+        names = _copied(repo, matrix.part("families", "copies"))
+        family = _family(names, kind, architectures, entries)
+    if family is None:
+        return {"model.family": _no_family(facts, entries)}
+    entry, because = family
+    origin = Message("families.toml: {}", because)
+    found = {"model.family": Derived(entry["id"], origin)}
+    if repo is not None:  # a folder's name says too little of what is in it
+        for known in entry.get("known", []):
+            if _matches(names, known.get("repos", [])):
+                told = known.get("facts", {})
+                for key, raw in told.items():
+                    spec = None if copy and key not in _OF_A_COPY else matrix.registry.find(key)
+                    if spec is not None:
+                        found[key] = Derived(parse_value(spec, raw), origin)
+                break
+    return found
+
+
+def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
+    kind, repo = facts.value("model.type"), facts.text("model.repo")
+    sharing = ", ".join(entry["id"] for entry in entries if kind in entry.get("shared_types", []))
+    if isinstance(kind, Unknown):
+        called = facts.value("model.path") if repo is None else repo
+        why = Message("the family of {} is not known by name, and its config.json was not read", called)
+    elif sharing:
+        why = Message("{} all have model type {}: give the repository's name", sharing, kind)
+    else:
+        return Derived(ABSENT, Message("families.toml has no family for model type {}", kind))
+    return Derived(Unknown(why), "")
+
+
+def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
+    """The spellings to match: the repository with its organisation's present name, and a folder's bare name."""
+    organisations: Mapping[str, str] = matrix.part("families", "organisations")
+    names: list[str] = []
+    if repo is not None:
+        organisation, slash, name = repo.rpartition("/")
+        renamed = {old.lower(): new for old, new in organisations.items()}.get(organisation.lower(), organisation)
+        bare = () if slash else matrix.part("families", "bare").get("organisations", ())
+        names += [f"{renamed}{slash}{name}".lower(), *(f"{one}/{name}".lower() for one in bare)]
+    elif path is not None:
+        names.append("*/" + path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower())
+    return names
+
+
+def _copied(repo: str, copies: Mapping[str, Sequence[str]]) -> list[str]:
+    """The spellings of the model that a repository is a copy of: NAME, or ORG_NAME as some write it."""
+    organisation, _, name = repo.lower().rpartition("/")
+    if organisation not in map(str.lower, copies.get("organisations", ())):
+        return []
+    name = name[: min((name.find(ending) for ending in copies["endings"] if ending in name), default=None)]
+    return ["*/" + name, name.replace("_", "/", 1)]
+
+
+def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
+    return any(_fits(name, glob.lower()) for glob in globs for name in names)
+
+
+def _fits(name: str, glob: str) -> bool:
+    """Whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the last part
+    is compared, unless that is no more than a star."""
+    last = glob.rpartition("/")[2]
+    return bool(last.strip("*?")) and glob_fits(name[2:], last) if name.startswith("*/") else glob_fits(name, glob)
+
+
+def _family(
+    names: list[str], kind: str | None, architectures: tuple[str, ...], families: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], str] | None:
+    for entry in families:
+        named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
+        if named and (kind is None or _admits(entry, kind)):  # else a folder named like it, but holding another model
+            return entry, Message("repository name {}", names[0].removeprefix("*/"))
+    for entry in families:
+        if kind is not None and kind in entry.get("types", []):
+            return entry, Message("model type {}", kind)
+    for entry in families:
+        if set(architectures) & set(entry.get("architectures", [])):
+            return entry, Message("architecture {}", architectures[0])
+    return None
+
+
+def _admits(entry: Mapping[str, Any], kind: str) -> bool:
+    """Whether files with this model_type can be of the family at all."""
+    types = {*entry.get("types", []), *entry.get("shared_types", [])}
+    types |= {known.get("facts", {}).get("model.type") for known in entry.get("known", [])}
+    types.discard(None)
+    return not types or kind in types
+
+
+@derives(
+    "recipe.attn",
+    of=f"recipe.attn {' '.join(_SEEN)} recipe.packing recipe.dialect pkg.openrlhf model.type model.family "
+    "model.remote_code model.run_by pkg.transformers pkg.torch",
+)
+def default_attention(facts: View, matrix: Matrix) -> Answer:
+    """Give the attention where nobody asks for one: what the framework passes on, else sdpa or eager by the table
+    default-attention; of a model of which nothing is known sdpa, which nearly all take.
+
+    Nothing of a model that runs by code of its own, by an engine or by a trainer's classes, nor of releases that the
+    table does not know. Where the release is not known, all that know the model's type must agree.
+    """
+    if facts.value("recipe.attn") != NOT_GIVEN and not facts.absent("recipe.attn"):
+        return None
+    passed = _passed_on(facts, matrix)
+    if passed is not None:
+        return passed
+    if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
+        return None
+    kinds = _kinds(facts, matrix)
+    torch, installed = facts.text("pkg.torch"), facts.value("pkg.transformers")
+    answers = {_taken(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
+    taken = answers.pop() if len(answers) == 1 else None
+    if taken is None:
+        return None
+    if taken == "sdpa" and torch is not None and satisfies(torch, _TORCH) is False:
+        return Derived("eager", Message("default: torch {} is older than SDPA asks for", torch), "default")
+    seen = not all(facts.unknown(key) for key in _SEEN)
+    if kinds == [""]:
+        source = "default" if seen and facts.text("model.family") is not None else "unasked"
+        return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
+    if not seen:
+        return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
+    every = Message("every transformers that knows it")
+    release = Message("transformers {}", installed) if isinstance(installed, str) else every
+    return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
+
+
+def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
+    """What a framework hands to transformers by itself; a guess where its releases differ and a recipe was read."""
+    guess = None
+    for row in matrix.rows("recipe-formats", "format"):
+        if row.get("framework") != facts.value("recipe.framework"):
+            continue
+        for one in row.get("implied", ()):
+            by = facts.value(f"recipe.{one['by']}")
+            if one["field"] == "attn" and spell(by).lower() in one["words"]:
+                return Derived(one["value"], Message("default of {}", row["title"]), "default")
+        for one in row.get("versioned", ()):
+            if one["field"] != "attn":
+                continue
+            installed = facts.text(f"pkg.{one['package']}")
+            if installed is not None and satisfies(installed, one["releases"]) is True:
+                return Derived(one["value"], Message("default of {} {}", row["title"], installed), "default")
+            guess = guess or Derived(
+                one["value"], Message("default of {} {}", one["package"], one["releases"]), "assumed"
+            )
+    return guess if facts.absent("recipe.attn") else None
+
+
+def _kinds(facts: View, matrix: Matrix) -> list[str]:
+    """The model's type, or those of its family; an empty one where no type is known."""
+    if (kind := facts.text("model.type")) is not None:
+        return [kind]
+    family = facts.text("model.family")
+    rows = [] if family is None else matrix.rows("families", "family")
+    return [kind for row in rows if row["id"] == family for kind in row.get("types", ())] or [""]
+
+
+def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int, ...]]:
+    """The releases that the run may have and that know the type: that which is installed, those of a range, or all."""
+    if isinstance(installed, str):
+        texts: Iterable[str] = [installed]
+    elif isinstance(installed, Range):
+        texts = map(str, installed.releases)
+    else:
+        texts = matrix.part("releases", "releases").get("transformers", ())
+    # Of a candidate nobody can tell.
+    releases = [release for text in texts if (release := dotted(text.partition("+")[0])) is not None]
+    if not kind:
+        return [release for release in releases if release >= _FIRST]
+    known = ModelTypes(matrix).releases(kind)
+    return [release for release in releases if known is not None and contains(parse_ranges(known), release)]
+
+
+def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
+    if release < _FIRST:
+        return "eager"
+    if not contains(parse_ranges(matrix.part(_TABLE, "table").get("covers", "<0")), release):
+        return None
+    if not kind:
+        return "sdpa"
+    for part, taken in (("open", None), ("sdpa", "sdpa")):
+        spans = matrix.part(_TABLE, part).get(kind)
+        if spans is not None and contains(parse_ranges(spans), release):
+            return taken
+    return "eager"

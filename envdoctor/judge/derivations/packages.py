@@ -1,0 +1,184 @@
+"""Python and the installed packages: which Python they are for, which releases have no wheel, were withdrawn, …"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from envdoctor.facts.installed import InstalledSet
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.facts.view import View
+from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
+from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
+
+_TARGET = " ".join(TARGET_KEYS)
+#: Compiled for one release of CPython: cp310-cp310-…
+_TIED = re.compile(r"cp(3)(\d{1,3})-cp3\d{1,3}t?-")
+#: The kinds of metadata on disk; a list has none.
+_ON_DISK = ("dist-info", "egg-info", "conda")
+
+
+@derives("python.minor", of="python.version")
+def python_minor(facts: View, matrix: Matrix) -> Answer:
+    """Give what packages are compiled for, of the full version where it was not read from a folder's name."""
+    release = base_release(facts.text("python.version") or "")
+    if release is None or "." not in release:
+        return None
+    return Derived(".".join(release.split(".")[:2]), "python.version")
+
+
+@derives("environment.packages_python_ok", of="environment.packages_python python.version python.implementation")
+def packages_python(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether the compiled packages are for this Python; true when none is for one Python only."""
+    key = "environment.packages_python"
+    packages, version = facts.value(key), facts.value("python.version")
+    if packages is ABSENT:
+        return Derived(True, Message("no package is compiled for one Python"))
+    if reason := facts.unknown(key, "python.version", "python.implementation"):
+        return reason
+    mine, theirs = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
+    if facts.value("python.implementation") != "cpython" or mine is None or theirs is None:
+        return Unknown(Message("only releases of CPython are compared"))
+    return Derived(mine == theirs[:2], Message("compiled packages for {}, Python {}", packages, version))
+
+
+@derives("environment.installer", of="dist")
+def installer(facts: View, matrix: Matrix) -> Answer:
+    """Find for which installer commands are written (conda, uv, pip): the INSTALLER that most distributions name."""
+    named = [name for one in facts.each("dist") if (name := one.text("installer"))]
+    if not named:
+        return None
+    name, count = Counter(sorted(named)).most_common(1)[0]
+    return Derived(name, Message("INSTALLER of {} of {} distributions", count, len(facts.records("dist") or ())))
+
+
+@derives("foreign_wheel environment.packages_python", of=f"dist {_TARGET}")
+def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Find what ``uv pip check`` calls built for a different platform, and the Python for which most of the compiled
+    packages are. Only CPython on Linux with glibc is compared."""
+    installed = InstalledSet(facts.value)
+    if not installed.known:
+        return {}
+    tagged = [
+        (one, one.tags, not others)
+        for one, *others in installed
+        if isinstance(one.tags, tuple) and one.tags and all(tag.count("-") == 2 for tag in one.tags)
+    ]
+    tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
+    packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
+    target = wheel_target(facts.value)
+    if target is None or target.system not in ("linux", None):
+        foreign: Value = Unknown(Message("the tags of installed wheels are compared for CPython 3 on Linux with glibc"))
+    else:
+        foreign = Records(
+            tuple(
+                {
+                    "package": one.name,
+                    "version": one.version if isinstance(one.version, str) else ABSENT,
+                    "built_for": why,
+                    "tag": tags[0],
+                    "loads": not (single and target.cannot_load(tags)),
+                    "listed": one.kind not in _ON_DISK,
+                }
+                for one, tags, single in tagged
+                if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
+            ),
+            installed.incomplete
+            or (None if target.known else Message("the Python, the system or the C library is not known")),
+        )
+    return {
+        "foreign_wheel": Derived(foreign, Message("WHEEL files")),
+        "environment.packages_python": Derived(packages, Message("WHEEL files")),
+    }
+
+
+def _most(releases: Mapping[str, str]) -> Value:
+    """The Python for which most of the compiled packages are, torch among them where it is compiled for one."""
+    if not releases:
+        return ABSENT
+    (release, count), *_ = Counter(releases.values()).most_common(1)
+    if 2 * count <= len(releases) or releases.get("torch", release) != release:
+        return Unknown(Message("packages compiled for several releases of Python are mixed"))
+    return release
+
+
+@derives("no_wheel", of=f"dist pkg.* python.version torch.cuda {_TARGET}")
+def without_wheel(facts: View, matrix: Matrix) -> Answer:
+    """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
+    packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
+    installed, wanted = InstalledSet(facts.value), wanted_here(facts.value)
+    dists = (one for several in installed for one in several)
+    tagged = {one.name for one in dists if one.kind in _ON_DISK or not isinstance(one.tags, Unknown)}
+    versions = {name: facts.value(f"pkg.{name}") for name in matrix.ledger.every() if name not in tagged}
+    asked = {name: version for name, version in versions.items() if isinstance(version, str)}
+    if wanted is None:
+        reason = Unknown(Message("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS"))
+        return reason if asked else Derived(Records(()), "")
+    items: list[Mapping[str, Value]] = []
+    for name, version in asked.items():
+        gap = no_wheel(matrix, name, version, wanted)
+        if isinstance(gap, Gap):
+            older, newer = with_wheel(matrix, name, version, wanted)
+            near = ", ".join(filter(None, (older, newer))) or ABSENT
+            told: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
+            items.append({**told, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
+    unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
+    incomplete = Message("the version of {} is not known", unknown) if unknown is not None else None
+    if asked and not wanted.target.known:
+        incomplete = Message("the Python, the system or the C library is not known")
+    return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
+
+
+@derives("withdrawn", of="pkg.*")
+def withdrawn(facts: View, matrix: Matrix) -> Answer:
+    """List installed releases that their makers withdrew; open while the version of one of the table is not known."""
+    releases = {(row["package"], row["version"]): row for row in matrix.rows("withdrawn-releases", "release")}
+    items: list[Mapping[str, Value]] = []
+    incomplete: Message | None = None
+    for package in dict.fromkeys(package for package, _ in releases):
+        installed = facts.value(f"pkg.{package}")
+        if facts.unknown(f"pkg.{package}"):
+            incomplete = incomplete or Message("the version of {} is not known", package)
+        elif gone := releases.get((package, str(installed).partition("+")[0])):
+            told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
+            items.append({"package": package, "version": installed, **told})
+    return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
+
+
+@derives("numpy_binary", of="pkg.* dist")
+def numpy_binary(facts: View, matrix: Matrix) -> Answer:
+    """List packages whose compiled files are for NumPy 1 only; but not conda's, which are built anew for NumPy 2 under
+    the same version."""
+    items: list[Mapping[str, Value]] = []
+    incomplete: Message | None = None
+    for row in matrix.rows("numpy-2-builds", "package"):
+        name, first = row["name"], row["first"]
+        installed = facts.value(f"pkg.{name}")
+        if installed is ABSENT:
+            continue
+        try:
+            older = not isinstance(installed, Unknown) and satisfies(str(installed), f"<{first}")
+        except NotASpecifier:
+            installed, older = Unknown(Message("it is no version")), False
+        if isinstance(installed, Unknown):
+            incomplete = incomplete or Message("the version of {} is not known", name)
+        elif older and not any(
+            one.value("name") == name and "conda" in (one.value("kind"), one.value("installer"))
+            for one in facts.each("dist")
+        ):
+            items.append({"package": name, "version": installed, "first": first})
+    return Derived(Records(tuple(items), incomplete), Message("the table numpy-2-builds"))
+
+
+@derives("libc_need", of="libc_need os.libc os.libc_version")
+def libc_fits(facts: View, matrix: Matrix) -> Answer:
+    """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
+    needs, there = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
+    if needs is None or facts.value("os.libc") != "glibc" or there is None:
+        return None
+    wanted = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
+    items = (item if version is None else {**item, "ok": version <= there} for item, version in wanted)
+    return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

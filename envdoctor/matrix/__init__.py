@@ -1,0 +1,32 @@
+"""The matrix: rules, tables and the ledger, read, checked and compiled. Nothing here judges.
+
+In: ``matrices/``, or its compiled form in a wheel. Out: rules with their conditions, rows of tables, which releases
+have a thing. Imports ``source`` and what is below it.
+"""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "compiling": "compile_matrix",
+        "conditions": "Condition ConditionError glob_fits parse_condition spelled",
+        "cuda_wheels": "component_of",
+        "entry_statements": "Entry entries",
+        "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels known_gpus "
+        "other_accelerator",
+        "ledger": "Ledger PACKED Released",
+        "linting": "Schemas lint_documents lint_rule",
+        "literals": "Literals",
+        "lookup": "Asked Lacking Move Taken answer fitting_consumers fitting_providers inherited_from keepers "
+        "missing modules_with name_moves part_moves went_to where",
+        "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
+        "model_types": "ModelTypes asked_release knows",
+        "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
+        "rule_file": "RuleError parse_rule",
+        "rules": "CONFIDENCES EFFECTS Rule SEVERITIES digest placeholders with_conditions",
+        "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
+        "symptoms": "Log Seen seen_in",
+        "toml_files": "LARGEST TomlError load_toml parse_toml",
+    },
+)

@@ -1,0 +1,475 @@
+"""The ledger of released packages: what each release offers, takes and asks for, one text a package.
+
+A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. What the lines
+mean stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` holds them to it.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.facts.values import Unknown
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import Order, order
+from envdoctor.versions.requirement import NotARequirement, Requirement, normalise, read_requirement
+
+if TYPE_CHECKING:
+    from envdoctor.versions.releases import Releases
+
+#: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
+BASIS = {"wheels": "", "requires": "metadata"}
+_LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
+_HEAD = 4096
+#: The file of packages that only lists ask for; no package has this name. Bytes of its line of names, and of its texts
+#: together, at most.
+PACKED, _LONGEST_LINE, _LONGEST_TEXTS = "_metadata.xz", 1 << 20, 32 << 20
+_BEGIN = b"\nenvdoctor-ledger\t"
+_NOT_BY_NAMES = Unknown(Message("the ledger has no names of this package"))
+
+
+class Release(NamedTuple):
+    """One release: its day (``2023-07-18``), the Python it asks for ("" when it does not say), whether its files were
+    read for names, whether its requirements were read, whether it was withdrawn."""
+
+    version: str
+    date: str
+    requires_python: str
+    read: bool
+    metadata: bool
+    yanked: bool
+
+
+class Ledger:
+    """The packages of the folder ``home``; nothing is read before it is asked for."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._known: dict[str, Released | None] = {}
+        self._changes: dict[str, Released | None] = {}
+
+    def package(self, name: str) -> "Released | None":
+        """The releases of a distribution; None for one that the ledger does not know."""
+        name = normalise(name)
+        if name not in self._known:
+            data = self._text(name)
+            self._known[name] = Released(name, data) if data is not None else None
+        return self._known[name]
+
+    def _text(self, name: str) -> bytes | None:
+        try:
+            return (self.home / f"{name}.txt").read_bytes()
+        except (OSError, ValueError):
+            return self._texts.get(name) if name in self._shared else None
+
+    @cached_property
+    def _texts(self) -> Mapping[str, bytes]:
+        try:
+            return shared_texts((self.home / PACKED).read_bytes())
+        except (OSError, ValueError):
+            return {}
+
+    def changes(self, name: str) -> "Released | None":
+        """What changed between the releases of a distribution, of which other modules and names than those that changed
+        are not listed (``[members]``: of classes). None where that is not in the ledger."""
+        name = normalise(name)
+        if name not in self._changes:
+            released = self.package(name)
+            try:
+                packed = (self.home / f"{name}.xz").read_bytes()
+            except (OSError, ValueError):
+                packed = b""
+            self._changes[name] = _changes(released, packed) if released is not None and packed else None
+        return self._changes[name]
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the names of the distributions that have a file of their own, sorted."""
+        return self._packages
+
+    @cached_property
+    def _packages(self) -> tuple[str, ...]:
+        with suppress(OSError):
+            return tuple(sorted(name[:-4] for name in os.listdir(self.home) if name.endswith(".txt")))
+        return ()
+
+    @cached_property
+    def _shared(self) -> tuple[str, ...]:
+        """The names of the distributions that share a file, since only lists ask for them, sorted."""
+        with suppress(OSError, ValueError), open(self.home / PACKED, "rb") as file:
+            line = file.readline(_LONGEST_LINE).decode()
+            return tuple(line.split()) if line.endswith("\n") else ()
+        return ()
+
+    def every(self) -> tuple[str, ...]:
+        """Return the names of all distributions in the ledger, sorted."""
+        return tuple(sorted((*self._packages, *self._shared)))
+
+    def days(self) -> tuple[str, str]:
+        """Return the days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        known = [days for name in self.every() if (one := self.package(name)) is not None and (days := one.days)]
+        return min((first for first, _ in known), default=""), max((last for _, last in known), default="")
+
+    def owner(self, module: str) -> str | None:
+        """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
+        top = module.partition(".")[0]
+        namesake = self.package(top) if top.isidentifier() else None
+        return namesake.name if namesake is not None and top in namesake.modules else self._owners.get(top)
+
+    @cached_property
+    def _owners(self) -> Mapping[str, str]:
+        owners: dict[str, str] = {}
+        for name in self._packages:
+            with open(self.home / f"{name}.txt", "rb") as file:
+                for owned in _head(file.read(_HEAD), b"modules"):
+                    owners.setdefault(owned, name)
+        return owners
+
+
+class Released:
+    """What is known of the releases of one distribution.
+
+    ``name`` is normalised, ``modules`` are its top-level import names. ``by_names`` says whether the files of releases
+    were read; where they were not, there are releases, requirements and wheels only. Every question about a version
+    that was not read itself is answered by the releases before and after it when these agree; :class:`Unknown` when
+    they differ, and for versions before the first or after the last.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._data = data
+        self.modules = _head(data[:_HEAD], b"modules")
+        self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
+        self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        self._found: dict[tuple[str, str, str | None], tuple[tuple[tuple[int, int], bytes], ...]] = {}
+
+    @cached_property
+    def releases(self) -> tuple[Release, ...]:
+        """Every release that is not a pre-release, in order."""
+        return tuple(
+            Release(
+                version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, "yanked" in flags
+            )
+            for version, day, python, flags in self._release_lines()
+        )
+
+    @property
+    def days(self) -> tuple[str, str] | None:
+        """The days of the oldest and of the newest version; None when there is none."""
+        start, end = self._place("releases")
+        rows = self._data[start:end].splitlines()
+        return (rows[0].split(b"\t")[1].decode(), rows[-1].split(b"\t")[1].decode()) if rows else None
+
+    @property
+    def read(self) -> list[str]:
+        """The releases whose files were read for names, in order."""
+        return self._of("offers")[0]
+
+    def covers(self, version: str) -> bool:
+        """Whether the version, or one before and one after it, was read for names."""
+        return not isinstance(self._at("offers", version), Unknown)
+
+    def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
+        """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
+        found = self._at(section, version)
+        if isinstance(found, Unknown):
+            return found
+        spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
+        items = [
+            {item for (since, until), items in spans if since <= place <= until for item in items} for place in found
+        ]
+        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *found, version)
+
+    def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
+        """Whether a subject has an item in a version."""
+        return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
+
+    def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
+        """What a version requires of others, with these extras, as far as that is known and can be read."""
+        for subject in ("*", *extras):
+            lines = self.items("requires", subject, version)
+            for line in () if isinstance(lines, Unknown) else lines:
+                with suppress(NotARequirement):
+                    yield read_requirement(line)
+
+    def neighbours(self, version: str) -> tuple[str | None, str | None]:
+        """Return the releases next to a version, before and behind it, whose requirements were read: itself where it
+        was; None where there is none."""
+        versions, orders, _ = self._of("requires")
+        key = order(version)
+        if key is None:
+            return None, None
+        place = bisect_left(orders, key)
+        if place < len(orders) and orders[place] == key:
+            return versions[place], versions[place]
+        return versions[place - 1] if place else None, versions[place] if place < len(orders) else None
+
+    def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
+        """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""
+        return self._answer(section, version, [span for span, _ in self._lines(section, subject)])
+
+    def offers(self, module: str, name: str, version: str) -> bool | Unknown:
+        """Whether ``from module import name`` finds the name in a version: what the module binds, or a module below it.
+        Unknown too where a module's names cannot be listed wholly, and for names that the ledger leaves out."""
+        if not self.by_names:
+            return _NOT_BY_NAMES
+        below = f"{module}.{name}"
+        answers = [self.has("offers", module, name, version), self.listed("offers", below, version)]
+        if True in answers:
+            return True
+        unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
+        if unsure is not None:
+            return unsure
+        why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
+        why = why or self._why_made(module.partition(".")[0], name, version)
+        if why is not None:
+            return why
+        if self._is_left_out(module, name, version):
+            return Unknown(Message("the ledger does not say from where {} can be taken", name))
+        return False
+
+    def _is_left_out(self, module: str, name: str, version: str) -> bool:
+        """Whether a module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages
+        are recorded with the names that they hand on."""
+        if not self._lines("offers", module, name):
+            return name.startswith("_") or bool(self._lines("offers", "*", name))
+        start, end = self._place("offers")
+        is_package = self._data.find(f"\n{module}.".encode(), start, end) >= 0
+        return not is_package and self.has("offers", "*", name, version) is not False
+
+    def exists(self, module: str, version: str) -> bool | Unknown:
+        """Whether a version has a module of that dotted name. Unknown too where one may be made while it runs."""
+        if not self.by_names:
+            return _NOT_BY_NAMES
+        answer = self.listed("offers", module, version)
+        if answer is not False:
+            return answer
+        return self._why_open(module, version) or False
+
+    def _why_open(self, module: str, version: str) -> Unknown | None:
+        """Why a module may have names, or be there, though it is not listed so; None when it is known not to."""
+        subjects = [module]
+        if not self._lines("offers", module):
+            parts = module.split(".")
+            if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
+                return None
+            # What lies right below a package is listed, unless nothing of the package is.
+            bare = len(parts) == 2 and self.items("open", parts[0], version) != ()
+            subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - (0 if bare else 1))]
+        for subject in subjects:
+            why = self.items("open", subject, version)
+            if isinstance(why, Unknown):
+                return why
+            if why:
+                return Unknown(Message("{} of {} {}: {}", module, self.name, version, why[0]))
+        return None
+
+    def _why_made(self, top: str, name: str, version: str) -> Unknown | None:
+        """Why a package may make a name when it is asked for it; None when it makes none of its kind."""
+        start, end = self._place("open")
+        if self._data.find(f"\n{top}:".encode(), start - 1, end) < 0:
+            return None
+        for at in range(1, len(name)):
+            for kind in (f"*{name[at:]}", f"{name[:at]}*"):
+                if self.items("open", f"{top}:{kind}", version) != ():
+                    return Unknown(Message("{} {} makes names like {}", self.name, version, kind))
+        return None
+
+    def having(self, section: str, *subjects: str, item: str | None = None) -> "Releases":
+        """Return the releases that list any of the subjects, or have the item of one."""
+        from envdoctor.versions.releases import Releases
+
+        lines = (line for subject in subjects for line in self._lines(section, subject, item))
+        return Releases.between(self._of(section)[0], (span for span, _ in lines))
+
+    def subjects(self, section: str) -> Iterator[str]:
+        """Every subject of a section, sorted."""
+        start, end = self._place(section)
+        for subject in dict.fromkeys(line.partition(b"\t")[0] for line in self._data[start:end].splitlines()):
+            yield subject.decode()
+
+    def subjects_with(self, section: str, item: str) -> Iterator[str]:
+        """Every subject of a section that has the item in any release, sorted."""
+        yield from dict.fromkeys(subject for subject, items in self._lines_with(section, f"\t{item}") if item in items)
+
+    def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
+        """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
+        whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
+        for mark in (":", ".") if not whole else (":",):
+            subjects = dict.fromkeys(subject for subject, _ in self._lines_with(section, f"{mark}{name}\t"))
+            yield from (subject for subject in subjects if ":" in subject and subject.endswith(mark + name))
+
+    def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
+        """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
+        was read). Of a line without items the item is empty."""
+        versions = self._of(section)[0]
+        for (since, until), line in self._lines(section, subject):
+            for item in line.decode().split("\t")[1:] or [""]:
+                yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
+
+    def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
+        """Every item of a section that begins so, behind its subject, in the order of the file."""
+        for subject, items in self._lines_with(section, f"\t{start}"):
+            yield from ((subject, item) for item in items if item.startswith(start))
+
+    def _lines_with(self, section: str, text: str) -> Iterator[tuple[str, list[str]]]:
+        """Yield subject and items of every line of a section in which a text stands."""
+        start, end = self._place(section)
+        sought = text.encode()
+        at = self._data.find(sought, start, end)
+        while at >= 0:
+            stop = self._data.find(b"\n", at)
+            subject, _, *items = self._data[self._data.rfind(b"\n", 0, at) + 1 : stop].decode().split("\t")
+            yield subject, items
+            at = self._data.find(sought, stop, end)
+
+    def _release_lines(self) -> Iterator[tuple[str, str, str, list[str]]]:
+        start, end = self._place("releases")
+        return release_rows(self._data[start:end].decode().splitlines())
+
+    def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
+        """The versions that a section speaks of, what they are ordered by, and their places, also by letters."""
+        flag = BASIS.get(section, "read")
+        if flag not in self._basis:
+            versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
+            orders = [key for version in versions if (key := order(version)) is not None]
+            self._basis[flag] = versions, orders, places_of(versions)
+        return self._basis[flag]
+
+    def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
+        """The places, among those a section speaks of, of a version itself or of its neighbours."""
+        versions, orders, _ = self._of(section)
+        key = order(version)
+        if key is None:
+            return Unknown(Message("{} is no version", version))
+        place = bisect_left(orders, key)
+        if place < len(orders) and orders[place] == key:
+            return place, place
+        if not orders:
+            return (
+                _NOT_BY_NAMES if BASIS.get(section, "read") == "read" else Unknown(Message("nothing of this was read"))
+            )
+        if place == 0:
+            return Unknown(Message("{} was read from {} on", self.name, versions[0]))
+        if place == len(orders):
+            return Unknown(Message("{} was read up to {}", self.name, versions[-1]))
+        return place - 1, place
+
+    def _answer(self, section: str, version: str, spans: list[tuple[int, int]]) -> bool | Unknown:
+        found = self._at(section, version)
+        if isinstance(found, Unknown):
+            return found
+        before, after = (any(since <= place <= until for since, until in spans) for place in found)
+        return before if before is after else self._differ(section, *found, version)
+
+    def _differ(self, section: str, before: int, after: int, version: str) -> Unknown:
+        versions = self._of(section)[0]
+        return Unknown(
+            Message("{} {} was not read, and {} and {} differ", self.name, version, versions[before], versions[after])
+        )
+
+    def _lines(self, section: str, subject: str, item: str | None = None) -> tuple[tuple[tuple[int, int], bytes], ...]:
+        """The lines of a subject, those with the item when one is given: the places of the first and the last release,
+        and what follows the subject."""
+        key = section, subject, item
+        if key not in self._found:  # a question is asked again for every release
+            self._found[key] = tuple(self._search(section, subject, item))
+        return self._found[key]
+
+    def _search(self, section: str, subject: str, item: str | None) -> Iterator[tuple[tuple[int, int], bytes]]:
+        start, end = self._place(section)
+        head = b"\n" + subject.encode() + b"\t"
+        sought = b"" if item is None else b"\t" + item.encode()
+        at = self._data.find(head, start - 1, end) if start < end else -1
+        while at >= 0 and self._data.startswith(head, at):
+            stop = self._data.find(b"\n", at + 1)
+            line = self._data[at + len(head) : stop]
+            if not sought or sought + b"\t" in line or line.endswith(sought):
+                since, _, until = line.partition(b"\t")[0].decode().partition("..")
+                versions, _, places = self._of(section)
+                yield (places[since], places[until] if until else len(versions) - 1), line
+            at = stop
+
+    def _place(self, section: str) -> tuple[int, int]:
+        """Where the lines of a section begin and end, the last newline left out."""
+        if section not in self._places:
+            title = f"\n[{section}]\n".encode()
+            start = self._data.find(title)
+            if start < 0:
+                self._places[section] = (0, 0)
+            else:
+                start += len(title)
+                end = self._data.find(b"\n[", start - 1)
+                self._places[section] = (start, max(start, len(self._data) - 1 if end < 0 else end))
+        return self._places[section]
+
+
+def release_rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, list[str]]]:
+    """The lines of releases as version, day, Python and flags: a Python like the one before is written ``.``, and flags
+    by their first letters (``mr``)."""
+    before = ""
+    for line in lines:
+        version, day, python, *flags = line.split("\t")
+        before = python = before if python == "." else python
+        if flags and _LETTERS.keys() >= set(flags[0]):
+            flags = [_LETTERS[letter] for letter in flags[0]]
+        yield version, day, python, flags
+
+
+def letters(place: int) -> str:
+    """The places of releases as files write them: A, B, … Z, BA, BB."""
+    rest, last = divmod(place, 26)
+    return (letters(rest) if rest else "") + chr(ord("A") + last)
+
+
+def places_of(versions: Sequence[str]) -> dict[str, int]:
+    """What the ends of spans mean: letters, or in files written by hand the versions themselves."""
+    return {end: place for place, version in enumerate(versions) for end in (version, letters(place))}
+
+
+def shared_texts(data: bytes) -> dict[str, bytes]:
+    """Return the texts of the file of packages that only lists ask for (a line of their names, and the texts,
+    compressed), each as other packages have it in their own file. Raises :class:`ValueError`."""
+    try:
+        from lzma import LZMADecompressor, LZMAError
+    except ImportError:  # a Python that was built without it
+        return {}
+    names, _, stream = data.partition(b"\n")
+    reader = LZMADecompressor()
+    try:
+        whole = reader.decompress(stream, _LONGEST_TEXTS)
+    except (LZMAError, EOFError) as error:
+        raise ValueError(str(error)) from None
+    if not reader.eof or reader.unused_data:
+        raise ValueError(f"it is cut off, or has more than {_LONGEST_TEXTS:,} bytes")
+    _, *parts = (b"\n" + whole.removesuffix(b"\n")).split(_BEGIN)
+    found = (_BEGIN[1:] + part + b"\n" for part in parts)
+    return dict(zip(names.decode().split("\t"), found, strict=True))
+
+
+def _changes(released: Released, packed: bytes) -> Released | None:
+    """A file of changes begins with the releases that were read for it; the rest is as in other files."""
+    try:
+        from lzma import decompress
+    except ImportError:  # a Python that was built without it
+        return None
+    read, _, sections = decompress(packed).partition(b"\n")
+    versions = set(read.decode().split("\t"))
+    lines = ["envdoctor-ledger\t1", f"package\t{released.name}", "\t".join(["modules", *released.modules])]
+    lines += ["depth\tnames", "[releases]"]
+    for one in released.releases:
+        flags = ["read"] * (one.version in versions) + ["yanked"] * one.yanked
+        lines.append("\t".join([one.version, one.date, one.requires_python or "-", *flags]))
+    return Released(released.name, "\n".join(lines).encode() + b"\n" + sections)
+
+
+def _head(data: bytes, key: bytes) -> tuple[str, ...]:
+    """The values of a line before the first section."""
+    for line in data.partition(b"\n[")[0].split(b"\n"):
+        first, *values = line.split(b"\t")
+        if first == key:
+            return tuple(value.decode() for value in values)
+    return ()

@@ -1,0 +1,315 @@
+"""What one install command asks for, the releases of the ledger as an installer sees them, and why it refuses."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from envdoctor.matrix.ledger import Ledger, Release, Released
+from envdoctor.matrix.released_wheels import files_for, listed_releases
+from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
+from envdoctor.versions.requirement import Requirement
+from envdoctor.versions.wheel_tags import WheelTarget
+
+#: Higher than the release of any package: specifiers that allow it allow releases that the ledger does not know yet.
+_FUTURE = "99999"
+#: A specifier that names a pre-release allows others, which the ledger does not list.
+_PRE_RELEASE = r"\d\.?(?:a|b|rc|dev)\d*\s*(?:,|\Z)"
+#: A row of a table of the matrix.
+Row = Mapping[str, str]
+
+
+class Asked(NamedTuple):
+    """One requirement, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``). A line may have a
+    ``marker``, and a ``url`` where it is taken from an address."""
+
+    name: str
+    extras: tuple[str, ...]
+    specifiers: str
+    by: str
+    marker: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.specifiers} ({self.by})"
+
+    @property
+    def pin(self) -> str | None:
+        """The one version that is allowed; None for a range."""
+        return exact(self.specifiers)
+
+
+class Step(NamedTuple):
+    """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
+    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
+    ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
+    ``unseen``: any package may be there before, in a version that nobody tells; ``loose`` are those that are there in
+    such a version and are moved where it does not fit, with the specifiers that it certainly meets; ``checkouts`` are
+    those that come from a repository or a folder, with the tag that is named. ``newest``: of these it is the
+    default branch of their maintainers; ``kept`` are installed packages whose requirements count where they stay."""
+
+    asked: tuple[Asked, ...]
+    limits: tuple[Asked, ...] = ()
+    deps: bool = True
+    upgrade: bool = False
+    elsewhere: bool = False
+    overrides: tuple[Asked, ...] = ()
+    given: frozenset[str] = frozenset()
+    unseen: bool = False
+    loose: Mapping[str, str] = {}
+    checkouts: Mapping[str, str] = {}
+    newest: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+    def other(self, name: str) -> bool:
+        """Whether a package may come from elsewhere than PyPI."""
+        return self.elsewhere or name in self.given
+
+
+class Situation(NamedTuple):
+    """Where it is installed: the variables of markers, the whole Python, its wheels, and the day (``2024-05-01``)
+    after which nothing is taken."""
+
+    markers: Mapping[str, str | None]
+    python: str
+    target: WheelTarget
+    until: str = ""
+
+
+class Refusal(NamedTuple):
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, name, build, source;
+    ``asked`` is who asks for what, ``lacks`` for what there is no file."""
+
+    kind: str
+    package: str
+    version: str
+    asked: str
+    lacks: str = ""
+
+
+class Candidate(NamedTuple):
+    """A release that may be taken; the version is "" for a package that the ledger does not know."""
+
+    name: str
+    extras: tuple[str, ...]
+    version: str
+
+
+class Solution(NamedTuple):
+    """The version of every package after a step ("" where the ledger does not know it), and the ``clauses`` of
+    specifiers that it meets."""
+
+    versions: Mapping[str, str]
+    clauses: Mapping[str, frozenset[str]]
+
+
+class Releases:
+    """The releases of the ledger as an installer sees them in a situation.
+
+    A release whose requirements were not read is taken to require what the nearest one that was read before it does,
+    or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
+    rise. A checkout may be the newest release, or as old as the list (``written``: the day of the newest release that
+    it pins). ``guessed`` are the packages of which these two asked differently so far. ``certain``: of such a release
+    only what both require counts.
+    """
+
+    def __init__(
+        self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "", certain: bool = False
+    ) -> None:
+        self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
+        self._certain = certain
+        self.guessed: set[str] = set()
+        self._fitting: dict[tuple[str, bool], list[str]] = {}
+        self._required: dict[Candidate, tuple[Asked, ...]] = {}
+        self._allowed: dict[tuple[str, str], list[str]] = {}
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def certainly(self) -> "Releases":
+        """Return the same releases, of which only what is certain counts."""
+        return Releases(self._ledger, self.situation, written=self._written, certain=True)
+
+    def package(self, name: str) -> Released | None:
+        """The package, when the ledger knows what its releases are."""
+        return self._ledger.package(name)
+
+    def known(self, asked: Asked) -> bool:
+        """Whether the ledger can tell which releases are meant: not for those newer or older than itself."""
+        key = asked.name, asked.specifiers
+        if key not in self._known:
+            self._known[key] = self._is_known(asked)
+        return self._known[key]
+
+    def _is_known(self, asked: Asked) -> bool:
+        package = self.package(asked.name)
+        if package is None or all(one.yanked for one in package.releases):
+            return False  # or there are but pre-releases
+        pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
+        if pin is not None:
+            return oldest is not None and newest is not None and oldest <= pin <= newest
+        is_future = allows(asked.specifiers, _FUTURE) or re.search(_PRE_RELEASE, asked.specifiers) is not None
+        return not is_future or bool(self.allowed(asked.name, asked.specifiers))
+
+    def allowed(self, name: str, specifiers: str) -> list[str]:
+        """The releases of a known package that specifiers allow, whatever the Python, the newest first."""
+        if (name, specifiers) not in self._allowed:
+            releases = reversed(getattr(self.package(name), "releases", ()))
+            self._allowed[name, specifiers] = [one.version for one in releases if allows(specifiers, one.version)]
+        return self._allowed[name, specifiers]
+
+    def fitting(self, name: str, elsewhere: bool) -> list[str]:
+        """The releases that an installer takes unasked, the newest first."""
+        package = self.package(name)
+        if package is None:
+            return []
+        if (name, elsewhere) not in self._fitting:
+            versions = [one.version for one in reversed(package.releases) if not one.yanked]
+            self._fitting[name, elsewhere] = [one for one in versions if self.why_not(name, one, elsewhere) is None]
+        return self._fitting[name, elsewhere]
+
+    def like(self, name: str, tag: str) -> list[str]:
+        """The releases whose requirements a checkout may have, the likeliest first: that of its tag; else the newest,
+        or (``written``) the newest of the day when the list was written, for a fork is as old."""
+        fitting = self.fitting(name, True)
+        tagged = [one for one in fitting if one == tag.removeprefix("v")]
+        dates = {release.version: release.date for release in getattr(self.package(name), "releases", ())}
+        return tagged or sorted(fitting, key=lambda one: bool(self._written) and dates[one] > self._written)
+
+    def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
+        """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
+        package, situation = self.package(name), self.situation
+        release = listed(package, version)
+        if package is None or release is None:
+            return None
+        if situation.until and release.date > situation.until:
+            return "date", release.date
+        if not allows(release.requires_python, situation.python):
+            return "python", release.requires_python
+        lacks, source = (not elsewhere and files_for(package, release.version, situation.target)) or (None, True)
+        return ("file", lacks) if lacks and not source else None
+
+    def is_built(self, name: str, version: str) -> bool:
+        """Whether a release is built from its source here: it has no wheel for this. A package that the ledger does not
+        know is asked for only where it has source alone."""
+        package = self.package(name)
+        release = listed(package, version)
+        if package is None or release is None:
+            return package is None
+        files = files_for(package, release.version, self.situation.target)
+        return files is None or files[0] is not None
+
+    def required(self, one: Candidate) -> tuple[Asked, ...]:
+        """What a release requires here, as far as that is known."""
+        if one not in self._required:
+            self._required[one] = tuple(self._read(one))
+        return self._required[one]
+
+    def _read(self, one: Candidate) -> Iterator[Asked]:
+        package, (release, _, build) = self.package(one.name), one.version.partition("+")
+        near = package.neighbours(release) if package is not None and release else (None, None)
+        read = near[1 if self._behind else 0]
+        unlike: set[Requirement] = set()
+        required = tuple(package.requires(read, one.extras)) if package is not None and read else ()
+        if package is not None and near[0] != near[1]:
+            before, behind = (set(package.requires(side, one.extras)) if side else set() for side in near)
+            unlike = before ^ behind
+            self.guessed.update(wanted.name for wanted in unlike)
+            if self._certain:
+                required = tuple(self._both(before, behind))
+        by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
+        for wanted in required:
+            if build and "platform" in wanted.marker:
+                continue  # CUDA libraries of PyPI's own build
+            if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
+                pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
+                own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
+                if not near[0]:
+                    own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
+                yield Asked(wanted.name, wanted.extras, own, by)
+
+    def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
+        """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
+        allows, and of exact pins none: each release pins another."""
+        others = {one._replace(specifiers=""): one.specifiers for one in behind}
+        for one in before:
+            other = others.get(one._replace(specifiers=""))
+            if other == one.specifiers:
+                yield one
+            elif other is not None and exact(one.specifiers) is None is exact(other):
+                known = [release.version for release in getattr(self.package(one.name), "releases", ())]
+                out = [each for each in known if not allows(one.specifiers, each) and not allows(other, each)]
+                yield one._replace(specifiers=",".join(f"!={each}" for each in out))
+
+    def _counts(self, wanted: Requirement, extra: str) -> bool:
+        try:
+            return not wanted.marker or holds(wanted.marker, {**self.situation.markers, "extra": extra}) is True
+        except NotAMarker:
+            return False
+
+
+def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
+    whose source is built with another package, which must be there before."""
+    rows = {row["name"]: row for row in build_first}
+    for asked in step.asked:
+        version, package = asked.pin, releases.package(asked.name)
+        if version is None or package is None or not releases.known(asked) or asked.name in step.loose:
+            continue  # what is there in an unknown release may be the one that is asked for
+        release, _, build = version.partition("+")
+        one, key, other = listed(package, release), order(release), step.other(asked.name)
+        if build and not other and not step.unseen:
+            yield Refusal("index", asked.name, version, str(asked))
+        elif one is None and key is not None and not key.is_pre and not other:
+            yield Refusal("release", asked.name, version, str(asked))
+        elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
+            yield Refusal(why[0], asked.name, version, str(asked), why[1])
+    for asked in step.asked:
+        row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
+        version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
+        if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
+            yield Refusal("build", asked.name, version, str(asked), row["needs"])
+
+
+def misnamed(step: Step, rows: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield names that PyPI has only to refuse them, or not at all; a row says what is meant."""
+    by_name = {row["name"]: row for row in rows}
+    for asked in step.asked:
+        row = None if step.other(asked.name) else by_name.get(asked.name)
+        if row and allows(row["versions"], asked.pin or _FUTURE):
+            yield Refusal("name", asked.name, "", str(asked), row["meant"])
+
+
+def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:
+    """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
+    asked = {one.name: str(one) for one in step.asked}
+    for row in rows:
+        name, python = row["name"], releases.situation.python
+        version = taken.get(name, "")
+        if order(version) is None or step.other(name) or not allows(row.get("python", ""), python):
+            continue
+        if allows(row["versions"], version) and releases.is_built(name, version):
+            yield Refusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
+
+
+def listed(package: Released | None, version: str) -> Release | None:
+    """The release of the ledger of this version; None where it lists none."""
+    key = order(version)
+    return None if package is None or key is None else listed_releases(package).get(key)
+
+
+def allows(specifiers: str, version: str) -> bool:
+    """Whether specifiers allow a version; those that cannot be read do."""
+    if not specifiers:
+        return True
+    try:
+        return satisfies(version, specifiers)
+    except NotASpecifier:
+        return True
+
+
+def exact(specifiers: str) -> str | None:
+    """Return the one version that specifiers allow (``==2.4.1``), or None for a range."""
+    for clause in specifiers.split(","):
+        version = clause.strip().removeprefix("===").removeprefix("==").strip()
+        if clause.strip().startswith("==") and version and not version.endswith(".*"):
+            return version
+    return None

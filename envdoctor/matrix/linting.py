@@ -1,0 +1,386 @@
+"""What must hold of the documents of a checkout: their shape by the JSON Schemas in ``matrices/schema``, which editors
+complete them by (the library jsonschema, extra ``lint``), and bounds, evidence, wording, translations, ids."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from envdoctor.facts.registry import unlisted
+from envdoctor.facts.values import ABSENT
+from envdoctor.matrix.conditions import Condition, ConditionError, bounds, parse_condition
+from envdoctor.matrix.entry_statements import parse_statement
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule, digest, placeholders
+from envdoctor.matrix.symptoms import faults_of
+from envdoctor.matrix.toml_files import TomlError, load_toml
+from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.releases import parse_ranges
+
+#: In characters, a placeholder by its column.
+_LONGEST_MESSAGE = 120
+_RECORD = re.compile(r"\{\w+\.")
+_PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
+#: What decides which code of transformers runs a model.
+_OF_THE_MODEL = {
+    *("model.type", "model.family", "model.architectures", "model.repo", "model.quantization", "model.weight_formats"),
+    *("model.remote_code", "model.code_methods", "model.code_names", "model.config_keys", "model.tokenizer_class"),
+    *("recipe.attn", "recipe.dtype", "recipe.load_dtype", "recipe.gradient_checkpointing"),
+}
+#: What only a training run has; ``recipe.method`` too, unless it lets inference in.
+_OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
+
+
+def lint_rule(rule: Rule, matrix: Matrix, schemas: "Schemas", *, today: date) -> Iterator[str]:
+    """Yield complaints about one rule, each a clause that names the key."""
+    texts = matrix.texts(rule)
+    if rule.id in matrix.files:
+        yield from _faults(matrix.files[rule.id], "rule", schemas)
+    for key in ("added", "modified"):
+        if texts[key] > today.isoformat():
+            yield f"rule: {key}: {texts[key]} lies in the future"
+    if texts["modified"] < texts["added"]:
+        yield "rule: modified lies before added"
+    yield from _bound(rule, texts)
+    yield from _engines(rule, texts, matrix)
+    yield from _evidence(rule, texts, today)
+    yield from _wording(rule, texts, matrix)
+    yield from _fixes(rule, texts, matrix)
+    ordinary = matrix.part("ordinary-log", "log").get("lines", ())
+    for symptom in texts["symptom"]:
+        yield from (f"symptom: {fault}" for fault in faults_of(symptom, ordinary))
+    for other, columns in rule.explained_by.items():
+        explaining = matrix.find(other)
+        spec = matrix.registry.find(explaining.each) if explaining is not None and explaining.each else None
+        if explaining is None or spec is None or not spec.columns.keys() >= set(columns):
+            yield f"explained_by: there is no rule {other} whose records have these columns"
+        elif other != rule.id and rule.id in explaining.explained_by:
+            yield f"explained_by: {rule.id} and {other} explain each other"
+    for other in rule.supersedes:
+        superseded = matrix.find(other)
+        if superseded is None:
+            yield f"supersedes: there is no rule {other}"
+        elif other == rule.id or rule.id in superseded.supersedes:
+            yield f"supersedes: {rule.id} and {other} stand for each other"
+
+
+def lint_documents(matrix: Matrix, schemas: "Schemas", only: Sequence[Path] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield complaints about the tables and the registry of a checkout, or ``only`` these files, as (file, complaint);
+    those of a wheel were linted before."""
+    home = matrix.home
+    paths = sorted((*home.glob("*.toml"), *home.glob("tables/*.toml"))) if only is None else only
+    found = [
+        (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
+    ]
+    yield from found
+    for path in paths if not found else ():
+        if path.stem in _CHECKS:
+            yield from ((path.relative_to(home).as_posix(), problem) for problem in _CHECKS[path.stem](matrix))
+
+
+def _faults(path: Path, name: str, schemas: "Schemas") -> Iterator[str]:
+    try:
+        document = load_toml(path)
+    except TomlError as error:
+        yield error.problem
+        return
+    yield from schemas.faults(name, document)
+
+
+def _registry(matrix: Matrix) -> Iterator[str]:
+    known = {spec.key for spec in matrix.registry}
+    for spec in matrix.registry:
+        if spec.help not in matrix.registry.help_texts:
+            yield f"{spec.key}: help: there is no advice {spec.help!r}"
+        for column in (*spec.identity, *(column for columns in spec.concerns.values() for column in columns)):
+            if column not in spec.columns:
+                yield f"{spec.key}: {column} is no column of it"
+        of_columns = (key for one in spec.columns.values() for key in one.depends_on)
+        for key in (*spec.depends_on, *spec.concerns, *of_columns):
+            if matrix.registry.find(key) is None and key not in known:
+                yield f"{spec.key}: depends_on: {key} is not a registered fact"
+    for name, entry in matrix.registry.help_texts.items():
+        for key in entry.get("keys", ()):
+            explained = matrix.registry.find(key)
+            if explained is None or not explained.example:
+                yield f"help: {name}: {key} is no registered fact with an example"
+
+
+def _retired(matrix: Matrix) -> Iterator[str]:
+    for rule_id in matrix.part("retired", "retired"):
+        entry = matrix.retired(rule_id)
+        if matrix.find(rule_id) is not None:
+            yield f"{rule_id} is retired and is also a rule: an id is never used again"
+        elif entry is not None and entry.now is not None and matrix.find(entry.now) is None:
+            yield f"{rule_id}: now: there is no rule {entry.now}"
+
+
+def _families(matrix: Matrix) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for family in matrix.rows("families", "family"):
+        for kind in (*family["types"], *family["architectures"]):
+            if kind in seen:
+                yield f"{kind} belongs to {seen[kind]} and to {family['id']}"
+            seen[kind] = family["id"]
+        for known in family.get("known", ()):
+            for key in known["facts"]:
+                if matrix.registry.find(key) is None:
+                    yield f"{family['id']}: {key} is not a registered fact"
+
+
+def _needs(matrix: Matrix) -> Iterator[str]:
+    for row in matrix.rows("run-needs"):
+        for key, operand in row.get("when", {}).items():
+            try:
+                parse_condition(matrix.registry, key, operand)
+            except ConditionError as error:
+                yield f"{row['key']}: when: {error}"
+
+
+def _known_errors(matrix: Matrix) -> Iterator[str]:
+    ordinary = matrix.part("ordinary-log", "log").get("lines", ())
+    for row in matrix.rows("known-errors", "error"):
+        if matrix.find(row["id"]) is not None:
+            yield f"{row['id']}: a rule has this id"
+        for symptom in row["symptom"]:
+            yield from (f"{row['id']}: {fault}" for fault in faults_of(symptom, ordinary))
+
+
+def _formats(matrix: Matrix) -> Iterator[str]:
+    spec = matrix.registry.find("recipe.framework")
+    for row in matrix.rows("recipe-formats", "format"):
+        if spec is not None and unlisted(spec, row.get("framework", ABSENT)):
+            yield f"{row['name']}: framework: {row['framework']} is not among the values of it in facts.toml"
+
+
+#: What is asked of a document beside its schema, by its name.
+_CHECKS: Mapping[str, Callable[[Matrix], Iterator[str]]] = {
+    "facts": _registry,
+    "retired": _retired,
+    "families": _families,
+    "run-needs": _needs,
+    "known-errors": _known_errors,
+    "recipe-formats": _formats,
+}
+
+
+def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
+    bound = texts["bound"]
+    if len(bound) != 1:
+        yield "rule: exactly one of fixed_in, last_seen, open_ended is needed"
+        return
+    compared: dict[str, set[tuple[str, str]]] = {}
+    for clause in rule.affects:
+        for condition in clause:
+            compared.setdefault(condition.key, set()).update(bounds(condition))
+    ((name, versions),) = bound.items()
+    for key, version in versions.items() if name != "open_ended" else ():
+        operators = compared.get(key, set())
+        if not operators:
+            yield f"rule: {name}: {key} is no condition of the rule"
+        elif name == "fixed_in" and ("<", version) not in operators and not _all_below(operators, version):
+            yield f"rule: fixed_in: no condition ends below {key} {version}"
+        elif name == "last_seen" and operators.isdisjoint((("<=", version), ("==", version))):
+            yield f"rule: last_seen: no condition ends with {key} {version}"
+
+
+def _engines(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
+    """Serving engines, and some trainers, do not run models with transformers' code."""
+    frameworks = matrix.rows("framework-models", "framework")
+    engines = {"engine", *(row["name"] for row in frameworks if row["model_code"] == "engine")}
+    excepted = {name for clause in rule.unless for name in _frameworks(clause)}
+    if texts["engines"]:
+        return
+    for number, clause in enumerate(rule.affects, 1):
+        keys = {condition.key for condition in clause}
+        if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL or any(_frameworks(clause)):
+            continue
+        if excepted.isdisjoint(engines) and not any(map(_trains, clause)):
+            yield (
+                f"affects {number}: vLLM, SGLang and LMDeploy run models without transformers' code: say so in an"
+                ' exception, "model.run_by" = ["engine", "trainer"], or in a condition on recipe.framework, or say'
+                " engines = true when they are concerned too"
+            )
+        elif "trainer" not in excepted:
+            yield (
+                f"affects {number}: torchtune and other trainers bring models of their own: name them in an exception,"
+                ' "model.run_by" = "trainer", or the frameworks that are concerned in a condition on recipe.framework'
+            )
+
+
+_OF_THE_FRAMEWORK = ("recipe.framework", "model.run_by")
+
+
+def _frameworks(clause: Iterable[Condition]) -> Iterator[str]:
+    return (name for condition in clause if condition.key in _OF_THE_FRAMEWORK for name in condition.alternatives)
+
+
+def _trains(condition: Condition) -> bool:
+    if condition.key == "recipe.method":
+        return not {"infer", "serve", "present"} & set(condition.alternatives)
+    return condition.key in _OF_TRAINING and condition.alternatives not in (["absent"], [False])
+
+
+def _all_below(operators: set[tuple[str, str]], version: str) -> bool:
+    """Whether single releases are named (==2.5.0, ==2.5.*), all of them older than ``version``."""
+    from packaging.version import InvalidVersion, Version
+
+    named = [operand.removesuffix(".*") for operator, operand in operators if operator == "=="]
+    try:
+        return bool(named) and all(Version(operand) < Version(version) for operand in named)
+    except InvalidVersion:
+        return False
+
+
+def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str]:
+    evidence = texts["evidence"]
+    if not evidence:
+        yield "evidence: at least one source is needed"
+    if rule.severity == "error" and not any(entry["kind"] in _PROOF for entry in evidence):
+        yield f"evidence: an error needs one of {', '.join(_PROOF)}"
+    for number, entry in enumerate(evidence, 1):
+        if entry["checked"] > today.isoformat():
+            yield f"evidence {number}: checked: {entry['checked']} lies in the future"
+
+
+def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
+    assumed = {entry[0] for entry in rule.assume}
+    clauses = [{condition.key for condition in clause} | assumed for clause in rule.affects]
+    for name in ("message", "why", "details"):
+        table = texts[name]
+        if table is None:
+            continue
+        used = placeholders(table["en"])
+        for key in sorted(used):
+            if matrix.registry.find(key) is None:
+                yield f"{name}: {{{key}}} is not a registered fact"
+            elif not all(key in known or _follows(key, known) for known in clauses):
+                yield f"{name}: {{{key}}} is not known when the rule applies: a clause of affects does not use it"
+        chinese = table.get("zh")
+        if chinese is not None and placeholders(chinese) != used:
+            yield f"{name}: the placeholders of zh and en differ"
+        if chinese is not None and table.get("zh_of", digest(table["en"])) != digest(table["en"]):
+            yield f'{name}: zh translates an older wording; review it, then set zh_of = "{digest(table["en"])}"'
+    message = texts["message"]
+    for language in ("en", "zh"):
+        text = message.get(language, "")
+        length = len(_RECORD.sub("{", text))
+        if length > _LONGEST_MESSAGE:
+            yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
+
+
+def _follows(key: str, known: set[str]) -> bool:
+    """``model.name`` is known whenever anything of the model is, ``gpu.cc`` whenever what torch has for the GPU is."""
+    if key == "gpu.cc":
+        return not known.isdisjoint(("gpu.kernels", "gpu.gap"))
+    return key == "model.name" and any(other.startswith("model.") for other in known)
+
+
+def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
+    lists = [spec for spec in matrix.registry if spec.type == "records"] if rule.each else []
+    columns = {f"{spec.key}.{column}" for spec in lists for column in spec.columns}
+    for number, fix in enumerate(texts["fix"], 1):
+        if fix["kind"] == "advice" and fix["safety"] != "manual":
+            yield f'fix {number}: advice without anything to apply has safety = "manual"'
+        unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns)
+        if unknown:
+            yield f"fix {number}: {unknown[0]} is no column of a list of records that a rule with each may read"
+
+
+class Schemas:
+    """The schemas of a folder. Raises :class:`ImportError` without the library."""
+
+    def __init__(self, folder: Path) -> None:
+        import jsonschema
+
+        self._library = jsonschema
+        self._folder = folder
+
+    def faults(self, name: str, document: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is wrong with a document, each with its place: "row 2: key: ..."."""
+        if name not in self._documents:
+            yield "no schema says what is in it"
+            return
+        validator = self._class(self._documents[name], registry=self._registry, format_checker=_format_checker())
+        found = validator.iter_errors(_as_json(document))
+        for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
+            # A part of a schema may say in words of its own what is wrong with a value.
+            said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
+            yield f"{_place_of(error.absolute_path)}{said if len(said) <= 160 else f'{said[:157]}...'}"
+
+    @cached_property
+    def _documents(self) -> Mapping[str, Any]:
+        return {path.stem: json.loads(path.read_bytes()) for path in self._folder.glob("*.json")}
+
+    @cached_property
+    def _registry(self) -> Any:
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT7
+
+        shared = ("common", "conditions")
+        known = [(f"{name}.json", self._documents[name]) for name in shared if name in self._documents]
+        return Registry().with_resources((name, DRAFT7.create_resource(schema)) for name, schema in known)
+
+    @cached_property
+    def _class(self) -> Any:
+        return self._library.validators.extend(self._library.Draft7Validator, {"x-unique": _unique})
+
+
+def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
+    """No two rows have the same values in these columns."""
+    from jsonschema import ValidationError
+
+    seen = []
+    for number, row in enumerate(rows if isinstance(rows, list) else ()):
+        identity = [row.get(column) for column in columns] if isinstance(row, dict) else [number]
+        if identity in seen:
+            yield ValidationError(f"{', '.join(columns)}: {', '.join(map(str, identity))} occurs twice", path=[number])
+        seen.append(identity)
+
+
+def _format_checker() -> Any:
+    """Return the checker of formats that JSON Schema does not know."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker()
+    tests: Mapping[str, Callable[[str], object]] = {
+        "version": is_version,
+        "specifier": lambda text: text and satisfies("1", text) is not None,
+        "releases": parse_ranges,
+        "statement": parse_statement,
+        "bounded-pattern": _is_bounded,
+        "date": date.fromisoformat,
+    }
+    for name, test in tests.items():
+        checker.checks(name, raises=(ValueError, re.error))(
+            lambda text, test=test: not isinstance(text, str) or test(text)
+        )
+    return checker
+
+
+def _is_bounded(pattern: str) -> bool:
+    """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
+    plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
+    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {key: _as_json(item) for key, item in value.items()}
+        case list():
+            return [_as_json(item) for item in value]
+        case date():
+            return value.isoformat()
+    return value
+
+
+def _place_of(path: Any) -> str:
+    """``["row", 1, "key"]`` is the place "row 2: key: "."""
+    text = ""
+    for part in path:
+        text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "
+    return text

@@ -1,0 +1,109 @@
+"""Words of a rule that no source can give: such a condition would never hold, and nobody would notice."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.matrix.conditions import glob_fits
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
+
+#: Facts that are looked up in a table or made from one: table, part and column of their words.
+_TABLES: Mapping[str, Sequence[str]] = {
+    "model.family": ["families family id"],
+    "gpu.name": ["gpus row names", "gpu-series row names"],
+    "torch_companion.package": ["torch-companions package name"],
+    "extension.package": ["torch-extensions package name"],
+    "cuda_library.component": ["cuda-wheels component name"],
+    "shared_file.component": ["cuda-wheels component name"],
+    "import_shadow.package": ["stack-modules module name"],
+    "import_shadow.module": ["stack-modules module module"],
+    "numpy_binary.package": ["numpy-2-builds package name"],
+    "withdrawn.package": ["withdrawn-releases release package"],
+}
+
+
+class Literals:
+    """The words that each fact can be, as far as the registry or a table closes them."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._registry = matrix.registry
+
+    @cached_property
+    def _of_tables(self) -> Mapping[str, set[str]]:
+        words = {key: set(_words(self._matrix, places)) for key, places in _TABLES.items()}
+        return {**words, "model.type": set(_model_types(self._matrix))}
+
+    def complaints(self, rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
+        """What no source can give, in conditions, assumptions, fixes and tests of a rule. The tables must be sound."""
+        for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
+            for number, clause in enumerate(clauses, 1):
+                for condition in clause:
+                    where = f"{name} {number}: {condition.key}"
+                    yield from self._of(where, condition.key, condition.alternatives)
+        for number, (key, raw, *_) in enumerate(rule.assume, 1):
+            yield from self._of(f"assume {number}: {key}", key, raw)
+        for number, fix in enumerate(texts["fix"], 1):
+            for key, raw in fix["set"].items():
+                yield from self._set(f"fix {number}: set: {key}", key, raw)
+        for number, test in enumerate(texts["test"], 1):
+            for key, raw in test["facts"].items():
+                for column, cell in _cells(key, raw):
+                    yield from self._of(f"test {number}: {column}", column, cell, tables=False)
+
+    def _set(self, where: str, key: str, raw: Any) -> Iterator[str]:
+        spec = self._registry.find(key)
+        if spec is None:
+            yield f"{where} is not a registered fact"
+            return
+        try:
+            parse_value(spec, raw)
+        except FactTypeError as error:
+            yield f"{where}: {error}"
+        yield from self._of(where, key, raw)
+
+    def _of(self, where: str, key: str, raw: Any, *, tables: bool = True) -> Iterator[str]:
+        """``tables``: also what only a table closes. A test may show a model that no table has."""
+        variable = key.removeprefix("env.")
+        if variable != key and variable not in self._registry.names("env"):
+            yield f"{where}: no source reads this variable"
+        spec = self._registry.find(key)
+        if spec is None or spec.type not in ("text", "texts"):
+            return
+        words = {*spec.values} or (self._of_tables.get(key, set()) if tables else set())
+        for word in raw if isinstance(raw, list) else [raw]:
+            if not words or not isinstance(word, str) or word in ("absent", "present"):
+                continue
+            if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
+                known = f"known are {', '.join(sorted(words))}"
+                known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
+                yield f"{where}: no source gives {word!r}; {known}"
+
+
+def _cells(key: str, raw: Any) -> Iterator[tuple[str, Any]]:
+    """A fact of a test by its key, or the cells of its records by their columns."""
+    if isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw):
+        yield from ((f"{key}.{column}", cell) for item in raw for column, cell in item.items())
+    else:
+        yield key, raw
+
+
+def _words(matrix: Matrix, places: Iterable[str]) -> Iterator[str]:
+    for table, part, column in map(str.split, places):
+        for row in matrix.rows(table, part):
+            cell = row[column]
+            # A glob of product names stands for one name that it fits.
+            yield from [cell] if isinstance(cell, str) else (glob.replace("*", "").replace("?", "0") for glob in cell)
+
+
+def _model_types(matrix: Matrix) -> Iterator[str]:
+    for names in matrix.part("transformers-model-types", "since").values():
+        yield from names
+    yield from matrix.part("transformers-model-types", "never").get("names", ())
+    for family in matrix.rows("families", "family"):
+        yield from (*family["types"], *family.get("shared_types", ()))
+        for known in family.get("known", ()):
+            yield from filter(None, [known["facts"].get("model.type")])

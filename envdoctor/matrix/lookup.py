@@ -1,0 +1,418 @@
+"""Which releases have what code asks of a package (a module, a dotted name, a keyword of a call, an overridden method),
+what they take of each other, and where names went: by the ledger, and by the table moved-names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.matrix.ledger import Ledger, Released
+from envdoctor.source.signatures import can_be_called
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import satisfies
+from envdoctor.versions.releases import Releases, lies_in
+from envdoctor.versions.requirement import Requirement, normalise, read_requirement
+
+if TYPE_CHECKING:
+    from envdoctor.matrix.matrix import Matrix
+
+_HOPS = 8
+_TAKES_ANY = Unknown(Message("it hands on any keyword"))
+_NOT_READ = Unknown(Message("the ledger does not say which parameters it takes"))
+_NOT_CALLED = Unknown(Message("the ledger does not say how it is called"))
+# The same is asked for every name of a script, for every release, and again for every change that is tried.
+_exists = lru_cache(maxsize=1 << 16)(Released.exists)
+_offers = lru_cache(maxsize=1 << 16)(Released.offers)
+_items = lru_cache(maxsize=1 << 16)(Released.items)
+
+
+class Asked(NamedTuple):
+    """What is asked of a package: ``module`` and, below it, a dotted ``name``; of what is found there the ``keyword``,
+    or that it can be overridden by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
+
+    module: str
+    name: str = ""
+    keyword: str = ""
+    parameters: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Asked:
+        """Return what the cells of a record ask for, of which any may be absent."""
+        name, keyword = (cell if isinstance(cell, str) else "" for cell in (name, keyword))
+        return cls(module, name, keyword, parameters if isinstance(parameters, tuple) else None)
+
+    @property
+    def dotted(self) -> str:
+        """``transformers.Trainer.compute_loss``."""
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+
+class Lacking(NamedTuple):
+    """What is not there: a ``module``, a ``name``, a ``keyword``, or the ``override`` that does not fit; ``what`` is
+    the dotted name of the module or of what lies in one, ``call`` how an overridden method is called."""
+
+    kind: str
+    what: str
+    call: str = ""
+
+
+#: The installed version of another distribution; None when it is not known, or not there.
+VersionOf = Callable[[str], str | None]
+
+
+def answer(
+    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+) -> Lacking | Unknown | None:
+    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may yet refuse it."""
+    lacking = _name(released, asked.module, asked.name, version)
+    if lacking is not None or not (asked.keyword or asked.parameters is not None):
+        return lacking
+    place = place_of(released, asked.module, asked.name, version)
+    if asked.keyword:
+        taken = _parameters(ledger, released, place, version, other, _HOPS)
+        if isinstance(taken, Unknown):
+            return taken
+        if asked.keyword in taken:
+            return None
+        return _TAKES_ANY if "**" in taken else Lacking("keyword", asked.dotted)
+    calls = _calls(ledger, released, place, version, other, _HOPS)
+    if isinstance(calls, Unknown):
+        return calls
+    public = f"{asked.module}:{asked.name}"
+    if not calls and place == public and any(True for _ in released.items_of("alias", public.rpartition(".")[0])):
+        return _NOT_CALLED  # in other releases it is known where the class is
+    unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
+    return None if unfit is None else Lacking("override", asked.dotted, unfit)
+
+
+def where(
+    ledger: Ledger, released: Released, asked: Asked, other: VersionOf, user: tuple[Released, str] | None = None
+) -> Releases:
+    """Return the releases of a package that have what is asked for. With ``user`` a version of another package is asked
+    for it, whose classes inherit from those of this one: the releases with which that has it."""
+
+    def lacking(version: str) -> Lacking | Unknown | None:
+        if user is None:
+            return answer(ledger, released, asked, version, other)
+        return answer(ledger, user[0], asked, user[1], lambda name: version if name == released.name else other(name))
+
+    found = map(lacking, released.read)
+    return Releases.of(released.read, [None if isinstance(one, Unknown) else one is None for one in found])
+
+
+def inherited_from(
+    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+) -> tuple[Released, ...]:
+    """The other packages that a class has base classes from, the nearest first: what is asked for may be theirs."""
+    found: dict[str, Released] = {}
+    waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
+    for package, place, its_version in waiting:
+        home = _home(package, place, its_version)
+        items = [_items(package, section, home, its_version) for section in ("parameters", "calls")]
+        for base in (item[1:] for one in items if not isinstance(one, Unknown) for item in one if item[0] == "&"):
+            elsewhere = _elsewhere(ledger, package, base, its_version, other)
+            if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
+                waiting.append((elsewhere[0], base, elsewhere[1]))
+                if elsewhere[0] is not released:
+                    found.setdefault(elsewhere[0].name, elsewhere[0])
+    return tuple(found.values())
+
+
+def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
+    """Whether a release has a module; the first of the packages around it that is missing."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        inner = ".".join(parts[:count])
+        there = _exists(released, inner, version)
+        if there is True:
+            continue
+        outer, _, last = inner.rpartition(".")
+        if there is False and outer and released.has("offers", outer, last, version):
+            return Unknown(Message("{} is no file of its own", inner))  # it may be a module by another name
+        return Lacking("module", inner) if there is False else there
+    return None
+
+
+def place_of(released: Released, module: str, name: str, version: str) -> str:
+    """Where a public name is defined, as ``module:Qualified.name``; the name itself when nothing else is known."""
+    parts = name.split(".")
+    while len(parts) > 1 and _exists(released, f"{module}.{parts[0]}", version) is True:
+        module, parts = f"{module}.{parts[0]}", parts[1:]
+    place = f"{module}:{parts[0]}"
+    for _ in range(_HOPS):
+        found = _items(released, "alias", place, version)
+        if isinstance(found, Unknown) or len(found) != 1:
+            break
+        place = found[0]
+    return ".".join([place, *parts[1:]])
+
+
+def _home(released: Released, place: str, version: str) -> str:
+    """The same of a place as base classes are written, ``transformers:TrainingArguments``."""
+    module, _, name = place.partition(":")
+    return place_of(released, module, name, version)
+
+
+def went_to(released: Released, dotted: str, version: str) -> str | None:
+    """The new dotted name of one that went, by the files of the releases themselves; None when it is not known."""
+    module, _, name = dotted.rpartition(".")
+    found = released.items("moved", f"{module}:{name}", version)
+    return found[0].replace(":", ".") if not isinstance(found, Unknown) and len(found) == 1 else None
+
+
+def _name(released: Released, module: str, name: str, version: str) -> Lacking | Unknown | None:
+    lacking = known_module(released, module, version)
+    if lacking is not None:
+        return lacking
+    for part in filter(None, name.split(".")):
+        there = _offers(released, module, part, version)
+        if there is not True:
+            return Lacking("name", f"{module}.{part}") if there is False else there
+        if _exists(released, f"{module}.{part}", version) is not True or released.has("offers", module, part, version):
+            return None  # a name, and what it stands for is not followed
+        module = f"{module}.{part}"
+    return None
+
+
+def _parameters(  # noqa: PLR0917 (a question and how far it may go)
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> set[str] | Unknown:
+    """The names of the parameters, with those of the base classes."""
+    items = _signature(released, _home(released, place, version), version) if hops else _NOT_READ
+    if isinstance(items, Unknown):
+        return items
+    taken = {item for item in items if not item.startswith("&")}
+    for base in (item[1:] for item in items if item.startswith("&")):
+        elsewhere = _elsewhere(ledger, released, base, version, other)
+        if isinstance(elsewhere, Unknown):
+            return elsewhere
+        inherited = _parameters(ledger, elsewhere[0], base, elsewhere[1], other, hops - 1)
+        if isinstance(inherited, Unknown):
+            return inherited
+        taken |= inherited
+    return taken
+
+
+def _elsewhere(
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf
+) -> tuple[Released, str] | Unknown:
+    """The package that a place belongs to, and its version."""
+    if place.partition(".")[0].partition(":")[0] in released.modules:
+        return released, version
+    owner = ledger.package(ledger.owner(place.partition(":")[0]) or "")
+    installed = other(owner.name) if owner is not None else None
+    return (owner, installed) if owner is not None and installed else Unknown(Message("{} is not known", place))
+
+
+def _calls(  # noqa: PLR0917
+    ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
+) -> tuple[str, ...] | Unknown:
+    """How a method is called by its class, or by the base classes that it has it from."""
+    place = _home(released, place, version)
+    items = _items(released, "calls", place, version)
+    if isinstance(items, Unknown) or items or not hops:
+        return items
+    owner, _, method = place.rpartition(".")
+    bases = _items(released, "calls", owner, version)
+    for base in (one[1:] for one in bases if one.startswith("&")) if not isinstance(bases, Unknown) else ():
+        found = _elsewhere(ledger, released, base, version, other)
+        if not isinstance(found, Unknown):
+            inherited = _calls(ledger, found[0], f"{base}.{method}", found[1], other, hops - 1)
+            if isinstance(inherited, Unknown) or inherited:
+                return inherited
+    return ()
+
+
+@lru_cache(maxsize=1 << 16)
+def _signature(released: Released, place: str, version: str) -> tuple[str, ...] | Unknown:
+    there = released.listed("parameters", place, version)
+    return released.items("parameters", place, version) if there is True else _NOT_READ
+
+
+class Taken(NamedTuple):
+    """``module`` of another package, or its ``name`` ("" for the module itself), as ``place`` (a module) takes it when
+    ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``); or what ``place`` asks for itself then
+    (``wanted``, a requirement). ``beside`` are the distributions and versions without which it is not taken."""
+
+    entry: str
+    module: str
+    name: str
+    wanted: Requirement | None
+    place: str
+    beside: tuple[Requirement, ...]
+
+
+@lru_cache(maxsize=512)
+def taken(consumer: Released, version: str) -> tuple[Taken, ...]:
+    """What a version takes of others; nothing where that is not known."""
+    by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
+    known = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
+    return tuple(read_taken(subject, item) for subject, items in known for item in items)
+
+
+@lru_cache(maxsize=10_000)
+def read_taken(subject: str, item: str) -> Taken:
+    """A line of the section [takes]."""
+    what, _, rest = item.partition(" @")
+    place, _, beside = rest.partition(" if ")
+    module, _, name = what.partition(":")
+    entry, _, asked = subject.partition(":")
+    statement = Message("from {} import {}", entry, asked) if asked else Message("import {}", entry)
+    wanted = None if module.replace(".", "").isidentifier() else read_requirement(what)
+    needs = tuple(map(read_requirement, beside.split(" and "))) if beside else ()
+    return Taken(statement, "" if wanted else module, name, wanted, place, needs)
+
+
+def missing(
+    ledger: Ledger, consumer: Released, version: str, installed: Callable[[str], Value], skip: Collection[str] = ()
+) -> Iterator[tuple[Taken, str]]:
+    """What a version takes and the installed releases certainly do not have, with the package that would have it.
+
+    ``installed`` gives the version of a package, ABSENT where it is not installed. Packages of ``skip`` are left out.
+    """
+    for take in taken(consumer, version):
+        if not all(_meets(installed(need.name), need) for need in take.beside):
+            continue
+        provider = provider_of(ledger, take)
+        if provider is None:
+            if take.module and (name := normalise(take.module)) not in skip and installed(name) is ABSENT:
+                yield from [(take, name)] * _requires(consumer, version, name)
+        elif provider is not consumer and provider.name not in skip:
+            there = installed(provider.name)
+            if lacks(provider, take, there) or (
+                there is ABSENT and take.module and _requires(consumer, version, provider.name)
+            ):
+                yield take, provider.name
+
+
+def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Releases:
+    """Return the releases of a provider that have all that a version of the consumer takes of it."""
+    having = [_having(provider, take) for take in _of_provider(ledger, consumer, version, provider)]
+    return reduce(and_, having, ~Releases(provider.read, 0))
+
+
+def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
+    """Return the releases of a consumer that take nothing of the provider which that version has not; of a version that
+    lies outside of those that were read it is unknown."""
+    if not provider.covers(version):
+        return Releases.of(consumer.read, [None] * len(consumer.read))
+
+    has = cache(lambda take: _has(provider, take, version))
+    takes = (_of_provider(ledger, consumer, release, provider) for release in consumer.read)
+    return Releases.of(consumer.read, [all(map(has, several)) for several in takes])
+
+
+@lru_cache(maxsize=1 << 12)
+def _having(provider: Released, take: Taken) -> Releases:
+    return Releases.of(provider.read, [_has(provider, take, one) for one in provider.read])
+
+
+def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[Taken]:
+    """What a version of the consumer takes of the provider, wherever it does."""
+    takes = (take for take in taken(consumer, version) if provider_of(ledger, take) is provider)
+    return dict.fromkeys(take._replace(entry="", place="") for take in takes)
+
+
+def provider_of(ledger: Ledger, take: Taken) -> Released | None:
+    """The package that something is taken of; None for one that the ledger does not know."""
+    owner = take.wanted.name if take.wanted else ledger.owner(take.module)
+    return ledger.package(owner) if owner else None
+
+
+def lacks(provider: Released, take: Taken, version: Value) -> bool:
+    """Whether a version of the provider certainly has not what is taken there, nor does without it."""
+    return isinstance(version, str) and _has(provider, take, version) is False
+
+
+def _has(provider: Released, take: Taken, version: str) -> bool | None:
+    """Whether a version of the provider has what is taken there, or does without it; None where nobody can tell."""
+    if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
+        return True
+    if take.wanted:
+        return satisfies(version, take.wanted.specifiers)
+    parent, _, last = take.module.rpartition(".")
+    if take.name:
+        found = provider.offers(take.module, take.name, version)
+    else:
+        found = provider.offers(parent, last, version) if parent else provider.exists(take.module, version)
+    return found if isinstance(found, bool) else None
+
+
+def _meets(version: Value, need: Requirement) -> bool:
+    return isinstance(version, str) and (not need.specifiers or satisfies(version, need.specifiers) is True)
+
+
+def _requires(consumer: Released, version: str, name: str) -> bool:
+    """Whether the metadata of a version requires another package wherever it is installed."""
+    return any(one.name == name and not one.marker for one in consumer.requires(version))
+
+
+class Move(NamedTuple):
+    """One row: ``releases`` of ``package`` have what is asked for. It is called ``new`` elsewhere: a module and a name
+    (``evaluate:load``), another keyword, another member; empty when nothing took its place. ``new_package`` has it in
+    ``new_releases`` (empty: not told). ``write`` says by language what to write, where that is more than a name; a
+    keyword of the same name that it speaks of is one of the class ``into``."""
+
+    package: str
+    releases: str
+    new: str
+    new_package: str
+    new_releases: str
+    write: Mapping[str, str]
+    source: str
+    into: str = ""
+
+    def has(self, version: str) -> bool | None:
+        """Whether a version of the package has what is asked for; None for a text that is no version."""
+        return lies_in(version, self.releases)
+
+    def called(self, kind: str) -> str:
+        """The new name, with ``=`` for a keyword; "" when it has none."""
+        return f"{self.new}=" if kind == "keyword" and self.new.isidentifier() else self.new.replace(":", ".")
+
+
+def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
+    """The rows about a name of a module, then those about the module itself, or one that it lies in. Without a name
+    those about the module."""
+    rows = matrix.rows("moved-names", "name")
+    sought = [f"{module}:{name}", f"{module}.{name}"] if name else []
+    parts = module.split(".")
+    sought += [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    for place in sought:
+        yield from (_move(row) for row in rows if place in row["old"])
+
+
+def modules_with(matrix: Matrix, name: str) -> Iterator[str]:
+    """The modules that rows tell to have, or have had, a name."""
+    for row in matrix.rows("moved-names", "name"):
+        yield from (old.partition(":")[0] for old in row["old"] if old.endswith(f":{name}"))
+
+
+def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator[tuple[str, str]]:
+    """The packages with which a call takes a keyword that ``package`` itself refuses, and the releases of them."""
+    for row in matrix.rows("moved-names", "kept"):
+        if row["package"] == package and _fits(called, row["of"]) and _fits(keyword, row["old"]):
+            yield row["by"], row["releases"]
+
+
+def _fits(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> Iterator[Move]:
+    """The rows about a ``keyword`` of a function or class, or a ``member`` of a class, that goes by one of these names:
+    ``TrainingArguments``, or ``*`` for any."""
+    for row in matrix.rows("moved-names", part):
+        if old in row["old"] and any(name == "*" or _fits(name, row["of"]) for name in names):
+            yield _move(row)
+
+
+def _move(row: Mapping[str, Any]) -> Move:
+    new = row.get("new", "")
+    package = row.get("new_package", row["package"] if new else "")
+    new_releases, write, source = row.get("new_releases", ""), row.get("write", {}), row["source"]
+    return Move(row["package"], row["releases"], new, package, new_releases, write, source, row.get("into", ""))

@@ -1,0 +1,298 @@
+"""The matrix as one object: from the compiled files of a wheel, or from the TOML files of a checkout."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envdoctor.facts.registry import Registry
+from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.rules import Rule
+from envdoctor.matrix.toml_files import TomlError, load_toml
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message, MessageError, said_by
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_COMPILED = _PACKAGE / "_matrix"
+#: A newer matrix that was installed beside envdoctor: the data-only distribution envdoctor-matrix.
+_BESIDE = _PACKAGE.parent / "envdoctor_matrix"
+_CHECKOUT = _PACKAGE.parent / "matrices"
+#: The form of a compiled matrix that this engine reads.
+FORM = 1
+_LONGEST_HEAD, _DAY = 8 << 20, r"\d{4}\.\d\d\.\d\d"
+_PRIVATE = "x-"
+
+
+class MatrixError(MessageError, ValueError):
+    """The matrix cannot be used; the message names the file."""
+
+
+class BrokenRule(NamedTuple):
+    """A rule file that this engine cannot evaluate. ``unusable`` is the sentence for the user when nothing may be
+    judged before it is mended: the file is no TOML, or its id is not free."""
+
+    id: str
+    origin: str
+    problems: list[str]
+    unusable: Message | None = None
+
+
+class Retired(NamedTuple):
+    """What became of a former id: ``now`` is the present one, None for a rule that was withdrawn."""
+
+    now: str | None
+    date: str
+    because: str
+
+
+class Matrix:
+    """Rules, tables, families and the registry.
+
+    ``version`` is the date of the newest change to a rule, ``source`` says where the matrix was read
+    ("bundled", "checkout", "envdoctor-matrix", followed by private folders). ``home`` is the folder of its files, TOML
+    ones in a checkout.
+    """
+
+    def __init__(self, registry: Registry, *, source: str, home: Path) -> None:
+        self.registry = registry
+        self._rules: list[Rule] = []
+        #: Of a compiled matrix: the rules of a scope as JSON, until somebody asks for them.
+        self._unread: dict[str, str] = {}
+        self.broken: list[BrokenRule] = []
+        self.version = ""
+        self.source = source
+        self.home = home
+        #: What is known of released packages; read when it is asked.
+        self.ledger = Ledger(home / "ledger")
+        #: The files of rules that were read as TOML, by their ids.
+        self.files: dict[str, Path] = {}
+        self._tables: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def compiled(self) -> bool:
+        """Whether its tables are those of an installed distribution, which change with the matrix's version alone."""
+        return self.home in (_COMPILED, _BESIDE)
+
+    @property
+    def rules(self) -> list[Rule]:
+        """All rules, in the order of their files."""
+        if self._unread:
+            self._read(tuple(self._unread))
+            self._rules.sort(key=lambda rule: rule.origin.split("/"))
+        return self._rules
+
+    def only(self, concerns: Callable[[Rule], bool]) -> "Matrix":
+        """The same matrix with those rules alone that ``concerns`` lets through."""
+        return self._with(rule for rule in self.rules if concerns(rule))
+
+    def of_scopes(self, *scopes: str) -> "Matrix":
+        """The same matrix with the rules of these scopes alone; others are not even read."""
+        self._read(scopes)
+        return self._with(rule for rule in self._rules if rule.scope in scopes)
+
+    def _read(self, scopes: Iterable[str]) -> None:
+        try:
+            for scope in scopes:
+                self._rules += map(Rule._make, json.loads(self._unread.pop(scope, "[]")))
+        except (ValueError, TypeError) as error:
+            raise _unreadable(error) from None
+
+    def _with(self, rules: Iterable[Rule]) -> "Matrix":
+        part = copy(self)
+        part._rules, part._unread = list(rules), {}
+        return part
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """A table (``"torch-builds"``) or ``"families"``, read when first asked for; empty when there is none.
+
+        Raises :class:`MatrixError`.
+        """
+        if name not in self._tables:
+            source = (self.home / f"{name}.toml", self.home / "tables" / f"{name}.toml")
+            compiled = self.home / f"{name}.json"
+            try:
+                if compiled.is_file():
+                    self._tables[name] = json.loads(compiled.read_bytes())
+                else:
+                    self._tables[name] = next((load_toml(path) for path in source if path.is_file()), {})
+            except (OSError, ValueError) as error:
+                raise MatrixError("table {}: {}", name, error) from None
+        return self._tables[name]
+
+    def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
+        """The rows of an array of tables (``[[row]]``, ``[[family]]``); none where there is no such table.
+
+        ``matrices/schema`` says which columns they have; the lint holds it.
+        """
+        found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
+        return found
+
+    def part(self, name: str, part: str) -> Mapping[str, Any]:
+        """A part of a table that is one table itself (``[organisations]``, ``[ptx]``); empty where there is none."""
+        found: Mapping[str, Any] = self.table(name).get(part, {})
+        return found
+
+    def texts(self, rule: Rule) -> Mapping[str, Any]:
+        """The texts, fixes, evidence and tests of a rule."""
+        if isinstance(rule.texts, Mapping):
+            return rule.texts
+        offset, length = rule.texts
+        with open(self.home / "texts.jsonl", "rb") as file:
+            file.seek(offset)
+            texts: Mapping[str, Any] = json.loads(file.read(length))
+        return texts
+
+    def fixed_in(self, rule_id: str) -> Mapping[str, str]:
+        """The first releases, by their fact keys, without the problem of a rule; empty when none are known."""
+        rule = self.find(rule_id)
+        found: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
+        return found
+
+    def find(self, rule_id: str) -> Rule | None:
+        """The rule of that id."""
+        return next((rule for rule in self.rules if rule.id == rule_id), None)
+
+    def origins(self) -> dict[str, str]:
+        """The file of every rule by its id, of those too that cannot be evaluated."""
+        return {rule.id: rule.origin for rule in self.rules} | {rule.id: rule.origin for rule in self.broken}
+
+    def retired(self, rule_id: str) -> Retired | None:
+        """What became of a former id; None for one that never was a rule's, or still is."""
+        entry = self.part("retired", "retired").get(rule_id)
+        return Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
+
+
+def load_matrix(private: Iterable[Path] = ()) -> Matrix:
+    """The shipped matrix and the private rules of the given folders. Raises :class:`MatrixError`."""
+    return _usable(read_matrix(private))
+
+
+def load_source(home: Path, *, source: str) -> Matrix:
+    """A matrix from TOML files, as they lie in a checkout. Raises :class:`MatrixError`."""
+    return _usable(read_source(home, source=source))
+
+
+def _usable(matrix: Matrix) -> Matrix:
+    for rule in matrix.broken:
+        if rule.unusable is not None:
+            raise MatrixError(rule.unusable)
+    return matrix
+
+
+def read_matrix(private: Iterable[Path] = ()) -> Matrix:
+    """The same, with rule files that make it unusable among ``broken``: for the lint, which names them all.
+
+    Raises :class:`MatrixError` when there is no matrix, or no rule in a private folder.
+    """
+    if (_COMPILED / "index.jsonl").is_file():
+        matrix = _newest(_load_compiled(_COMPILED))
+    elif _CHECKOUT.is_dir():
+        matrix = read_source(_CHECKOUT, source="checkout")
+    else:
+        raise MatrixError("the matrix is missing from this installation of envdoctor: install it again")
+    for folder in private:
+        _add_private(matrix, folder)
+    return matrix
+
+
+def read_source(home: Path, *, source: str) -> Matrix:
+    """A matrix from TOML files, with rule files that make it unusable among ``broken``.
+
+    Raises :class:`MatrixError` when its registry of facts cannot be read.
+    """
+    try:
+        registry = Registry.from_mapping(load_toml(home / "facts.toml"))
+    except ValueError as error:
+        raise MatrixError(said_by(error)) from None
+    matrix = Matrix(registry, source=source, home=home)
+    _read_rules(matrix, home / "rules", _rule_files(home / "rules"))
+    matrix.version = max((rule.texts["modified"] for rule in matrix.rules), default="").replace("-", ".")
+    return matrix
+
+
+def _add_private(matrix: Matrix, folder: Path) -> None:
+    option = f"--matrix {folder}: "
+    if not os.path.isdir(folder):
+        raise MatrixError("{}no such folder", option)
+    rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
+    files = _rule_files(rules, option)
+    if not files:
+        raise MatrixError("{}no rule file (*.toml) in it", option)
+    _read_rules(matrix, rules, files, option)
+    matrix.source += f" + {folder}"
+
+
+def add_file(matrix: Matrix, path: Path) -> None:
+    """Add one private rule, for the lint: when it cannot be used, it is among ``broken``."""
+    _read_rules(matrix, path.parent, [path], f"{path}: ")
+
+
+def _read_rules(matrix: Matrix, folder: Path, files: Iterable[Path], option: str = "") -> None:
+    """Add the rules of these files in a folder; ``option`` gave it when they are private ones."""
+    from envdoctor.matrix.rule_file import RuleError, parse_rule  # a compiled matrix has no files
+
+    places = matrix.origins()
+    for path in files:
+        origin = path.relative_to(folder.parent).as_posix()
+        problem = None
+        if option and not path.stem.startswith(_PRIVATE):
+            problem = f"the id of a private rule starts with {_PRIVATE}"
+        elif path.stem in places:
+            problem = f"the id {path.stem} is also that of {places[path.stem]}"
+        places.setdefault(path.stem, origin)
+        matrix.files.setdefault(path.stem, path)
+        try:
+            if problem is None:
+                matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry, matrix.ledger))
+                continue
+        except RuleError as error:
+            matrix.broken.append(BrokenRule(path.stem, origin, error.problems))
+            continue
+        except TomlError as error:
+            problem = error.problem
+        where = f"{option}{origin}" if option else str(path)
+        matrix.broken.append(BrokenRule(path.stem, origin, [problem], Message("{}: {}", where, problem)))
+
+
+def _rule_files(folder: Path, option: str = "") -> list[Path]:
+    """All files of the folder that may be rules. Raises :class:`MatrixError`."""
+    try:
+        return sorted(folder.rglob("*.toml"))
+    except OSError as error:
+        raise MatrixError("{}cannot be read: {}", option or folder, because_of(error)) from None
+
+
+def _newest(bundled: Matrix) -> Matrix:
+    """The matrix of envdoctor-matrix where that is installed whole, newer, and of a form that this engine reads."""
+    try:
+        if not (_BESIDE / "index.jsonl").is_file():  # neither absent nor a pipe
+            return bundled
+        with open(_BESIDE / "index.jsonl", encoding="ascii") as file:
+            index = json.loads(file.readline(_LONGEST_HEAD))
+        if index["schema"] != FORM or not re.fullmatch(_DAY, index["version"]) or index["version"] <= bundled.version:
+            return bundled
+        if any((_BESIDE / name).stat().st_size != size for name, size in index["files"].items()):
+            return bundled
+        return _load_compiled(_BESIDE, "envdoctor-matrix")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return bundled  # it is broken, and the bundled one is whole
+
+
+def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
+    try:
+        head, *rules = (home / "index.jsonl").read_text(encoding="ascii").splitlines()
+        index = json.loads(head)
+        unread = dict(zip(index["scopes"], rules, strict=True))
+    except (OSError, ValueError) as error:
+        raise _unreadable(error) from None
+    matrix = Matrix(Registry.from_mapping(index["registry"]), source=source, home=home)
+    matrix.version = index["version"]
+    matrix._unread = unread
+    return matrix
+
+
+def _unreadable(error: Exception) -> MatrixError:
+    return MatrixError("the matrix of this installation cannot be read ({}): install envdoctor again", error)

@@ -1,0 +1,319 @@
+"""Read a rule file: one TOML document becomes one rule, or a list of what is wrong with it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
+from envdoctor.matrix.conditions import Condition, ConditionError, parse_condition
+from envdoctor.matrix.ledger import Ledger, Released
+from envdoctor.matrix.rules import ANSWERS, CONFIDENCES, EFFECTS, FIX_KINDS, PROOFS, SEVERITIES, STATUSES, Rule
+from envdoctor.matrix.shapes import (
+    ANY,
+    DATE,
+    FLAG,
+    TABLE,
+    TEXT,
+    TEXTS,
+    TRUE,
+    VALUES,
+    VERSIONS,
+    WORDS,
+    Kind,
+    faults,
+    one_of,
+    rows,
+)
+from envdoctor.versions.pep440 import satisfies
+
+#: The newest rule schema this engine understands.
+SCHEMA = 1
+_ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
+#: The operand of a condition: the release is not one that the other package of the clause requires.
+_OUTSIDE = "outside-requirement"
+_OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
+_REASON = Kind("a text, or texts by language,", lambda given: TEXT.test(given) or WORDS.test(given))
+_FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
+
+_DOCUMENT = dict.fromkeys(("rule", "affects", "message", "why"), ANY)
+_PARTS = dict.fromkeys(("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"), ANY)
+_HEAD = {
+    "severity": one_of(*SEVERITIES),
+    "confidence": one_of(*CONFIDENCES),
+    "effect": one_of(*EFFECTS),
+    "added": DATE,
+}
+_HEAD_OPTIONS = {
+    "status": one_of(*STATUSES),
+    "modified": DATE,
+    **dict.fromkeys(("fixed_in", "last_seen"), VERSIONS),
+    **dict.fromkeys(("open_ended", "engines"), TRUE),
+    **dict.fromkeys(("title", "probe", "each"), TEXT),
+    **dict.fromkeys(("supersedes", "folds_into"), TEXTS),
+    "explained_by": TABLE,
+}
+_ASSUME = {"key": TEXT, "value": ANY, "because": _REASON}
+_FIX_OPTIONS = {
+    "safety": one_of("safe", "review", "manual"),
+    **dict.fromkeys(("constraints", "cuda", "uninstall"), TEXTS),
+    **dict.fromkeys(("set", "env"), VALUES),
+    "command": TEXT,
+}
+_EVIDENCE = {"kind": one_of(*PROOFS), "url": TEXT, "shows": TEXT, "checked": DATE}
+_SYMPTOM = {"lines": TEXTS, "seen": TEXT, "source": TEXT}
+_TEST = {"expect": one_of(*ANSWERS), "facts": TABLE}
+
+
+class RuleError(ValueError):
+    """A rule file is wrong; ``problems`` are clauses that name the key ("fix 2: safety: …")."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def parse_rule(
+    rule_id: str, origin: str, data: Mapping[str, Any], registry: Registry, ledger: Ledger | None = None
+) -> Rule:
+    """Return the rule of a parsed TOML document. Raises :class:`RuleError` with everything that is wrong.
+
+    ``ledger`` knows what releases require, for clauses with ``"outside-requirement"``.
+    """
+    schema = data.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise RuleError([f"schema {schema} is newer than this engine understands ({SCHEMA}): update envdoctor"])
+    return _Document(rule_id, data, registry, ledger).rule(origin)
+
+
+class _Document:
+    """One rule file while it is read: the parts that can be used, and what is wrong with the others."""
+
+    def __init__(self, rule_id: str, data: Mapping[str, Any], registry: Registry, ledger: Ledger | None) -> None:
+        self._id, self._data, self._registry, self._ledger = rule_id, data, registry, ledger
+        self._problems = list(faults(data, _DOCUMENT, _PARTS))
+        head = data.get("rule")
+        self._head: Mapping[str, Any] = head if isinstance(head, Mapping) else {}
+        each = self._head.get("each")
+        self._each = each if isinstance(each, str) else None
+
+    def rule(self, origin: str) -> Rule:
+        """Return the rule. Raises :class:`RuleError`."""
+        self._check_head()
+        affects, from_ledger = self._clauses("affects")
+        unless, _ = self._clauses("unless")
+        assume = [self._assumption(place, entry) for place, entry in rows(self._data, "assume", self._problems)]
+        texts = self._texts()
+        if self._problems:
+            raise RuleError(self._problems)
+        return Rule(
+            id=self._id,
+            status=self._head.get("status", "active"),
+            **{key: self._head[key] for key in ("severity", "confidence", "effect")},
+            each=self._each,
+            affects=affects,
+            unless=unless,
+            assume=assume,
+            supersedes=self._head.get("supersedes", []),
+            folds_into=self._head.get("folds_into", []),
+            explained_by=self._head.get("explained_by", {}),
+            probe=self._head.get("probe"),
+            origin=origin,
+            scope=_scope(self._each, affects, unless),
+            texts={**texts, "from_ledger": from_ledger},
+        )
+
+    def _check_head(self) -> None:
+        if not re.match(_ID, self._id):
+            self._wrong(f"the file's name {self._id!r} is not lower-case words joined by dashes")
+        if self._data.get("schema", SCHEMA) is not SCHEMA:
+            self._wrong("schema: schema = 1 is expected")
+        if "rule" in self._data:
+            self._problems += faults(self._data["rule"], _HEAD, _HEAD_OPTIONS, "rule: ")
+        spec = self._registry.find(self._each) if self._each is not None else None
+        if self._each is not None and (spec is None or spec.type != "records"):
+            self._wrong(f"rule: each: a registered record list is expected, not {self._each!r}")
+        columns = spec.columns if spec is not None else {}
+        folds_into = self._head.get("folds_into")
+        for name in folds_into if isinstance(folds_into, list) else ():
+            head, _, column = str(name).partition(".")  # `probe.device` is a column and a fact of its own
+            if head != self._each or column not in columns:
+                self._wrong(f"rule: folds_into: {name!r} is no column of each")
+        explained = self._head.get("explained_by")
+        for other, agree in explained.items() if isinstance(explained, Mapping) else ():
+            if not agree or not isinstance(agree, list) or not all(name in columns for name in agree):
+                self._wrong(f"rule: explained_by: {other}: columns of each that must agree are expected")
+
+    def _clauses(self, name: str) -> tuple[list[list[Condition]], list[int]]:
+        """Return the clauses of a part, and the places of those that the ledger gave."""
+        clauses: list[list[Condition]] = []
+        from_ledger: list[int] = []
+        written = rows(self._data, name, self._problems)
+        if name == "affects" and self._data.get(name) == []:
+            self._wrong("affects: at least one clause is expected")
+        for place, clause in written:
+            if not clause:
+                self._wrong(f"{place}an empty clause would always match")
+            try:
+                expanded = _outside_windows(clause, self._ledger) if _OUTSIDE in clause.values() else [clause]
+            except ConditionError as error:
+                self._wrong(f"{place}{error}")
+                continue
+            if expanded != [clause]:
+                from_ledger += range(len(clauses), len(clauses) + len(expanded))
+            for one in expanded:
+                clauses.append([])
+                for key, operand in one.items():
+                    try:
+                        clauses[-1].append(parse_condition(self._registry, key, operand, self._each))
+                    except ConditionError as error:
+                        self._wrong(f"{place}{key}: {error}")
+        return clauses, from_ledger
+
+    def _assumption(self, place: str, entry: Mapping[str, Any]) -> list[Any]:
+        if not self._sound(place, entry, _ASSUME, {"default": FLAG}):
+            return []
+        key = entry["key"]
+        spec = self._registry.find(key)
+        if spec is None or key != canonical_key(key) or key.endswith("*"):
+            self._wrong(f"{place}key: a registered fact is expected, not {key!r}")
+        else:
+            try:
+                parse_value(spec, entry["value"])
+            except FactTypeError as error:
+                self._wrong(f"{place}value: {error}")
+        return [key, entry["value"], entry["because"], entry.get("default", False)]
+
+    def _texts(self) -> dict[str, Any]:
+        """Return what only findings and the lint read."""
+        for name in ("message", "why", "details"):
+            if name in self._data:
+                self._problems += (f"{name}: {fault}" for fault in WORDS.faults(self._data[name]))
+        added = str(self._head.get("added"))
+        return {
+            "title": self._head.get("title"),
+            "added": added,
+            "modified": str(self._head.get("modified", added)),
+            "engines": self._head.get("engines", False),
+            "bound": {key: self._head[key] for key in ("fixed_in", "last_seen", "open_ended") if key in self._head},
+            **{name: self._data.get(name) for name in ("message", "why", "details")},
+            "fix": [*self._fixes()],
+            "evidence": [*self._evidence(added)],
+            "symptom": [
+                {"source": "not opened", **entry}
+                for place, entry in rows(self._data, "symptom", self._problems)
+                if self._sound(place, entry, {}, _SYMPTOM)
+            ],
+            "test": [*self._tests()],
+        }
+
+    def _fixes(self) -> Iterator[dict[str, Any]]:
+        for place, fix in rows(self._data, "fix", self._problems):
+            if not self._sound(place, fix, {"summary": WORDS}, _FIX_OPTIONS):
+                continue
+            kinds = [key for key in FIX_KINDS if key in fix]
+            if len(kinds) > 1:
+                self._wrong(f"{place}one of {', '.join(FIX_KINDS)} is expected, not {', '.join(kinds)}")
+            constraints = fix.get("constraints", [])
+            if fix.get("cuda") and not (len(constraints) == 1 and constraints[0].startswith("torch")):
+                self._wrong(f"{place}cuda: builds are chosen for one constraint on torch")
+            kind = FIX_KINDS[kinds[0]] if kinds else "advice"
+            yield {**_FIX, "safety": "review", **fix, "kind": kind}
+
+    def _evidence(self, added: str) -> Iterator[dict[str, Any]]:
+        for place, entry in rows(self._data, "evidence", self._problems):
+            kind = next((kind for kind in PROOFS if kind in entry), None)
+            if kind is not None and "kind" not in entry:
+                entry = {"kind": kind, "url": entry[kind], **{key: entry[key] for key in entry if key != kind}}
+            needed = {key: _EVIDENCE[key] for key in ("kind", "url", "shows")}
+            if self._sound(place, entry, needed, _EVIDENCE):
+                yield {**entry, "checked": str(entry.get("checked", added))}
+
+    def _tests(self) -> Iterator[dict[str, Any]]:
+        """Yield the tests as expectation and facts; ``[[test]]`` is how older rules write them."""
+        written = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
+        for place, entry in written:
+            answers = [word for word in ANSWERS if word in entry]
+            if len(answers) == 1:
+                others = {key: entry[key] for key in entry if key != answers[0]}
+                entry = {"expect": answers[0], "facts": entry[answers[0]], **others}
+            if self._sound(place, entry, _TEST, {"name": TEXT, "complete": TEXTS}):
+                yield {"name": None, "complete": [], **entry}
+
+    def _sound(
+        self, place: str, entry: Mapping[str, Any], required: Mapping[str, Kind], optional: Mapping[str, Kind]
+    ) -> bool:
+        found = list(faults(entry, required, optional, place))
+        self._problems += found
+        return not found
+
+    def _wrong(self, problem: str) -> None:
+        self._problems.append(problem)
+
+
+def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Iterable[Sequence[Condition]]) -> str:
+    """Return what a rule is about: facts that only one command has decide. An exception may well rest on an
+    experiment."""
+    prefixes, excepted = (
+        {condition.key.partition(".")[0] for clause in clauses for condition in clause} for clauses in (affects, unless)
+    )
+    prefixes |= {str(each)}
+    if (prefixes | excepted) & {"change", "revision"}:
+        return "revision"
+    if prefixes & {"probe", "import_run"}:
+        return "probe"
+    return next((scope for scope in ("drift", "memory", "watch") if scope in prefixes), "environment")
+
+
+def _outside_windows(clause: Mapping[str, Any], ledger: Ledger | None) -> list[dict[str, Any]]:
+    """Return a clause for each row of releases that require the same of the package whose condition is
+    :data:`_OUTSIDE`; the other condition on a package names the releases that are meant. Raises
+    :class:`ConditionError` where the ledger has no requirement that the clause speaks of."""
+    required = [key for key, operand in clause.items() if operand == _OUTSIDE]
+    askers = [key for key in clause if key.startswith("pkg.") and key not in required]
+    if len(required) != 1 or len(askers) != 1 or not required[0].startswith("pkg."):
+        raise ConditionError(f'one package that is "{_OUTSIDE}" and one other package, which requires it, are expected')
+    name, asker = required[0].removeprefix("pkg."), askers[0].removeprefix("pkg.")
+    released = ledger.package(asker) if ledger is not None else None
+    windows = _windows(released, name, clause[askers[0]]) if released is not None else ()
+    clauses = [{**clause, askers[0]: releases, required[0]: others} for releases, others in windows]
+    if not clauses:
+        raise ConditionError(f"the ledger has no release of {asker} that requires certain releases of {name}")
+    return clauses
+
+
+def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield releases in a row that require the same of ``name``, with what lies outside of that.
+
+    Releases that are newer than the ledger require at least what its newest does: a floor hardly ever falls, but a
+    ceiling rises.
+    """
+    versions = [one.version for one in released.releases if one.metadata]
+    asked = [(version, _required(released, version, name)) for version in versions if satisfies(version, meant)]
+    for specifiers, pairs in groupby(asked, lambda pair: pair[1]):
+        row = [version for version, _ in pairs]
+        behind = versions[versions.index(row[-1]) + 1 :]
+        turned = [_turned(specifier) for specifier in specifiers]
+        below = [operand for operand in turned if operand.startswith(("<", "=="))]
+        above = [operand for operand in turned if operand not in below]
+        if behind and turned:
+            yield f">={row[0]},<{behind[0]}", below + above
+            continue
+        if below:
+            yield f">={row[0]}", below
+        if above:
+            yield f">={row[0]},<={row[-1]}", above
+
+
+def _required(released: Released, version: str, name: str) -> tuple[str, ...]:
+    """Return the specifiers of what a release requires of a package everywhere: markers are for some Pythons, or for
+    extras."""
+    found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
+    return tuple(sorted(part.strip() for specifiers in found for part in specifiers.split(",") if part.strip()))
+
+
+def _turned(specifier: str) -> str:
+    match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
+    if match is None:
+        raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
+    return _OPPOSITE[match[1]] + match[2]

@@ -1,0 +1,24 @@
+"""Will it fit: the peak of GPU memory of a recipe before it runs, and how long the samples of its data are.
+
+In: the facts of a recipe, a model and a GPU; a data file. Out: a point, an interval, a verdict, and changes that
+fit. Imports ``revision`` and what is below it.
+"""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "closed_form": "ClosedForm Residual",
+        "prediction": "model_of predict",
+        "read_data": "DataProblem",
+        "recipe": "batch_of engine_of settings_of",
+        "section": "MemoryProblem MemorySaving MemorySection",
+        "serving": "predict_serving",
+        "shipped": "OnCuda Shipped",
+        "stages": "Stage Staged",
+        "stored": "Counted Packed stored_parameters",
+        "summary": "DataError DataSection Padding fed_length measure",
+        "tracing": "FirstOf Source Trace Tracer",
+    },
+)

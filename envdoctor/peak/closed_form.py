@@ -1,0 +1,224 @@
+"""From a few traces to every depth, batch and length: the bytes of each segment of a step, by what they hold.
+
+Within a segment the bytes are affine in the number of layers, because the traces lie on a line of equally made depths,
+and at most quadratic in the length; so two depths give the full one, and three lengths every other.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from envdoctor.facts.view import View
+from envdoctor.peak.tracing import Trace
+
+GIB = float(1 << 30)
+#: What later steps hold more than the one whose tensors were replayed: up to 7 % where three steps were, at full depth.
+_LATER = 1.07
+#: What a process has on a GPU beside torch's allocator, in GiB: 0.3 with CUDA's lazy loading and few kernels, more than
+#: 1 with all of torch's (https://github.com/pytorch/pytorch/issues/107667); 1.3 is in the documentation of transformers
+#: (https://huggingface.co/docs/transformers/v4.48.0/model_memory_anatomy).
+_CONTEXT = (0.3, 0.6, 1.3)
+Span = tuple[float, float, float]
+
+
+class Residual(NamedTuple):
+    """Published readings by the predicted live bytes: each is a share of them, and bytes beside it. A twentieth of the
+    readings are below ``low``, a fifth below ``mostly``, half below ``point``, a twentieth above ``high``."""
+
+    low: tuple[float, float]
+    mostly: tuple[float, float]
+    point: tuple[float, float]
+    high: tuple[float, float]
+
+    def span(self, least: float, size: float, most: float) -> Span:
+        """Return the least, the likely and the most bytes that such a reading shows."""
+        low, point, high = (
+            share * live + beside
+            for (share, beside), live in ((self.low, least), (self.point, size), (self.high, most))
+        )
+        return low, point, high
+
+
+class Need(NamedTuple):
+    """The least, the likely and the most bytes of live tensors, of what torch reserves, and of what a process takes.
+    Four of five processes take more than ``mostly`` bytes."""
+
+    allocated: Span
+    reserved: Span
+    process: Span
+    mostly: float
+
+    def verdict(self, free: float) -> str:
+        """fits when the most is free, does-not-fit when four of five take more, tight between. A run that dies costs
+        more than a change that was not needed: so one in twenty may be taken to fit wrongly, and one in five not."""
+        return "fits" if self.process[2] <= free else "does-not-fit" if self.mostly > free else "tight"
+
+    def up_to(self, other: "Need") -> "Need":
+        """Return the need of a run that may be the other one instead, if that takes more."""
+        allocated, reserved, process = (
+            (*here[:2], max(here[2], there[2])) for here, there in zip(self[:3], other[:3], strict=True)
+        )
+        return Need(allocated, reserved, process, self.mostly)
+
+
+class Gpu(NamedTuple):
+    """``total`` and ``free`` in bytes."""
+
+    name: str
+    total: float
+    free: float
+
+
+def need_of(least: float, size: float, most: float, held: float, residuals: Mapping[str, Residual]) -> Need:
+    """What a process with so many live bytes takes: by the ``residuals`` of published readings, as shares of the live
+    bytes; without them, where the step ran here, by what torch's allocator holds for them, ``held`` times as much."""
+    if residuals:
+        measures = map(residuals.__getitem__, Need._fields[:3])
+        # An allocator that was not replayed may hold more, or not (``held`` is 1 where nothing tells).
+        spans = ((least, size, most), *2 * [(least, (1 + held) / 2 * size, held * most)])
+        allocated, reserved, taken = (residual.span(*span) for residual, span in zip(measures, spans, strict=True))
+        share, beside = residuals["process"].mostly
+        return Need(allocated, reserved, taken, share * least + beside)
+    low, likely, high = least, held * size, _LATER * held * most
+    process = (low + _CONTEXT[0] * GIB, likely + _CONTEXT[1] * GIB, high + _CONTEXT[2] * GIB)
+    return Need((least, size, _LATER * most), (low, likely, high), process, process[0])
+
+
+def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
+    """The GPU that decides: the first for one process, the one with the least free memory for several; None where no
+    memory is known. Free is all of it where nobody knows what others take."""
+    known = [gpu for gpu in map(_gpu, gpus) if gpu is not None]
+    return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
+
+
+def _gpu(item: View) -> Gpu | None:
+    total, free = item.number("memory_gib"), item.number("free_gib")
+    total, free = free if total is None else total, total if free is None else free
+    return None if total is None or free is None else Gpu(item.text("name") or "GPU", total * GIB, free * GIB)
+
+
+#: Bytes by what they hold.
+Terms = Mapping[str, float]
+#: An engine that generates on the same GPU.
+GENERATING = "engine that generates"
+#: What is there of the model and its training, whatever the batch, and of models beside it.
+OTHER_MODELS = ("reference model", "value model", "reward model")
+OF_THE_MODEL = (
+    "weights",
+    "adapters",
+    *OTHER_MODELS,
+    "gradients",
+    "optimizer states",
+    "temporary values of the optimizer",
+)
+#: What does not depend on the batch.
+_STATIC = (*OF_THE_MODEL, GENERATING, "communication buffers", "gathered layers")
+#: The lengths beside that of the longest sample, as shares of it, from which every other follows.
+LENGTHS = (0.5, 0.25)
+
+
+class Peak(NamedTuple):
+    """The most memory of a step: the segment and the operation where it is reached, and what the bytes hold."""
+
+    segment: str
+    operation: str
+    terms: Terms
+
+    @property
+    def size(self) -> float:
+        """Bytes."""
+        return sum(self.terms.values())
+
+    def most(self, margin: float) -> float:
+        """Bytes when what depends on the batch takes more by the share ``margin``."""
+        return self.size + margin * sum(size for name, size in self.terms.items() if name not in _STATIC)
+
+
+class ClosedForm:
+    """The peak for any batch and length. ``shared`` turns the bytes of one process into those of one of many. ``held``
+    is what torch's allocator holds at the longest traced length, as a share of the peak."""
+
+    def __init__(self, trace: Trace, batch: int, shared: Callable[[Terms], Terms] = lambda terms: terms) -> None:
+        self.depth = int(trace.model["depth"])
+        self.batch = batch
+        self._shared = shared
+        self._tokens = sorted({int(point["tokens"]) for point in trace.points})
+        self._segments: dict[str, list[Terms]] = {}
+        self._operations: dict[str, str] = {}
+        by_length = [{int(p["layers"]): p["segments"] for p in trace.points if p["tokens"] == n} for n in self._tokens]
+        deepest = max(by_length[-1])
+        for segment in by_length[-1][deepest]:
+            if all(segment in depths for points in by_length for depths in points.values()):
+                self._operations[segment] = str(by_length[-1][deepest][segment][1])
+                self._segments[segment] = [
+                    _full({layers: found[segment][2] for layers, found in points.items()}, self.depth)
+                    for points in by_length
+                ]
+        self.held = self._share(trace)
+
+    def at(self, batch: int, tokens: int, without: Sequence[str] = ()) -> Peak:
+        """The peak of ``batch`` samples of ``tokens`` tokens; ``without`` the bytes of those names."""
+        peaks = [self._peak(segment, batch, tokens, without) for segment in self._segments]
+        return max(peaks, key=lambda peak: peak.size)
+
+    def _peak(self, segment: str, batch: int, tokens: int, without: Sequence[str]) -> Peak:
+        terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name not in without}
+        return Peak(segment, self._operations[segment], self._shared(terms))
+
+    def _terms(self, segment: str, batch: int, tokens: int) -> Terms:
+        lengths = self._segments[segment]
+        scaled = {}
+        for name in lengths[-1]:
+            values = [found.get(name, 0.0) for found in lengths]
+            size = self._value(values, tokens)
+            # What is there at no length does not grow with the batch either: copies of weights under autocast.
+            fixed = size if name in _STATIC else min(max(self._value(values, 0), 0.0), size)
+            if size > 0:
+                scaled[name] = fixed + (size - fixed) * batch / self.batch
+        return scaled
+
+    def _share(self, trace: Trace) -> float:
+        longest = self._tokens[-1]
+        points = [p for p in trace.points if p["tokens"] == longest and "held_bytes" in p]
+        peak = max(sum(self._terms(segment, self.batch, longest).values()) for segment in self._segments)
+        if not points:  # nobody replayed it: readings tell
+            return 1.0
+        full = _extended({int(p["layers"]): float(p["held_bytes"]) for p in points}, self.depth) / peak
+        # Where a block more or less at a traced depth would be a share of its own at the full one.
+        most: float = max(float(p["held_bytes"]) / max(size for size, *_ in p["segments"].values()) for p in points)
+        return max(min(full, most), 1.0)
+
+    def _value(self, values: Sequence[float], tokens: int) -> float:
+        """Lagrange's polynomial through the values at the traced lengths."""
+        total = 0.0
+        for i, (x, y) in enumerate(zip(self._tokens, values, strict=True)):
+            for j, other in enumerate(self._tokens):
+                if i != j:
+                    y *= (tokens - other) / (x - other)
+            total += y
+        return total
+
+
+def trained_parameters(trace: Trace) -> float:
+    """The number of parameters that are trained, at full depth."""
+    return _extended({int(p["layers"]): float(p["trained"]) for p in trace.points}, int(trace.model["depth"]))
+
+
+def kept_bytes(trace: Trace) -> float:
+    """The keys and values of the longest traced prompt, in bytes, at full depth."""
+    longest = max(point["tokens"] for point in trace.points)
+    found = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
+    return _extended(found, int(trace.model["depth"]))
+
+
+def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
+    names = dict.fromkeys(name for terms in by_layers.values() for name in terms)  # in their order, each time the same
+    values = {name: {layers: terms.get(name, 0.0) for layers, terms in by_layers.items()} for name in names}
+    return {name: _extended(found, depth) for name, found in values.items()}
+
+
+def _extended(by_layers: Mapping[int, float], depth: int) -> float:
+    """The value at the full depth, on the line through the traced ones."""
+    low, high = min(by_layers), max(by_layers)
+    if low == high:
+        return by_layers[low]
+    return by_layers[low] + (by_layers[high] - by_layers[low]) / (high - low) * (depth - low)

@@ -1,0 +1,545 @@
+"""The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.peak.closed_form import (
+    GIB,
+    LENGTHS,
+    OF_THE_MODEL,
+    OTHER_MODELS,
+    ClosedForm,
+    Gpu,
+    Need,
+    Peak,
+    Residual,
+    Terms,
+    gpu_of,
+    kept_bytes,
+    need_of,
+    trained_parameters,
+)
+from envdoctor.peak.recipe import LESS, Plan, plan_of, settings_of
+from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
+from envdoctor.peak.shipped import OnCuda
+from envdoctor.peak.stages import Staged
+from envdoctor.peak.tracing import Source, Trace
+from envdoctor.system.message import Message, as_message
+
+# The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers.
+
+#: Lengths are offered in steps of this many tokens.
+_STEP = 128
+_VERDICTS = ("fits", "tight", "does-not-fit")
+#: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
+_BATCHES = (1, 2, 4, 8)
+_LONGEST = 1 << 17
+#: The length from which every other follows where none was given.
+USUAL = 2048
+_SMALL_ADAPTER = {
+    **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
+    **{"modules_to_save": None, "use_dora": None},
+}
+
+
+class Saving(NamedTuple):
+    """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
+
+    set: Mapping[str, object]
+    job: Mapping[str, Any]
+
+
+def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+    """Changes that keep batch and length, from those that cost nothing to those that train something else; ``adapted``
+    is where the reference model of an adapter comes from."""
+    single = []
+    if job["attention"] == "eager":
+        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
+    if job["training"] and not job["checkpointing"]:
+        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+    yield from single
+    if len(single) == 2:
+        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+    if not job["training"]:
+        return
+    if job["lora"] is None:
+        if job["optimizer"] in ("AdamW", "adamw_fused"):
+            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
+        reference = {"reference": adapted} if job["reference"] == "copy" else {}
+        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+        packed = {"quantized": {"double": False, "upcast": True}}
+        yield Saving({"recipe.method": "qlora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **packed, **reference})
+    elif job["quantized"] is None:
+        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+
+
+def combined(single: Sequence[Saving]) -> Iterator[Saving]:
+    """Yield two changes together, then three, and so on; none that sets one thing twice."""
+    for number in range(2, len(single) + 1):
+        for parts in combinations(single, number):
+            settings = [item for one in parts for item in one.set.items()]
+            if len(dict(settings)) == len(settings):
+                yield Saving(dict(settings), {key: value for one in parts for key, value in one.job.items()})
+
+
+def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
+    """The largest batch (the setting ``name``), and the largest length, below those given, whose peak ``fits``."""
+    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
+    if found:
+        yield Saving({name: found}, {"batch": found})
+    steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
+    if steps:
+        yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
+    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
+
+
+# What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
+#
+# The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
+# torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
+
+
+def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
+    """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
+    are trained. Raises :class:`MemoryProblem` where the number of processes is not known."""
+    world = given.get("world_size")
+    if world is None and (given.get("zero_stage") or given.get("fsdp")):
+        raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
+    width = float(model["weight_bytes"]) / float(model["parameters"])
+    run = _Run(given, int(world or 1), float(model["parameters"]), float(model["layer_parameters"]), width, trained)
+    if given.get("zero_stage") is not None:
+        return run.zero
+    return run.fsdp if given.get("fsdp") else run.replicated
+
+
+class _Run(NamedTuple):
+    """``layer`` are the parameters of the largest layer, ``width`` the bytes of a parameter."""
+
+    given: Mapping[str, Any]
+    processes: int
+    parameters: float
+    layer: float
+    width: float
+    trained: float
+
+    def replicated(self, terms: Terms) -> Terms:
+        """The reducer's buckets hold every gradient a second time."""
+        buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
+        return {**terms, **buckets}
+
+    def zero(self, terms: Terms) -> Terms:
+        """Stage 1 divides the optimizer's states, 2 the gradients too, 3 the weights too."""
+        stage, new = int(self.given["zero_stage"]), dict(terms)
+        new.pop("temporary values of the optimizer", None)
+        # Adam's two states and the float32 copy that DeepSpeed updates.
+        states = 12 * self.trained / (self.processes if stage else 1)
+        new["optimizer states"] = 0.0 if self.given.get("offload_optimizer") else states
+        if stage >= 2 and "gradients" in new:
+            new["gradients"] /= self.processes
+        if stage < 3:
+            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
+            several = 4.5 if self.given.get("overlap_comm") else 1.0
+            new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
+            return new
+        live = min(self.given["live_parameters"], self.parameters) * self.width
+        whole = new.get("weights", 0.0)
+        kept = 0.0 if self.given.get("offload_param") else whole / self.processes
+        new["weights"] = kept + min(4 * self.layer + live, whole)
+        for name in new.keys() & set(OTHER_MODELS):  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new[name] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
+        new["communication buffers"] = 2 * self.given["reduce_bucket"]
+        return new
+
+    def fsdp(self, terms: Terms) -> Terms:
+        """Everything is divided, and two layers are whole at a time: the one that computes and the next. A reference
+        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
+        new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
+        if self.given.get("offload_param"):
+            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
+        return {**new, "gathered layers": 2 * self.layer * self.width}
+
+
+# The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers.
+
+#: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
+#: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
+MARGIN = 0.3
+
+
+#: What is said of a run that may be another one, with its GiB.
+_DOUBTS = {
+    "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
+    "then it takes {} GiB",
+    "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
+    "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
+    "then it takes {} GiB",
+}
+
+
+class Model(NamedTuple):
+    """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types; ``trainer``
+    is a framework that runs code of its own, with which they may take less too. ``heeds``:
+    whether its code heeds gradient checkpointing, None where the code is not there to be read. ``said`` tells that the
+    shape is by the model's name; then everything may be less or more by the share ``loose``."""
+
+    config: Mapping[str, Any]
+    named: str
+    margin: float = 0.0
+    nearest: Mapping[str, Any] | None = None
+    heeds: bool | None = True
+    trainer: str = ""
+    said: tuple[Message, ...] = ()
+    loose: float = 0.0
+
+    def level_of(self, trace: Trace) -> str:
+        """``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
+        if trace.near or not trace.release:
+            return "nearest" if trace.near or self.nearest else "trace"
+        return "shipped"
+
+    def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
+        """Return what is to be said of where the answer comes from."""
+        said: list[str] = list(self.said)
+        if trace.release:
+            said.append(
+                Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
+            )
+        if trace.near:
+            said.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+        if self.trainer:
+            said.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
+        if self.nearest:
+            nearest = (
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more"
+            )
+            said.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            if job["checkpointing"] and self.heeds is False:
+                said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return said
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
+        if self.heeds is False:
+            job = {**job, "checkpointing": False}
+        lora = job["lora"]
+        if lora is None or self.nearest is None:
+            return dict(job)
+        targets = lora["target_modules"] or self.nearest["targets"]
+        renamed = {"target_modules": targets if targets == "all-linear" else self._called(targets)}
+        if lora["modules_to_save"]:
+            renamed["modules_to_save"] = self._called(lora["modules_to_save"])
+        return {**job, "lora": {**lora, **renamed}}
+
+    def _called(self, modules: Sequence[str]) -> list[Message]:
+        known = self.nearest["modules"] if self.nearest else {}
+        return [name for module in modules for name in known.get(module, [module])]
+
+
+def model_of(
+    config: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    methods: Sequence[str] = (),
+    framework: str = "",
+    *,
+    repo: str = "",
+    trainer: bool = False,
+) -> Model:
+    """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
+    ``framework`` is the one that trains it, a ``trainer`` where it has code of its own. ``repo`` is the name of a model
+    that has no files here.
+
+    Raises :class:`MemoryProblem` where the nearest type computes something else.
+    """
+    named = str(config.get("model_type"))
+    row = next((row for row in rows if row["key"] == named), None)
+    of_trainer = framework if trainer else ""
+    if row is None:
+        return Model(config, named, MARGIN if trainer else 0.0, trainer=of_trainer)
+    unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
+    unlike += [name for name in row["names"].values() if name not in config]
+    if unlike:
+        raise MemoryProblem(
+            "code of the model's repository is never run, and {}, the nearest type of transformers, does "
+            "not fit its config.json: {}",
+            row["type"],
+            ", ".join(dict.fromkeys(unlike)),
+        )
+    native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
+    return Model(native, named, MARGIN, row, _heeds(row, methods, framework, repo), of_trainer)
+
+
+def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo: str) -> bool | None:
+    if framework in row["but_in"]:
+        return True
+    if repo and repo.lower() in row["ignoring"]:
+        return False
+    ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
+    return not ignored if ignored or there else None
+
+
+def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what of the job nobody can tell, and the job with all of it so far that takes more."""
+    if job["checkpointing"] and model.heeds is None:
+        job = {**job, "checkpointing": False}
+        yield "checkpointing", job
+    if plan.eager:
+        job = {**job, "attention": "eager"}
+        yield "attention", job
+    if plan.untold and isinstance(job["config"].get("vocab_size"), int):
+        yield "outputs", {**job, "keep_outputs": True}
+
+
+#: The least length that is traced beside the one that is asked.
+_SHORTEST = 16
+
+
+def predict(
+    facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any], usual: int | None = None
+) -> MemorySection:
+    """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
+    then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
+    plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
+    tracer = Staged(OnCuda(tracer), plan.stage)
+    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
+    base = {**model.job(plan.job), "config": model.config}
+    trace = traced({**base, "tokens": [plan.tokens]}, tracer)
+    trace = trace._replace(residuals=beside_of(trace.residuals, gpu, known["context"]))
+    run = _Prediction(plan, given, model, tracer, base, trace)
+    peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
+    need, doubts = run.doubted(run.need())
+    verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
+    return {
+        "level": model.level_of(trace),
+        "model": model.named,
+        "layers": int(trace.model["depth"]),
+        "parameters": int(trace.model["parameters"]),
+        "trained_parameters": round(trained_parameters(trace)),
+        "batch": run.batch,
+        "tokens": plan.tokens,
+        "processes": int(given.get("world_size") or 1),
+        "allocated_gib": rounded(peak.size),
+        "reserved_gib": [rounded(need.reserved[0]), rounded(need.reserved[2])],
+        "process_gib": [rounded(need.process[0]), rounded(need.process[2])],
+        "interval": {
+            "of": trace.residuals_of,
+            "allocated": [*map(rounded, need.allocated)],
+            "reserved": [*map(rounded, need.reserved)],
+            "process": [*map(rounded, need.process)],
+            "mostly": rounded(need.mostly),
+        },
+        "gpu": gpu and gpu.name,
+        "total_gib": gpu and rounded(gpu.total),
+        "free_gib": gpu and rounded(gpu.free),
+        "verdict": verdict,
+        "phase": peak.segment.partition("/")[0],
+        "operation": peak.operation,
+        "terms": [
+            {"name": name, "gib": rounded(size)}
+            for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
+            if size >= GIB / 1000
+        ],
+        "changes": run.changes(run.peak(), need, gpu) if gpu is not None and verdict != "fits" else [],
+        "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
+        "serving": None,
+        "assumed": [*said, *doubts],
+        "savers": list(plan.savers),
+    }
+
+
+def beside_of(
+    residuals: Mapping[str, Residual], gpu: Gpu | None, contexts: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Residual]:
+    """Return the residuals, with those of a process by what torch reserves where somebody measured what a process has
+    beside that on such a card: ``contexts`` are rows of the table memory-frameworks."""
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    beside = next((row["gib"] * GIB for row in contexts if row["name"] in words), None)
+    if beside is None or not residuals:
+        return residuals
+    return {**residuals, "process": Residual(*((share, more + beside) for share, more in residuals["reserved"]))}
+
+
+#: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
+#: offloaded is not there. What else a kernel or torch.compile spares of an MLP is its own choice.
+_GONE = ("logits and loss", "hidden states", "attention")
+
+
+class _Prediction(NamedTuple):
+    """One run: ``base`` is its job without lengths, ``trace`` the step at its length."""
+
+    plan: Plan
+    given: Mapping[str, Any]
+    model: Model
+    tracer: Source
+    base: Mapping[str, Any]
+    trace: Trace
+
+    @property
+    def batch(self) -> int:
+        return int(self.plan.job["batch"])
+
+    @property
+    def batch_name(self) -> str:
+        return f"recipe.{'train_' if self.plan.job['training'] else ''}batch_size"
+
+    @property
+    def gone(self) -> list[str]:
+        """Return the terms that are likely not there."""
+        return [term for term in self.plan.spared if term in (*_GONE, *self.plan.stage.spared)]
+
+    def form(self, trace: Trace) -> ClosedForm:
+        """Return what one process of the run holds, by a trace of it or of another job."""
+        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+
+    def peak(self, without: Sequence[str] = ()) -> Peak:
+        """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
+        peak = self.form(self.trace).at(self.batch, self.plan.tokens, without)
+        if self.plan.job["training"]:
+            return peak
+        longest = max(int(point["tokens"]) for point in self.trace.points)
+        tokens = self.plan.tokens + int(self.given.get("max_new_tokens") or 0)
+        weights, cache = float(self.trace.model["weight_bytes"]), kept_bytes(self.trace) / longest * tokens
+        answer = Peak("decode", "torch.cat", {"weights": weights, "KV cache": cache})
+        return max(peak, answer, key=lambda one: one.size)
+
+    def need(self) -> Need:
+        """Return what the run takes, if it is as the plan has it."""
+        return self.around(self.form(self.trace), self.peak)
+
+    def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
+        """Return what a run takes, by its ``peak`` without the terms that may be gone, or are likely gone, or none."""
+        low, likely, high = map(peak, (self.plan.spared, self.gone, ()))
+        return self.needed(form, low, high, share, likely)
+
+    def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
+        """What a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None: the
+        high one); ``share`` is how much more it may be than the plan has it."""
+        least, most = low.size, high.size
+        if not self.trace.residuals:  # which hold what other code takes
+            least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
+        most = (most * (1 + self.model.loose) + self.trace.apart) * share
+        smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
+        size = (least * smaller + (likely or high).size) / 2
+        return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
+
+    def doubted(self, need: Need) -> tuple[Need, list[Message]]:
+        """Return the need with what nobody can tell of the run, and what is said of that."""
+        said = []
+        for what, job in _doubts(self.plan, self.model, self.base):
+            other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
+            most = other.at(self.batch, self.plan.tokens)
+            need = need.up_to(self.needed(other, most, most))
+            said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
+        return need, said
+
+    def up_to_doubts(self, after: Need, saving: Saving) -> Need:
+        """Return the need after a change, up to what nobody can tell of the run that it leaves; a smaller batch or
+        length alone leaves at most the share by which the run's own doubts are more."""
+        batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
+        if "tokens" in saving.job or saving.job.keys() == {"batch"}:
+            return after
+        lengths += _shorter(self.plan.tokens) if batch != self.batch else []
+        for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
+            if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
+                form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
+                most = form.at(batch, self.plan.tokens)
+                after = after.up_to(self.needed(form, most, most))
+        return after
+
+    def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
+        """Return what lowers the peak, and whether the run fits then: first what does."""
+        plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
+        found: list[MemorySaving] = []
+
+        def fits(peak: Peak) -> bool:
+            return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
+
+        def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
+            high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
+            after = self.up_to_doubts(after, saving)
+            found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
+
+        form, tried = self.form(self.trace), list(traced_changes(self.base, plan.adapted))
+        if self.model.heeds is False:
+            tried = [saving for saving in tried if not saving.job.get("checkpointing")]
+        if self.given.get("quantization"):  # as the model's files have it
+            tried = [saving for saving in tried if "quantized" not in saving.job]
+        jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
+        shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
+        for saving, one in zip(tried, others, strict=True):
+            after = self.form(one) if isinstance(one, Trace) else form
+            if after.at(self.batch, plan.tokens).size < peak.size:
+                add(saving, after, self.batch, plan.tokens)
+        if isinstance(shorter, Trace) and shorter.release == self.trace.release:
+            shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))
+        else:  # a trace that was kept, and lengths that were not traced
+            (shorter,) = self.tracer.run([{**self.base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
+        if isinstance(shorter, Trace):
+            any_length = self.form(shorter)
+            for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
+                add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
+        found.sort(key=lambda change: change["verdict"] != "fits")
+        if self.trace.release and not any(change["verdict"] == "fits" for change in found):
+            single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
+            single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
+            jobs = [
+                {**self.base, **saving.job, "batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
+                for saving in combined(single)
+            ]
+            alone = len(found)
+            for saving, one in zip(combined(single), self.tracer.run(jobs), strict=True):
+                if isinstance(one, Trace):
+                    add(saving, self.form(one), saving.job.get("batch", self.batch), plan.tokens)
+            several = sorted(found[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
+            found = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *found[:alone]]
+        return found
+
+    def reach(self, gpu: Gpu) -> list[MemoryReach]:
+        """Return the longest samples that fit, by the batch."""
+        longest = self.base["config"].get("max_position_embeddings")
+        most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
+        lengths = {"tokens": [USUAL, *_shorter(USUAL)]}
+        (trace,) = self.tracer.run([{**self.base, **lengths}])
+        if not isinstance(trace, Trace):
+            return []
+        forms, reach = [self.form(trace)], list[MemoryReach]()
+        for _, job in _doubts(self.plan, self.model, self.base):
+            (other,) = self.tracer.run([{**job, **lengths}])
+            forms += [self.form(other)] if isinstance(other, Trace) else []
+        for batch in _BATCHES:
+
+            def fits(steps: int, batch: int = batch) -> bool:
+                peaks = [(form, form.at(batch, steps * _STEP)) for form in forms]
+                return all(self.needed(form, peak, peak).verdict(gpu.free) == "fits" for form, peak in peaks)
+
+            tokens = largest(fits, most // _STEP) * _STEP
+            reach += [{"batch": batch, "tokens": tokens}] if tokens else []
+        return reach
+
+
+def traced(job: Mapping[str, Any], tracer: Source) -> Trace:
+    """The trace of one job. Raises :class:`MemoryProblem`."""
+    (trace,) = tracer.run([job])
+    if isinstance(trace, str):
+        raise MemoryProblem(as_message(trace))
+    return trace
+
+
+def rounded(size: float) -> float:
+    """Bytes in GiB, to a thousandth."""
+    return round(size / GIB, 3)
+
+
+def _shorter(tokens: int) -> list[int]:
+    """The lengths that tell every other one, beside that which is asked."""
+    return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)

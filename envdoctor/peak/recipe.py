@@ -1,0 +1,267 @@
+"""The facts of a recipe as the job of a trace, with what was taken for what was not given."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Records, Unknown
+from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.stages import Stage, stage_of
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import satisfies
+
+#: How much less what depends on the batch may take with a trainer's own code.
+LESS = 0.5
+_METHODS = ("full", "lora", "qlora", "serve", "infer")
+#: The share by which another method of PEFT may take less than LoRA of rank 8, as readings of PEFT's own benchmark do
+#: (benchmarks/memory_published.toml).
+_UNLIKE_LORA = 0.15
+_SERVING = ("vllm", "sglang", "lmdeploy")
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+#: What is in a recipe and not in a trace; each can only make the peak lower.
+#: With the terms that may be gone with it.
+_SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kernels": (Message("kernels that replace parts of the model"), ("logits and loss", "MLP")),
+    "chunked_loss": (Message("the loss in chunks"), ("logits and loss",)),
+    "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
+    "torch_compile": ("torch.compile", ("MLP",)),
+}
+#: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
+_DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+_WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
+#: The parts where the value is no number, and the most that are believed.
+_MANY, _MOST_PARTS = 8, 1 << 20
+
+
+class Plan(NamedTuple):
+    """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
+    configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
+    sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
+    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
+    ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
+    ``stage`` changes the traces (:class:`~envdoctor.peak.stages.Staged`). ``adapted`` is where the reference model of
+    an adapter comes from."""
+
+    job: Mapping[str, Any]
+    tokens: int
+    assumed: tuple[str, ...] = ()
+    savers: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
+    eager: bool = False
+    stated: bool = True
+    parts: int = 1
+    stage: Stage = Stage()
+    untold: bool = False
+    less: float = 0.0
+    adapted: str = "adapter-off"
+
+
+def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None. "auto"
+    buckets of DeepSpeed are those that transformers computes from the ``hidden`` size, unknown ones those of ``zero``,
+    which are rows of the table memory-frameworks."""
+    given = {
+        fact.key.removeprefix("recipe."): None if fact.value is ABSENT else fact.value
+        for fact in facts.below("recipe.")
+        if not isinstance(fact.value, (Unknown, Records))
+    }
+    if hidden and _keys(facts).get("reduce_bucket_size") == "auto":
+        given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
+    return {**given, **{row["name"]: given.get(row["name"]) or row["elements"] for row in zero}}
+
+
+def _keys(facts: FactSet) -> dict[str, str]:
+    """What the recipe's files say by their own keys."""
+    return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
+
+
+def engine_of(given: Mapping[str, Any]) -> str | None:
+    """``alone`` where the recipe describes a serving engine, ``beside`` where it describes a training run too."""
+    if given.get("framework") in _SERVING or given.get("method") == "serve":
+        return "alone"
+    # One file for all: it trains, and then serves what was trained.
+    return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
+
+
+def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> Plan:
+    """What to trace; ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one. Raises
+    :class:`MemoryProblem` where a number without more facts would be a guess."""
+    given, keys = settings_of(facts), _keys(facts)
+    assumed = list[str]()
+    method = _method(given, assumed)
+    training = method != "infer"
+    tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
+    stated, tokens = bool(tokens), tokens or usual
+    if not tokens:
+        raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
+    framework = str(given.get("framework"))
+    trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
+    stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
+    divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
+    adapted = trainer.get("reference", "adapter-off")
+    batch = batch_of(facts, training)
+    if not batch:
+        batch = 1
+        assumed.append(Message("the batch size was not given: 1 was taken"))
+    load = _load_dtype(given, facts, assumed)
+    version = facts.text(f"pkg.{framework}")
+    attention, eager = _attention(given, trainer, version, assumed)
+    flash = isinstance(attention, str) and attention.startswith("flash_attention")
+    packed = bool(given.get("packing") or given.get("padding_free"))
+    dtype, casts = given.get("dtype"), trainer.get("autocast", True) and given.get("zero_stage") is None
+    optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
+    job = {
+        "training": training,
+        "load_dtype": load,
+        # The autocast of accelerate; DeepSpeed converts the model instead.
+        "amp": _DTYPES[str(dtype)] if training and casts and dtype in ("bf16", "fp16") else None,
+        # The CPU's fused kernel keeps what flash attention keeps.
+        "attention": "sdpa" if flash else attention,
+        "quantized": {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}
+        if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit")
+        else None,
+        "lora": _lora(given) if method in ("lora", "qlora") else None,
+        "checkpointing": bool(training and given.get("gradient_checkpointing")),
+        "stage": stage.like,
+        "reference": _reference(given, keys, "copy" if method == "full" else adapted) if stage.reference else "none",
+        "batch": int(batch),
+        "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
+        "accumulation": int(given.get("gradient_accumulation") or 1),
+        "keep_outputs": bool(trainer.get("keeps_outputs")),
+        "optimizer": optimizer,
+    }
+    if given.get("stage") == "grpo" and job["reference"] != "none" and "beta" not in keys:
+        assumed.append(
+            Message(
+                "beta was not given: a reference model was taken, which is not there where it is 0: --set "
+                "recipe.reference_model=none"
+            )
+        )
+    if training and "gradient_checkpointing" not in given:
+        assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
+    own = {
+        row["name"]
+        for row in trainer.get("savers", ())
+        if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
+    }
+    # What nobody says, or says to be absent, is as the framework has it.
+    there = {name: name in own if given.get(name) is None else given[name] for name in _SAVERS}
+    savers = [saver for name, saver in _SAVERS.items() if there[name]]
+    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
+    told = [said for said, _ in savers]
+    told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
+    sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
+    parts = min(math.prod(sizes), _MOST_PARTS)
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
+    less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
+    return Plan(
+        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted)
+    )
+
+
+def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
+    method = given.get("method")
+    if method is None:
+        method = "lora" if given.get("lora_r") else "full"
+        assumed.append(Message("the method was not given: {} was taken", method))
+    if method == "lora" and given.get("quantization") is not None:
+        method = "qlora"
+    if method in ("serve", "infer"):
+        method = "infer"
+    elif method not in _METHODS:
+        assumed.append(Message("the method {} is taken to need what LoRA of rank 8 does", method))
+        method = "lora"
+    return str(method)
+
+
+def batch_of(facts: FactSet, training: bool) -> int | None:
+    """Samples a step: for training those of training, unless somebody gave the batch size alone (``--set``)."""
+    names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
+    known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
+    return int(min(known, key=lambda one: one[0])[1]) or None if known else None
+
+
+def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
+    """The dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+    own, load = facts.text("model.dtype"), given.get("load_dtype")
+    if own is None and load is None and facts.text("model.repo") is not None and facts.text("model.path") is None:
+        assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
+        return "bfloat16"
+    own = own if own is not None and own in _DTYPES.values() else "float32"
+    if load in _DTYPES:
+        return _DTYPES[str(load)]
+    if load is None and "load_dtype" in given:
+        version = facts.text("pkg.transformers")
+        if version is not None and satisfies(version, "<5.dev0"):
+            return "float32"  # from_pretrained without torch_dtype, before transformers 5
+    elif load is None:
+        assumed.append(Message("the dtype of the weights was not given: {} was taken, as in config.json", own))
+    return own
+
+
+def _may_be(version: str | None, releases: str | None) -> bool:
+    return version is None or releases is None or satisfies(version, releases)
+
+
+def _attention(
+    given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None, assumed: list[str]
+) -> tuple[str | None, bool]:
+    """Return the attention, None for that of transformers, and whether it may be eager, by a release nobody tells."""
+    if given.get("attn") is not None:
+        return str(given["attn"]), False
+    own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
+    if len(own) > 1:
+        return None, True
+    if own:
+        assumed.append(Message("the attention was not given: {} was taken, as {} does", own[0], trainer["name"]))
+    elif "attn" not in given:
+        assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
+    return (own[0] if own else None), False
+
+
+def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
+    targets = given.get("lora_targets")
+    return {
+        "r": int(given.get("lora_r") or 8),
+        "lora_alpha": given.get("lora_alpha"),
+        "lora_dropout": given.get("lora_dropout"),
+        "target_modules": "all-linear" if targets == ("all-linear",) else list(targets) if targets else None,
+        "modules_to_save": list(given["lora_modules_to_save"]) if given.get("lora_modules_to_save") else None,
+        "use_dora": True if given.get("dora") else None,
+    }
+
+
+def _reference(given: Mapping[str, Any], keys: Mapping[str, str], usual: str) -> str:
+    if given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
+        return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
+    return str(given.get("reference_model") or usual)
+
+
+def _optimizer(
+    given: Mapping[str, Any],
+    keys: Mapping[str, str],
+    known: Mapping[str, Any],
+    trainer: Mapping[str, Any],
+    assumed: list[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Return what the trace calls the optimizer, and the terms that it may not have."""
+    if given.get("offload_optimizer"):
+        return "elsewhere", ()
+    name = given.get("optimizer")
+    if name is None:
+        assumed.append(Message("the optimizer was not given: AdamW was taken"))
+        return "AdamW", ()
+    found = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
+    if found is None:
+        assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
+        return "AdamW", ("optimizer states", "temporary values of the optimizer")
+    if found != "galore":
+        return str(found), ()
+    text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
+    stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
+    usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)
+    rank = int(stated[1]) if stated else usual
+    assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))
+    return f"galore-{rank}", ()

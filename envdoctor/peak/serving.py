@@ -1,0 +1,208 @@
+"""Serving engines: what one takes of the GPU at the start, and the place in it for keys and values.
+
+vLLM takes a share of the whole GPU, and the weights and a profiled step come out of it (determine_available_memory of
+its worker). SGLang takes a share of what is free, for the weights and the keys and values alone; steps and CUDA graphs
+have what it leaves. LMDeploy takes a share of what the weights leave. The table memory-frameworks has the numbers.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Value
+from envdoctor.peak.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
+from envdoctor.peak.prediction import Model, rounded, traced
+from envdoctor.peak.recipe import engine_of, plan_of, settings_of
+from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
+from envdoctor.peak.tracing import Source
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import satisfies
+
+#: CUDA context and libraries with lazy loading, which engines have since CUDA 12, in GiB.
+_BESIDE = 0.6
+_MIB = 1 << 20
+#: The largest vocabulary that is believed, and the one where config.json has none: models have up to 262,144.
+_VOCABULARY = 1 << 19
+
+
+class _Engine(NamedTuple):
+    """Bytes of one engine on a GPU: it takes ``base`` and a share of the ``whole``, for what is ``inside`` and the keys
+    and values of tokens, each ``token``; it needs from ``least`` to ``most`` beside that, of what is ``free``. A
+    ``strict`` one does not start where one sequence of the full length has no place."""
+
+    whole: float
+    base: float
+    inside: float
+    token: float
+    least: float
+    most: float
+    free: float
+    strict: bool
+
+    def asked(self, share: float) -> float:
+        """Return what is taken at the start."""
+        return self.base + share * self.whole
+
+    def cache(self, share: float) -> float:
+        """Return the place for keys and values, below 0 where even what is inside has none."""
+        return self.asked(share) - self.inside
+
+    def needed(self, length: int) -> float:
+        """Return what it cannot start without."""
+        return self.inside + self.token * (length if self.strict else 1)
+
+    def verdict(self, share: float, length: int) -> str:
+        """Return whether it starts, and holds the longest sequence."""
+        asked = self.asked(share)
+        if asked + self.least > self.free or asked < self.needed(length):
+            return "does-not-fit"
+        return "fits" if asked + self.most <= self.free and self.cache(share) >= length * self.token else "tight"
+
+    def changes(self, length: int) -> list[MemorySaving]:
+        """Return the largest share that leaves others theirs, and the length that fits then where that one does not."""
+        most = self.free - self.most - self.base
+        share = math.floor(most / self.whole * 100) / 100 if self.whole > 0 else 0.0
+        settings: dict[str, object] = {"recipe.gpu_memory_utilization": share}
+        if share > 0 and self.verdict(share, length) != "fits":
+            length = int(self.cache(share) / self.token) // 128 * 128
+            settings["recipe.max_model_len"] = length
+        fits = share > 0 and length > 0
+        return [{"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits"}] if fits else []
+
+
+def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any]) -> MemorySection:
+    """The section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` where there is
+    no number."""
+    given, config = settings_of(facts), model.config
+    length = given.get("max_model_len") or config.get("max_position_embeddings")
+    gpu = gpu_of(facts.each("gpu"), 2)
+    if gpu is None or not isinstance(length, int):
+        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
+    if "kv_lora_rank" in config:
+        raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
+    row, card = _row(facts, known["engine"], gpu)
+    ranks = int(given.get("tensor_parallel") or 1)
+    usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
+    tokens = int(given.get("max_batched_tokens") or usual)
+    sequences = int(given.get("max_sequences") or card["sequences"])
+    plan = plan_of(_as_prompt(facts, tokens), known)
+    trace = traced({**plan.job, "config": config, "tokens": [tokens]}, tracer)
+    peak = ClosedForm(trace, 1).at(1, tokens)
+    weights, cache = float(trace.model["weight_bytes"]), kept_bytes(trace)
+    vocabulary = config.get("vocab_size")
+    if not (isinstance(vocabulary, int) and 0 < vocabulary <= _VOCABULARY):
+        vocabulary = _VOCABULARY
+    step = (peak.size - weights - cache) / ranks + 4.0 * sequences * vocabulary
+    weights /= ranks
+    context, apart = _BESIDE * GIB, row["of"] != "total"
+    whole, base, inside = {
+        "total": (gpu.total, 0.0, weights + step + context),
+        "free": (gpu.free - context, 0.0, weights),
+        "rest": (gpu.free - context - weights, weights, weights),
+    }[row["of"]]
+    # The profile counts what is allocated, and not what the allocator holds for it.
+    low, _, high = need_of(weights + step, weights + step, weights + step, 1.0, {}).reserved
+    least = context + step if apart else 0.0
+    most = least + high - low + (0.0 if given.get("enforce_eager") else row.get("graphs", 0.0) * GIB)
+    captured = min(sequences, card["sequences"])  # no more of them are in CUDA graphs
+    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=captured, ranks=ranks)
+    if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
+        most = max(most, context + (1 - share) * whole)
+    assumed = list[str]()
+    if given.get("gpu_memory_utilization") is None:
+        assumed.append(Message("{} was not given: {}", row["option"], f"{share:g}"))
+    share = float(given.get("gpu_memory_utilization") or share)
+    engine = _Engine(whole, base, inside, cache / ranks / tokens, least, most, gpu.free, strict=not apart)
+    verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
+    needed = max(asked, engine.needed(length))
+    if engine_of(given) == "beside":
+        assumed.append(
+            Message(
+                "the recipe trains and serves, and this is the engine; for the training run: --set "
+                "recipe.gpu_memory_utilization=absent"
+            )
+        )
+    if apart and verdict == "tight" and asked + most > gpu.free:
+        text = "a step and CUDA graphs may need up to {} GiB beside {} {}, and {} GiB are left"
+        free = f"{(gpu.free - asked) / GIB:.1f}"
+        assumed.append(Message(text, f"{most / GIB:.1f}", row["option"], f"{share:g}", free))
+    return {
+        "level": model.level_of(trace),
+        "model": model.named,
+        "layers": int(trace.model["depth"]),
+        "parameters": int(trace.model["parameters"]),
+        "trained_parameters": 0,
+        "batch": 1,
+        "tokens": tokens,
+        "processes": ranks,
+        "allocated_gib": rounded(asked),
+        "reserved_gib": [rounded(asked)] * 2,
+        "process_gib": [rounded(needed + least), rounded(needed + most)],
+        "interval": None,
+        "gpu": gpu.name,
+        "total_gib": rounded(gpu.total),
+        "free_gib": rounded(gpu.free),
+        "verdict": verdict,
+        "phase": "start" if asked + least > gpu.free else "KV cache",
+        "operation": f"{row['option']} {share:g}",
+        "terms": [
+            {"name": "KV cache", "gib": rounded(place)},
+            {"name": "weights", "gib": rounded(weights)},
+            {"name": "activations of a step", "gib": rounded(step)},
+            {"name": "CUDA context", "gib": rounded(context)},
+        ],
+        "changes": [] if verdict == "fits" else engine.changes(length),
+        "reach": [],
+        "serving": {
+            "asked_gib": rounded(asked),
+            "weights_gib": rounded(weights),
+            "activations_gib": rounded(step),
+            "cache_gib": rounded(place),
+            "cache_tokens": int(place / engine.token),
+            "length": length,
+        },
+        "assumed": [*model.said_of(trace, plan.job), *assumed],
+        "savers": [],
+    }
+
+
+def _row(facts: FactSet, rows: Sequence[Mapping[str, Any]], gpu: Gpu) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the row of the engine and its release, and of the card; vLLM's where the recipe names no engine."""
+    name = facts.text("recipe.framework")
+    own = [row for row in rows if row["name"] == name] or [row for row in rows if row["name"] == rows[0]["name"]]
+    version = facts.text(f"pkg.{own[0]['name']}")
+    row = next((row for row in own if version is not None and satisfies(version, row["releases"])), own[-1])
+    named = gpu.name.lower()
+
+    def fits(card: Mapping[str, Any]) -> bool:
+        if any(part in named for part in card.get("names", ())):
+            return True
+        return gpu.total < card["below"] * GIB if "below" in card else "names" not in card
+
+    return row, next(filter(fits, row["cards"]))
+
+
+def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, **step: int) -> float:
+    """Return the share that the engine takes by itself, by the tokens, sequences and ranks of a ``step``."""
+    if "reserve" not in row:
+        return float(row["share"][min(step["ranks"].bit_length(), len(row["share"])) - 1])
+    mib = {**row["reserve"], **card.get("reserve", {})}
+    left = (
+        mib["base"] + mib["token"] * step["tokens"] + mib["sequence"] * step["sequences"] + mib["gpu"] * step["ranks"]
+    )
+    return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
+
+
+def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
+    """The same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
+    changed = facts.copy()
+    told: dict[str, Value] = {
+        "method": "infer",
+        "max_length": tokens,
+        "batch_size": 1,
+        "train_batch_size": ABSENT,
+        "attn": "sdpa",
+    }
+    changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in told.items())
+    return changed

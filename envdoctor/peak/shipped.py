@@ -1,0 +1,354 @@
+"""Traces without torch: the sums of products in the table memory-forms, at the sizes of a config.json.
+
+``tools/refresh_memory_forms.py`` made the table with the trace itself. What a step computes comes from there; weights,
+adapters, gradients and the optimizer's states are counted here.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product, takewhile
+from typing import Any, NamedTuple
+
+from envdoctor.peak.closed_form import GIB, Residual, Terms
+from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.tracing import Source, Trace
+from envdoctor.system.message import said_by
+
+Row = Mapping[str, Any]
+#: The type that others are most like, and how far it is to another: farther than what changes little of a step, because
+#: Gemma 2 has a soft cap on its logits (table memory-terms, ``word``).
+_LIKE, _UNLIKE = "llama", 5
+_LOGITS, _SOFTMAX = "logits and loss", "aten._softmax_backward_data.default"
+#: The most that torch's allocator holds of eager attention beside what is live, in bytes of a score: three matrices in
+#: single precision. Readings of fitcheck-llm 0.3.1 (benchmarks/memory_published.toml) show 2 to 13.
+_HELD = 12
+#: The largest size that is believed of a model.
+_LARGEST = 1 << 32
+#: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
+#: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
+_LAST_LOGITS = (4, 45)
+_FULL_LOGITS = {
+    "at": "forward/last float",
+    "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
+}
+#: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
+#: scale for 256 values), and copies of the parameters that its step makes.
+_EIGHT_BIT = 1 + 4 / 256
+_STATES = {
+    "AdamW": (2, 0.0, 1),
+    "adamw_fused": (2, 0.0, 0),
+    "adamw_8bit": (2, _EIGHT_BIT, 0),
+    "lion": (1, 0.0, 0),
+    "lion_8bit": (1, _EIGHT_BIT, 0),
+    "SGD": (0, 0.0, 0),
+    "elsewhere": (0, 0.0, 0),
+}
+#: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
+_FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
+
+
+def form_words(job: Row, targets: str) -> str:
+    """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and for a
+    stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
+    method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
+    lora, packed, again = job["lora"], job["quantized"], job["checkpointing"]
+    words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
+    words += ["float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
+    words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
+    words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
+    return " ".join(word for word in words if word)
+
+
+def jobs_of(pattern: str) -> list[str]:
+    """Return the jobs in the table's ``lora|qlora bfloat16 amp? sdpa``."""
+    choices = [(*part.rstrip("?").split("|"), *([""] if part.endswith("?") else [])) for part in pattern.split()]
+    return [" ".join(filter(None, words)) for words in product(*choices)]
+
+
+def _outputs_kept(trace: Trace, job: Row) -> Trace:
+    """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
+    logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
+    vocabulary = job["config"].get("vocab_size")
+    if job["stage"] != "sft" or not job["training"] or not isinstance(vocabulary, int):
+        return trace
+    each = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
+    return _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: each * tokens)
+
+
+class OnCuda(NamedTuple):
+    """Traces of ``source`` with the outputs that a loop keeps, and with what CUDA's kernel for the gradient of a
+    softmax makes beside its result: the product of gradient and output, in single precision; of float16 the result
+    itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
+    aten/src/ATen/native/cuda/SoftMax.cu)."""
+
+    source: Source
+
+    def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
+        """A trace for each job, or why there is none: one trace answers for loops that keep outputs and those that do
+        not."""
+        found = self.source.run([{**job, "keep_outputs": False} for job in jobs])
+        return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
+
+    def _changed(self, trace: Trace, job: Row) -> Trace:
+        trace = _outputs_kept(trace, job) if job["keep_outputs"] else trace
+        heads = job["config"].get("num_attention_heads")
+        seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
+        if not isinstance(heads, int) or _SOFTMAX not in seen:
+            return trace
+        scores = float(job["batch"] * heads * (2 if job["stage"] == "dpo" else 1))
+        each = (2 if _computed_in(job) == "float16" else 4) * scores
+        trace = _more(trace, ("backward",), _SOFTMAX, "gradients of activations", lambda tokens: each * tokens**2)
+        if not trace.release:
+            return trace
+        points = []
+        for point in trace.points:
+            most = max(size for size, *_ in point["segments"].values())
+            points.append({**point, "held_bytes": most + _HELD * scores * point["tokens"] ** 2})
+        return trace._replace(points=tuple(points))
+
+
+def _computed_in(job: Row) -> str:
+    single = job["load_dtype"] == "float32" or (job["quantized"] and job["quantized"]["upcast"])
+    return str(job["amp"] or ("float32" if single else job["load_dtype"]))
+
+
+def _more(trace: Trace, begins: tuple[str, ...], operation: str, name: str, bytes_of: Callable[[int], float]) -> Trace:
+    """Return the trace with more of the term ``name`` in segments whose name begins so, at one operation ("": any)."""
+    points = []
+    for point in trace.points:
+        segments, more = dict(point["segments"]), bytes_of(point["tokens"])
+        for segment, (size, at, terms) in segments.items():
+            if segment.startswith(begins) and operation in ("", at):
+                segments[segment] = [size + more, at, {**terms, name: terms.get(name, 0.0) + more}]
+        held = {"held_bytes": point["held_bytes"] + more} if "held_bytes" in point else {}
+        points.append({**point, **held, "segments": segments})
+    return trace._replace(points=tuple(points))
+
+
+class Shipped:
+    """Answers jobs as a tracer does, each by the form that is the most like it.
+
+    ``table`` is memory-forms and ``terms`` memory-terms; ``version`` is that of the installed transformers, "unknown"
+    where nobody told it, and None where it does not matter; ``elsewhere`` tells whether a framework trains with loops
+    or kernels of its own."""
+
+    def __init__(self, table: Row, terms: Row, version: str | None, elsewhere: bool) -> None:
+        self._forms: dict[tuple[str, str], dict[str, list[Row]]] = {}
+        for row in table["form"]:
+            for pattern, releases in row["jobs"].items():
+                for kind, _, minor in (name.partition(" ") for name in releases):
+                    for words in jobs_of(pattern):
+                        self._forms.setdefault((kind, words), {}).setdefault(minor, []).append(row)
+        self._models = {row["key"]: row for row in table["model"]}
+        self._version = _minor(version or "") or None  # "none" where it is not installed
+        self._unknown = version == "unknown"
+        self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
+        self._inner = {row["key"]: float(row["share"]) for row in terms["inner"]}
+        self._elsewhere = elsewhere
+        self._residuals: dict[str, dict[str, Residual]] = {}
+        for row in terms["residual"]:
+            ends = ((share, beside * GIB) for share, beside in (row[name] for name in Residual._fields))
+            self._residuals.setdefault(row["of"], {})[row["measure"]] = Residual(*ends)
+
+    def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
+        """A trace for each job, or the sentence that says why there is none."""
+        return [self._answer(job) for job in jobs]
+
+    def _answer(self, job: Row) -> Trace | str:
+        try:
+            return self._trace(job)
+        except MemoryProblem as error:
+            return said_by(error)
+
+    def _trace(self, job: Row) -> Trace:
+        kind = str(job["config"].get("model_type"))
+        model = self._models.get(kind, self._models[_LIKE])
+        job = {**job, "attention": job["attention"] or model["attention"]}
+        run = _Run(model, job, self._inner.get(kind, 1.0))
+        words = form_words(job, self._targets(model, job))
+        found, like, unlike = self._most_alike(kind, words)
+        run.unlike(words.split(), unlike.split())
+        minor = self._chosen(list(found))
+        of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
+        near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
+        rows, all_logits = found[minor], 0.0
+        if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
+            rows = [*rows, _FULL_LOGITS]
+        elif of == "generation" and self._unknown:
+            all_logits = run.bytes_of(_FULL_LOGITS)
+        trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
+        return trace._replace(release=minor, near=near, apart=all_logits)
+
+    def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
+        """Return the forms of the nearest type and job by release, that type, and the words of that job."""
+        asked = set(words.split())
+
+        def far(known: tuple[str, str]) -> int:
+            other = 0 if known[0] == kind else 1 if known[0] == _LIKE else _UNLIKE
+            return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
+
+        found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
+        return self._forms[found], *found
+
+    def _targets(self, model: Row, job: Row) -> str:
+        """Return what LoRA trains in the words of the table."""
+        wanted = job["lora"] and job["lora"]["target_modules"]
+        if job["lora"] is None or wanted == "all-linear":
+            return wanted or ""
+        least = set(wanted or model["least"]) <= set(model["least"])
+        return "least" if least else "qkv" if set(wanted) == set(model.get("qkv", ())) else "all-linear"
+
+    def _chosen(self, minors: list[str]) -> str:
+        """Return the newest release up to the installed one, the oldest where that is older than all."""
+        known = sorted((_minor(minor), minor) for minor in minors)
+        below = [minor for number, minor in known if self._version is None or number <= self._version]
+        return below[-1] if below else known[0][1]
+
+
+class _Run:
+    """One job at the sizes of its configuration."""
+
+    def __init__(self, model: Row, job: Row, inner: float) -> None:
+        config = job["config"]
+        try:
+            hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
+            keys, self.depth = _size(config, "num_key_value_heads", heads), _size(config, "num_hidden_layers")
+            width, vocabulary = _size(config, "head_dim", hidden // heads), _size(config, "vocab_size")
+            active, stored = _inner(config, hidden)
+        except (TypeError, ValueError, OverflowError):
+            raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
+        letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
+        letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
+        self.job, self.cache = job, 4.0 * self.depth * keys * width
+        lora = job["lora"]
+        self.letters = {**letters, "R": lora["r"] if lora else 0}
+        self.batch, self.scale = float(job["batch"]), 1.0
+        linear, rest = self._total(model["linear"]), self._total(model["rest"])
+        if config.get("tie_word_embeddings", model["tied"]):
+            rest -= letters["V"] * hidden
+        self.parameters = linear + rest
+        if stored:
+            extra = 3 * hidden * self.depth * (stored - self.letters["I"])
+            self.parameters, linear = self.parameters + extra, linear + extra
+        self.layer = linear / self.depth
+        self.width = 4 if job["load_dtype"] == "float32" else 2
+        packed = job["quantized"]
+        self.weights = self.width * self.parameters
+        if packed:
+            self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
+        self.results = self.norm = 0.0
+        self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
+
+    def _total(self, text: str, **more: float) -> float:
+        """The value of ``2 BGHKS + 4 DL``; ``more`` are letters that are not the model's, or others than its own."""
+        known = {**self.letters, **more}
+        parts = (part.partition(" ") for part in text.split(" + ") if part)
+        return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
+
+    def _adapters(self, model: Row, lora: Row) -> float:
+        modules, wanted = model["modules"], lora["target_modules"] or model["least"]
+        names = list(modules) if wanted == "all-linear" else wanted
+        if any(name not in modules for name in names):
+            names = list(modules)
+        sides = sum(self._total(side) for name in names for side in modules[name])
+        outputs = self._dora([modules[name] for name in names]) if lora.get("use_dora") else 0.0
+        # Copies of whole modules stay in the model's dtype, and count by their bytes.
+        saved = len(lora["modules_to_save"] or ()) * self.letters["V"] * self._total("2 GHK") * self.width / 4
+        return float(lora["r"]) * self.depth * sides + self.depth * outputs + saved
+
+    def _dora(self, modules: Sequence[Sequence[str]]) -> float:
+        """Note what DoRA keeps of a layer, and return its magnitudes (lora/dora.py in peft): it scales the results of
+        the base and of the adapter, for which both stay; the norm of a weight needs an identity matrix, and the weight
+        four times, in single precision."""
+        sizes = [(self._total(into), self._total(out)) for into, out in modules]
+        each, outputs = 4 if _computed_in(self.job) == "float32" else 2, sum(out for _, out in sizes)
+        samples = self.job["batch"] * (2 if self.job["stage"] == "dpo" else 1)
+        self.results = samples * outputs * (each + (each if self.job["amp"] else 4))
+        self.norm = max(4 * into * into + 16 * into * out for into, out in sizes)
+        return outputs
+
+    def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
+        """Count what is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
+        if "dpo" in wanted and "dpo" not in words:
+            self.batch *= 2
+        if "float32" in wanted and "float32" not in words:
+            self.scale = 2.0
+
+    def _terms(self, row: Row, tokens: int) -> dict[str, float]:
+        return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
+
+    def bytes_of(self, row: Row) -> float:
+        """Return what the longest sample holds by this row, in bytes."""
+        return sum(self._terms(row, max(self.job["tokens"])).values())
+
+    def trace(self, rows: Sequence[Row]) -> Trace:
+        """What the trace of this job would be, by these rows."""
+        model = {
+            "depth": self.depth,
+            "parameters": round(self.parameters),
+            "weight_bytes": self.width * self.parameters,
+            "layer_parameters": self.layer,
+        }
+        points = [
+            {
+                "layers": self.depth,
+                "tokens": tokens,
+                "trained": self.trained,
+                "cache_bytes": self.cache * self.width / 2 * self.job["batch"] * tokens,
+                "segments": self._segments(rows, tokens),
+            }
+            for tokens in self.job["tokens"]
+        ]
+        return Trace(model, tuple(points))
+
+    def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
+        copies, each, temporary = _STATES.get(self.job["optimizer"], _STATES["AdamW"])
+        own = (4 if self.job["lora"] else self.width) * self.trained
+        # A copy of every parameter in its own dtype, unless the optimizer packs its states.
+        states = copies * (each * self.trained or own)
+        kept: Terms = {
+            "weights": self.weights,
+            "adapters": own if self.job["lora"] else 0.0,
+            "optimizer states": states,
+        }
+        if self.job["reference"] == "copy":
+            kept = {**kept, "reference model": self.width * self.parameters}
+        found = {}
+        for place, row in enumerate(rows):
+            terms = self._terms(row, tokens)
+            if self.job["accumulation"] > 1:
+                terms["gradients"] = own
+            segment, _, operation = row["at"].partition(" ")
+            if self.results:  # of all layers, or of the one that is computed again
+                again = self.results * tokens + self.norm if segment.endswith(("first", "last")) else 0.0
+                more = again if self.job["checkpointing"] else self.results * tokens * self.depth
+                terms["hidden states"] = terms.get("hidden states", 0.0) + more
+            terms = {**kept, **terms}
+            found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
+        if self.job["training"]:
+            terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
+            found["step/before"] = [sum(terms.values()), "step", terms]
+        return found
+
+
+def _size(config: Row, name: str, usual: int | None = None) -> int:
+    """Return one size of config.json. Raises what a size raises that is none, or that no model has."""
+    size = int(config.get(name) or usual)  # type: ignore[arg-type]
+    if not 0 < size <= _LARGEST:
+        raise ValueError(name)
+    return size
+
+
+def _inner(config: Row, hidden: int) -> tuple[int, int]:
+    """Return the width of the MLP that a token passes through, and of all experts together (0: there are none)."""
+    width = _size(config, "intermediate_size", 4 * hidden)
+    one, shared = _size(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
+    beside = _size(config, shared) if config.get(shared) else 0
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    stored = next((_size(config, name) * one + beside for name in names if config.get(name)), 0)
+    sent = "num_experts_per_tok"
+    return _size(config, sent) * one + beside if config.get(sent) else width, stored
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(map(int, takewhile(str.isdigit, version.split(".")[:2])))

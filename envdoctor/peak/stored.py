@@ -1,0 +1,90 @@
+"""How many parameters the files of a model hold, by their safetensors headers alone, and what quantised ones take."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from envdoctor.peak.tracing import Job, Source, Trace, changed, with_terms
+from envdoctor.revision.hub.local import LocalSnapshot
+from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
+from envdoctor.revision.hub.snapshot import FileEntry
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message
+
+#: As transformers names them; what lies beside them is an adapter's or an optimizer's.
+_WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
+#: What a model has beside the language model (a tower for images) is not what differs from the nearest type.
+_ALIKE = 0.1
+
+
+class Counted(NamedTuple):
+    """Traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
+
+    source: Source
+    parameters: int
+
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
+        """A trace for each job, or why there is none."""
+        return changed(self.source, jobs, self._counted)
+
+    def _counted(self, trace: Trace, job: Job) -> Trace:
+        share = self.parameters / float(trace.model["parameters"])
+        return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, self.parameters)
+
+
+class Packed(NamedTuple):
+    """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. ``head`` tells
+    that models whose head is the embedding were seen to hold both."""
+
+    source: Source
+    each: float
+    head: bool = False
+
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
+        """A trace for each job, or why there is none; what the job itself quantises is left alone."""
+        return changed(self.source, jobs, self._packed)
+
+    def _packed(self, trace: Trace, job: Job) -> Trace:
+        if job["quantized"]:
+            return trace
+        linear = float(trace.model["layer_parameters"]) * int(trace.model["depth"])
+        weights, parameters = float(trace.model["weight_bytes"]), float(trace.model["parameters"])
+        beside = weights * max(0.0, 1 - linear / parameters)
+        # Some files hold a head of their own where the model's is the embedding.
+        own = beside if job["config"].get("tie_word_embeddings") else 0.0
+        found = linear * self.each + beside + (own if self.head else 0.0)
+        trace = _scaled(trace, found / weights, round(parameters))
+        return trace._replace(absent=own) if self.head else trace._replace(apart=trace.apart + own)
+
+
+def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
+    """Return the trace with ``share`` of the weights' bytes."""
+    new = with_terms(trace, lambda terms: {**terms, "weights": terms.get("weights", 0.0) * share})
+    model = {"parameters": parameters, "weight_bytes": trace.model["weight_bytes"] * share}
+    return new._replace(model={**trace.model, **model})
+
+
+def stored_parameters(folder: str) -> int | None:
+    """The number of values of all tensors; None where a file is not there, or one is not as the format asks."""
+    try:
+        found = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
+        places = {name: os.path.join(folder, name) for name in found}
+        files = {name: FileEntry(name, os.stat(place).st_size, None) for name, place in places.items()}
+    except OSError:
+        return None
+    expected = {int(match[1] or 1) for match in found.values()}
+    if expected != {len(found)}:
+        return None
+    shapes = {}
+    snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))
+    for name, data in snapshot.headers(list(files)).items():
+        try:
+            header = parse_header(data, files[name].size) if isinstance(data, bytes) else None
+        except HeaderError:
+            return None
+        if header is None:
+            return None
+        shapes.update({tensor: one.shape for tensor, one in header.tensors.items()})
+    return sum(map(math.prod, shapes.values()))

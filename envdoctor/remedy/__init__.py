@@ -1,0 +1,24 @@
+"""What to do: fixes that were judged before they are offered, plans, answers to error messages.
+
+In: findings and the facts that they rest on; a traceback. Out: commands, changes of the user's own files, lists of
+versions, what has the missing name. Imports ``judge`` and what is below it.
+"""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "answer": "Answer Asker Home Moved Suspect Way",
+        "answering": "answer_to",
+        "candidates": "Build Candidates builds_of no_build",
+        "checking": "check_first_fix check_fixes",
+        "commands": "Before Remedy before install_commands place_of try_remedy",
+        "fixes": "with_fixes",
+        "needs": "asked_by_model needs_of others_asked",
+        "plan": "with_plan",
+        "resolver": "NoResolver Wanted resolve",
+        "situation": "Situation",
+        "suspects": "suspects_in",
+    },
+)

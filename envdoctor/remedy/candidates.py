@@ -1,0 +1,327 @@
+"""The changes that a fix of a rule may come to here: releases and builds, those nearest to the installed ones first."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.registry import FactTypeError, parse_value
+from envdoctor.facts.values import ABSENT, Absent, Fact, Range, Unknown, Value, spell
+from envdoctor.judge.judging import Problem
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.released_wheels import Gap, no_wheel, release_named, wanted_here
+from envdoctor.remedy.commands import Pin, Remedy, written
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, is_named_by, same_release, satisfies
+from envdoctor.versions.releases import Releases
+from envdoctor.versions.requirement import normalise
+
+# Which build of a release would be installed here, and whether none is known for this Python, system, CUDA, GPU.
+
+
+class Build(NamedTuple):
+    """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to
+    ask for (``cu118``, ``cpu``), None when the package index offers this build by itself. ``forbidden`` says why there
+    is none for this environment."""
+
+    cuda: str | Absent | None = None
+    tag: str | None = None
+    forbidden: Message | None = None
+
+
+def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
+    """The row of the table torch-builds for a version."""
+    return next((row for row in matrix.rows("torch-builds") if is_named_by(version, row["key"])), None)
+
+
+def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
+    """Why this release cannot be installed for the judged Python and system, None when nothing says so. For which torch
+    it was compiled is not asked: installers bring along what it requires."""
+    python = facts.text("python.version")
+    base = base_release(python) if python is not None else None
+    release = release_named(matrix, name, version)
+    asked = [release.requires_python] if release is not None else []
+    row = torch_row(version, matrix) if name == "torch" else None
+    if row is not None:
+        column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
+        asked += [row.get(column) or row["python"]] if row.get("python") else []
+    for specifier in asked:
+        if base is not None and not satisfies(base, specifier):
+            return Message("{} {} has no build for Python {} ({})", name, version, python, specifier)
+    wanted = wanted_here(facts.value)
+    gap = no_wheel(matrix, name, version, wanted._replace(torch=None)) if wanted is not None else None
+    return Message("{} {} has no wheel for {}", name, version, gap.lacks) if isinstance(gap, Gap) else None
+
+
+def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one, else
+    for the newest that the driver and every GPU can use."""
+    current = facts.value("torch.cuda")
+    if facts.get("torch.cuda").source == "assumed":
+        return Build()  # PyPI's, as that of the new release will be
+    row = torch_row(version, matrix)
+    if current is ABSENT:
+        # CPU builds exist for every release; ROCm builds are not in the table.
+        if not facts.absent("torch.hip"):
+            return Build()
+        return Build(ABSENT, None if row is None or _default(row, facts) is ABSENT else "cpu")
+    if not isinstance(current, str) or dotted(current) is None or row is None:
+        return Build()
+    reasons = []
+    # A build runs on every driver of its CUDA major or a later one; when the driver is not known, it is one for the
+    # present build.
+    driver = facts.text("driver.max_cuda")
+    limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
+    fitting = [cuda for cuda in map(str, row.get("cuda", [])) if _numbers(cuda)[0] <= limit]
+    for cuda in sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True):
+        unsupported = _gpu_forbids(version, cuda, facts, matrix)
+        if unsupported is None:
+            return Build(cuda, None if _default(row, facts) == cuda else "cu" + cuda.replace(".", ""))
+        reasons.append(unsupported)
+    if not reasons and "cuda" in row.get("open", []):
+        return Build()  # the table does not know every build of this release
+    return Build(forbidden=reasons[0] if reasons else Message("torch {} has no build for CUDA {}", version, current))
+
+
+def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
+    """The build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another build,
+    which a bare version would keep."""
+    row = torch_row(version, matrix)
+    if row is None or cuda not in [str(build) for build in row.get("cuda", [])]:
+        return Build(forbidden=Message("torch {} has no build for CUDA {}", version, cuda))
+    unsupported = _gpu_forbids(version, cuda, facts, matrix)
+    if unsupported is not None:
+        return Build(forbidden=unsupported)
+    return Build(cuda, "cu" + cuda.replace(".", ""))
+
+
+def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
+    """The builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel index, the
+    newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
+    row, gpus = torch_row(version, matrix) or {}, facts.records("gpu")
+    usual = _default(row, facts)
+    bare = facts.absent("gpu") or (gpus is not None and not gpus.items and gpus.incomplete is None)
+    if bare and usual is not ABSENT:
+        yield Build(ABSENT, "cpu")
+        return
+    yield Build(usual if isinstance(usual, (str, Absent)) else None)
+    for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
+        if cuda != usual and usual is not ABSENT:
+            yield torch_build_for(version, cuda, facts, matrix)
+
+
+def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
+    """CUDA of the build that PyPI gives on this platform; Linux on x86_64 when nothing else is known."""
+    if facts.value("os.platform") in ("windows", "darwin"):
+        return ABSENT
+    column = "pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"
+    cuda = row.get(column)
+    return ABSENT if cuda == "absent" else cuda if isinstance(cuda, str) else Unknown(Message("not in the table"))
+
+
+def _gpu_forbids(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Message | None:
+    if facts.value("os.platform") in ("windows", "darwin"):
+        return None  # the table holds Linux builds
+    from envdoctor.matrix.gpu_code import kernels
+
+    machine = facts.text("os.arch") or "x86_64"
+    for row in matrix.rows("torch-archs"):
+        if row["cuda"] != cuda or row["machine"] != machine or not is_named_by(version, row["key"]):
+            continue
+        for gpu in facts.each("gpu"):
+            cc = gpu.text("cc")
+            if cc and dotted(cc) is not None and kernels(cc, row["archs"], cuda, matrix) == "none":
+                return Message("torch {} for CUDA {} has no kernels for compute capability {}", version, cuda, cc)
+    return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return dotted(text) or (0,)
+
+
+_REQUIREMENT = r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:~=|==|!=|<=|>=|<|>).*)?\Z"
+_COLUMN = r"\{([a-z_]+)\.([a-z_]+)\}"
+_LOWEST = r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)"
+_TAG = r"==([0-9][0-9a-z.]*)\+([a-z0-9]+(?:\.[0-9]+)*)\Z"
+#: How many releases of a range are tried, nearest to the installed one first.
+_TRIES = 6
+
+
+def is_about_a_record(fix: Mapping[str, Any]) -> bool:
+    """Whether what a fix changes is read from the record that its rule applied to."""
+    return any(re.search(_COLUMN, text) for text in (*fix["constraints"], *fix["uninstall"]))
+
+
+class Candidates(NamedTuple):
+    """What is changed: the facts of an environment, with the tables that say what was released and built."""
+
+    facts: FactSet
+    matrix: Matrix
+
+    def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
+        """The changes in order of preference; a text says why one is none. Nothing for a fix that cannot be judged:
+        advice, a command, a setting in words ("0.8 or lower")."""
+        if fix["kind"] == "uninstall":
+            yield self._without(fix["uninstall"], problem)
+        elif fix["kind"] == "constraint":
+            yield from self._constraint(fix, problem)
+        elif fix["kind"] in ("set", "env"):
+            yield from self._setting(fix)
+
+    def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | Message]:
+        """Each of these releases of a package, with what belongs to it."""
+        for version in versions:
+            yield self._remedy(self._with_companions([(name, f"=={version}")]))
+
+    def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
+        variables = {name: written(value) for name, value in fix["env"].items()}
+        changes = {f"env.{name}": value for name, value in variables.items()} if variables else fix["set"]
+        facts: list[Fact] = []
+        for key, raw in changes.items():
+            spec = self.matrix.registry.find(key)
+            try:
+                if spec is not None:
+                    facts.append(_given(key, parse_value(spec, raw)))
+            except FactTypeError:
+                return
+        settings = {key: written(value) for key, value in fix["set"].items()}
+        yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
+
+    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | Message:
+        filled = [self._filled(name, problem) for name in names]
+        if not all(filled):
+            return Message("what it is about is not known")
+        gone = tuple(normalise(name) for name in filled if name)
+        return Remedy(removed=gone, facts=tuple(_given(f"pkg.{name}", ABSENT) for name in gone))
+
+    def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
+        filled = [self._filled(text, problem) for text in fix["constraints"]]
+        if not all(filled):
+            yield Message("no release that satisfies it is known")
+            return
+        parsed = [re.match(_REQUIREMENT, text) for text in filled if text]
+        wanted = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
+        if len(wanted) < len(parsed):
+            yield Message("its constraints cannot be read")
+        elif fix.get("cuda"):
+            yield from self._other_builds(fix["cuda"], wanted[0])
+        elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
+            yield self._companion(wanted[0][0], tagged[1], tagged[2])
+        else:
+            yield from map(self._remedy, self._pins(wanted))
+
+    def _filled(self, text: str, problem: Problem) -> str | None:
+        """The text with the columns of the problem's record; those of another list are read from its record of the same
+        package. None when one is not known."""
+        item = dict(problem.item)
+
+        def value(match: re.Match[str]) -> str:
+            for record in self.facts.items(match[1]):
+                known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
+                agree = [known[column] == item[column] for column in item if column in known]
+                if agree and all(agree) and match[2] in known:
+                    return known[match[2]]
+            raise KeyError(match[0])
+
+        try:
+            return re.sub(_COLUMN, value, text)
+        except KeyError:
+            return None
+
+    def _companion(self, name: str, release: str, tag: str) -> Remedy | Message:
+        """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
+        index gives by itself, and another release than the installed one is taken anyway."""
+        rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
+        # A release that several releases of torch share was built beside the first of them.
+        tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
+        if rows and tag.startswith("cu") and tag not in tags:
+            return Message("{} {} has no build {}", name, release, tag)
+        torch, installed = self.facts.text("pkg.torch"), self.facts.text(f"pkg.{name}")
+        build = torch_build(torch, self.facts, self.matrix) if torch is not None else Build()
+        same = installed is not None and same_release(installed, release)
+        default = build.cuda is not None and build.tag is None and not same
+        keep = None if default or self.facts.value("os.platform") == "darwin" else tag
+        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_given(f"pkg.{name}", f"{release}+{tag}"),))
+
+    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | Message]:
+        """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
+        order) which this Python, driver and every GPU can use, with what belongs to them."""
+        for version in self.versions(*wanted):
+            for cuda in cudas:
+                build = torch_build_for(version, cuda, self.facts, self.matrix)
+                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
+
+    def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
+        """Exact versions to try; a range of a package whose releases are not known stays what it is."""
+        ranges = [self.versions(name, specifier) for name, specifier in wanted]
+        if len(wanted) == 1:
+            ((name, specifier),), (fitting,) = wanted, ranges
+            # When none of the nearest will do, one from the other end of the range may.
+            for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
+                yield self._with_companions([(name, f"=={version}")])
+            if name not in self.matrix.part("releases", "releases") and not fitting:
+                yield [(name, specifier)]
+            return
+        if all(ranges):
+            for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
+                pins = [(name, f"=={version}") for (name, _), version in zip(wanted, versions, strict=True)]
+                yield self._with_companions(pins)
+
+    def versions(self, name: str, specifier: str) -> list[str]:
+        """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
+        the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
+        specifier names."""
+        if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
+            return [specifier[2:]]
+        released = self.matrix.part("releases", "releases").get(name, [])
+        try:
+            fitting = [version for version in released if satisfies(version, specifier)]
+            package = self.matrix.ledger.package(name) if not fitting else None
+            if known := [one.version for one in (package.releases if package is not None else ()) if not one.yanked]:
+                released = known
+                fitting = [version for version in released if satisfies(version, specifier)]
+        except NotASpecifier:
+            return []
+        if released and not fitting:
+            bound = re.search(_LOWEST, specifier)
+            return [bound[1]] if bound else []
+        fitting = [one for one in fitting if not no_build(name, one, self.facts, self.matrix)] or fitting
+        fits = Releases.of(released, [version in fitting for version in released])
+        return fits.by_distance(self.facts.text(f"pkg.{name}") or "")
+
+    def _with_companions(self, pins: list[Pin]) -> list[Pin]:
+        """Add the torchvision and torchaudio that belong to a changed torch, when they are installed."""
+        torch = next((specifier[2:] for name, specifier in pins if name == "torch"), None)
+        if torch is None:
+            return pins
+        row = torch_row(torch, self.matrix) or {}
+        named = {name for name, _ in pins}
+        companions = [entry["name"] for entry in self.matrix.rows("torch-companions", "package")]
+        return pins + [
+            (name, f"=={row[name]}")
+            for name in companions
+            if isinstance(row.get(name), str) and name not in named and self.facts.text(f"pkg.{name}") is not None
+        ]
+
+    def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | Message:
+        """The change, or why a table forbids it. ``build`` is the one of torch; None keeps the CUDA that is installed,
+        where that is possible."""
+        facts: list[Fact] = []
+        tag: str | None = None
+        for name, specifier in pins:
+            exact = specifier[2:] if specifier.startswith("==") and "," not in specifier else None
+            forbidden = no_build(name, exact, self.facts, self.matrix) if exact else None
+            if exact and forbidden is None and name == "torch":
+                build = build or torch_build(exact, self.facts, self.matrix)
+                forbidden, tag = build.forbidden, build.tag
+                if build.cuda is not None:
+                    facts += [_given("torch.cuda", build.cuda), _given("torch.hip", ABSENT)]
+            if forbidden:
+                return forbidden
+            facts.append(_given(f"pkg.{name}", Range(specifier) if exact is None else exact))
+        return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
+
+
+def _given(key: str, value: Value) -> Fact:
+    return Fact(key, value, Message("the fix"), "given")

@@ -1,0 +1,286 @@
+"""Commands that install exact versions or uninstall packages, written for the installer of the judged environment.
+
+The user's own index or mirror is kept: nothing here replaces it. Wheels for one CUDA version come from an extra index
+that the table ``packages`` names. Every command names the interpreter or the folder that it changes: the ``pip`` that
+happens to be first on PATH may belong to another environment.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Range, spell
+from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.evaluate import evaluate
+from envdoctor.judge.finding import Text
+from envdoctor.judge.judging import Problem, errors_of
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
+from envdoctor.system.message import Message
+
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
+_CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
+_SPECIFIER = rf"({_CLAUSE}(,{_CLAUSE})*)?\Z"
+
+#: A normalised name, and a specifier such as ``==2.4.1``; an empty one takes any version.
+Pin = tuple[str, str]
+
+
+class Place(NamedTuple):
+    """The environment that a command changes: its installer (``pip``, ``uv``, ``conda``), interpreter and folder.
+
+    Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for that of whoever runs the command
+    there. With ``target`` the folder is a bare one (``pip install --target``).
+    """
+
+    installer: str = "pip"
+    interpreter: str | None = None
+    folder: str | None = None
+    target: bool = False
+
+    @property
+    def python(self) -> str:
+        """What to type for the interpreter."""
+        return self.interpreter or "python"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its paths can be shown as they are: what the terminal would not print is printed otherwise."""
+        return f"{self.interpreter}{self.folder}".isprintable()
+
+
+def place_of(facts: FactSet) -> Place:
+    """The place of the judged environment; what a facts file says about files of another machine is not used."""
+    python, path = (
+        facts.text(key) if facts.get(key).source == "environment" else None
+        for key in ("python.executable", "environment.path")
+    )
+    return Place(facts.text("environment.installer") or "pip", python, path, facts.value("environment.kind") == "path")
+
+
+def install_commands(
+    pins: Sequence[Pin], place: Place, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a shell.
+
+    ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
+    (``cu118``, ``cpu``), None when the default build is right.
+    """
+    plain = all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins)
+    if not pins or not plain or not place.is_plain:
+        return ()
+    table = {entry["name"]: entry for entry in packages}
+    if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
+        names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
+        return (_joined([*_conda("install", place), "-c", "conda-forge", *names]),)
+    built = {name for name, row in table.items() if cuda_tag and "wheel_index" in row}
+    tagged = [name for name, specifier in pins if name in built and specifier.startswith("==")]
+    words = _words("install", place)
+    if place.installer == "uv":
+        backend = [f"--torch-backend={cuda_tag}"] if tagged else []
+        return (_joined([*words, *(name + specifier for name, specifier in pins), *backend]),)
+    words += [f"{name}{specifier}+{cuda_tag}" if name in tagged else name + specifier for name, specifier in pins]
+    if tagged:
+        # The local tag makes the choice exact, so an extra index is enough and the user's own stays in force.
+        words += ["--extra-index-url", table[tagged[0]]["wheel_index"].replace("{tag}", str(cuda_tag))]
+    return (_joined(words),)
+
+
+def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
+    plain = place.is_plain and all(re.match(_NAME, name) for name in names)
+    if not names or not plain or (place.target and place.installer != "uv"):
+        return ()
+    table = {entry["name"]: entry for entry in packages}
+    if place.installer == "conda" and not _missing(table, names):
+        return (_joined([*_conda("remove", place), *(table.get(name, {}).get("conda", name) for name in names)]),)
+    yes = [] if place.installer == "uv" else ["-y"]
+    return (_joined([*_words("uninstall", place), *yes, *names]),)
+
+
+def for_place(command: str, place: Place) -> str:
+    """A rule's own command; one of pip's is written for the installer and interpreter of the environment."""
+    pip, _, rest = command.partition(" ")
+    if pip != "pip" or not place.is_plain:
+        return command
+    verb, _, rest = rest.partition(" ")
+    return f"{_joined(_words(verb, place))} {rest}"
+
+
+def _joined(words: Sequence[str]) -> str:
+    import shlex  # only a run with findings pays
+
+    return shlex.join(words)
+
+
+def _words(verb: str, place: Place) -> list[str]:
+    """``/srv/env/bin/python -m pip install``, or the same for uv."""
+    bare = place.folder if place.target else None
+    if place.installer == "uv":
+        where = ["--target", bare] if bare else ["--python", place.python]
+        return ["uv", "pip", verb, *where, *(["--upgrade"] if bare and verb == "install" else [])]
+    return [place.python, "-m", "pip", verb, *(["--target", bare, "--upgrade"] if bare and verb == "install" else [])]
+
+
+def _conda(verb: str, place: Place) -> list[str]:
+    return ["conda", verb, *(["-p", place.folder] if place.folder else [])]
+
+
+def _missing(table: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Whether conda-forge lacks one of the packages."""
+    return any(table.get(name, {}).get("conda_forge") is False for name in names)
+
+
+# What a fix changes in an environment, as packages, settings and facts, several changes being one; tried on facts, the
+# errors that would be there then, and the requirements that it would break.
+
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
+
+
+class Remedy(NamedTuple):
+    """``pins`` are installed (``==2.4.1``), ``removed`` are uninstalled, ``variables`` are exported (``absent``:
+    unset), ``settings`` go into the recipe. ``cuda_tag`` is the local tag of the builds to take, None for the default
+    ones. ``facts`` are those that the change gives."""
+
+    pins: Mapping[str, str] = {}
+    removed: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+    settings: Mapping[str, str] = {}
+    cuda_tag: str | None = None
+    facts: tuple[Fact, ...] = ()
+
+    def __add__(self, other: object) -> "Remedy":
+        """Both, one after the other: the later one decides about a package that both change."""
+        if not isinstance(other, Remedy):
+            return NotImplemented
+        facts = {fact.key: fact for fact in (*self.facts, *other.facts)}
+        removed = [name for name in self.removed if name not in other.pins]
+        pins = {name: pin for name, pin in self.pins.items() if name not in other.removed}
+        return Remedy(
+            {**pins, **other.pins},
+            tuple(dict.fromkeys((*removed, *other.removed))),
+            {**self.variables, **other.variables},
+            {**self.settings, **other.settings},
+            other.cuda_tag or self.cuda_tag,
+            tuple(facts.values()),
+        )
+
+    @property
+    def parts(self) -> frozenset[tuple[str, str]]:
+        """What tells two changes apart: what each does to which package or setting."""
+        settings = {**self.variables, **self.settings}
+        return frozenset((*self.pins.items(), *((name, "absent") for name in self.removed), *settings.items()))
+
+    def commands(self, place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Shell commands in the order in which they are run."""
+        rows = list(packages)
+        pins: list[Pin] = list(self.pins.items())
+        from shlex import quote
+
+        exports = [
+            f"unset {name}" if value == "absent" else f"export {name}={quote(value)}"
+            for name, value in self.variables.items()
+            if re.match(_VARIABLE, name)
+        ]
+        removing = uninstall_commands(self.removed, place, rows)
+        return (*removing, *install_commands(pins, place, self.cuda_tag, rows), *exports)
+
+
+NOTHING = Remedy()
+
+
+def written(value: Any) -> str:
+    """A value of a fix as text: ``absent``, ``true``, ``1``, ``a,b``."""
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    return spell(value) if isinstance(value, (bool, float)) else str(value)
+
+
+Predict = Callable[[FactSet], FactSet]
+
+
+class Before(NamedTuple):
+    """Facts as they are, with their errors, those that are folded into others as well (``told``), and the unmet
+    requirements: pairs of a package and who asks for it. ``predict`` gives changed facts with what is predicted of
+    them: the memory of the run."""
+
+    facts: FactSet
+    matrix: Matrix
+    errors: Mapping[Problem, Text]
+    told: Mapping[Problem, Text]
+    unmet: frozenset[tuple[str, str]]
+    predict: Predict | None = None
+
+
+class After(NamedTuple):
+    """What a change would lead to. ``broken`` says which requirement of an installed package it would break, in words;
+    None when it breaks none that is known."""
+
+    facts: FactSet
+    errors: Mapping[Problem, Text]
+    broken: Message | None
+
+    def new(self, now: Before) -> list[Problem]:
+        """The errors that were not there, not even folded into another, which the change ended."""
+        return [problem for problem in self.errors if problem not in now.told]
+
+    def objection(self, now: Before) -> Message | None:
+        """What speaks against the change: a new error, or an unmet requirement that it would bring."""
+        for new in self.new(now):
+            return Message("it would bring {}: {}", new.rule_id, self.errors[new])
+        return self.broken
+
+
+def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Before:
+    """What a change is compared with. ``facts`` are derived ones."""
+    return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts), predict)
+
+
+def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
+    """The facts as the change would leave them. What a package asks for of which it takes another release, and what the
+    change leaves alone, the installer moves along: to a release that is not known, of those that are asked for."""
+    after = with_facts(facts, remedy.facts, matrix)
+    changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
+    new, moved = _unmet(after) - _unmet(facts), []
+    for item in after.items("conflict"):
+        package, wanted = str(item["package"]), item.get("wanted")
+        askers = {asker.partition(" ")[0] for name, asker in new if name == package}
+        if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
+            releases = Range(wanted.removeprefix(package))
+            moved.append(Fact(f"pkg.{package}", releases, Message("what the installer moves along"), "given"))
+    return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after
+
+
+def try_remedy(remedy: Remedy, now: Before) -> After:
+    """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger. A package that was
+    not there may ask for nothing else than what is there."""
+    after = apply(remedy, now.facts, now.matrix)
+    after = after if now.predict is None else now.predict(after)
+    new = sorted(_unmet(after) - now.unmet)
+    broken = Message("it would break a requirement: {} asks for another {}", new[0][1], new[0][0]) if new else None
+    if new and new[0][0] in remedy.removed:
+        broken = Message("it would break a requirement: {} asks for {}", new[0][1], new[0][0])
+    errors = dict(errors_of(after, now.matrix)[0])
+    for problem, said in now.errors.items():
+        rule = now.matrix.find(problem.rule_id)
+        if problem not in errors and rule is not None and is_lost(rule, now, after):
+            errors[problem] = said
+    return After(after, errors, broken)
+
+
+def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
+    """Whether a change leaves it open if the rule applies, which was known before: then it counts as if it did."""
+    outcome = evaluate(rule, after, now.matrix.registry) if rule.each is None else None
+    if outcome is None or outcome.holds is not None:
+        return False
+    return any(not now.facts.unknown(key) for key in outcome.missing)
+
+
+def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (package, asker)
+        for item in facts.each("conflict")
+        if (package := item.text("package")) is not None
+        for asker in item.words("required_by") or ()
+    )

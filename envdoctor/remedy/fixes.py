@@ -1,0 +1,161 @@
+"""Which of a rule's fixes is safe to offer: each is tried on the facts and judged again before it is shown."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.judge.finding import Finding, OfferedFix
+from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
+from envdoctor.judge.messages import text_of
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
+from envdoctor.remedy.candidates import Candidates, is_about_a_record
+from envdoctor.remedy.commands import (
+    After,
+    Before,
+    Place,
+    Predict,
+    Remedy,
+    before,
+    for_place,
+    is_lost,
+    place_of,
+    try_remedy,
+    written,
+)
+from envdoctor.remedy.own_keys import own_keys
+from envdoctor.system.message import Message
+
+#: How many changes are judged before a fix is given up.
+_TRIES = 12
+#: How many records of one rule get fixes of their own: each is judged.
+_RECORDS = 20
+#: What a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
+_FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
+
+
+def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
+    """The judgement with what to do about each finding: judged once for all records of a rule, unless the fixes are
+    about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
+    if not judgement.findings:
+        return judgement
+    trial = _Trial(before(judgement.facts, matrix, predict), place_of(judgement.facts))
+    offered: dict[object, tuple[OfferedFix, ...]] = {}
+    findings: list[Finding] = []
+    counts: dict[str, int] = {}
+    for finding in judgement.findings:
+        rule = matrix.find(finding.id)
+        assert rule is not None
+        problem = problem_of(finding)
+        counts[rule.id] = counts.get(rule.id, 0) + 1
+        own = any(is_about_a_record(fix) for fix in matrix.texts(rule)["fix"]) and counts[rule.id] <= _RECORDS
+        key = problem if own else rule.id
+        if key not in offered:
+            offered[key] = trial.offer_all(rule, problem if own else Problem(rule.id))
+        findings.append(finding._replace(fixes=offered[key]))
+    return judgement._replace(findings=tuple(findings))
+
+
+def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
+    """The fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
+    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), Place())
+    return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
+
+
+class _Trial(NamedTuple):
+    """What changes are tried on, and the environment that commands are written for."""
+
+    now: Before
+    place: Place
+
+    def offer_all(self, rule: Rule, problem: Problem) -> tuple[OfferedFix, ...]:
+        """The fixes of a rule in their order; those that would not help or would break something carry ``withheld``.
+
+        A problem without a record stands for everything that the rule applies to.
+        """
+        return tuple(self._offer(fix, rule, problem) for fix in self.now.matrix.texts(rule)["fix"])
+
+    def _offer(self, fix: Mapping[str, Any], rule: Rule, problem: Problem) -> OfferedFix:
+        if fix["kind"] in ("advice", "command"):
+            return _offered(fix, commands=(for_place(fix["command"], self.place),) if fix["command"] else ())
+        if is_about_a_record(fix) and rule.each and not problem.item:
+            return _offered(fix)
+        objection: Message | None = None
+        tried = 0
+        for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
+            if isinstance(candidate, Message):
+                objection = objection or candidate
+                continue
+            after = try_remedy(candidate, self.now)
+            reason = self._objection(after, rule, problem, fix)
+            if reason is None:
+                commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
+                if fix.get("cuda"):  # conda chooses the CUDA of a package by itself
+                    commands = tuple(line for line in commands if not line.startswith("conda "))
+                offered = _offered(fix, candidate, commands)
+                keys = own_keys(offered.set, self.now.facts, self.now.matrix)
+                return offered._replace(keys=keys, predicted=_predicted(self.now.facts, after.facts))
+            # What keeps a build from helping says more than that another one does not exist.
+            objection = reason if fix.get("cuda") else objection or reason
+            tried += 1
+            if tried >= _TRIES:
+                break
+        if objection is None:
+            words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
+            return _offered(fix, withheld=None if words else Message("no release that satisfies it is known"))
+        return _offered(fix, withheld=objection)
+
+    def _objection(self, after: After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
+        """Why a change is not offered; one of torch's build may leave no error about what a build must fit, and one
+        against too little memory no run that is predicted not to fit."""
+        matrix = self.now.matrix
+        left = problems_of(rule, after.facts, matrix)
+        if problem in left if problem.item else left:
+            return Message("it would not be enough here")
+        if is_lost(rule, self.now, after.facts):
+            return Message("whether it would be enough cannot be told")
+        for standing, message in after.errors.items() if fix.get("cuda") else ():
+            other = matrix.find(standing.rule_id)
+            if other is not None and _FITS.intersection(other.keys()):
+                return Message("it would leave {}: {}", other.id, message)
+        then = _predicted(self.now.facts, after.facts) if rule.effect == "oom" else None
+        if then is not None and after.facts.value("memory.verdict") == "does-not-fit":
+            return then
+        return after.objection(self.now)
+
+
+#: What is predicted of a run with a fix, by the verdict: the least and the most GiB that its process takes.
+_THEN = {
+    "fits": "with it the run takes {} to {} GiB, which fits",
+    "tight": "with it the run takes {} to {} GiB, which is tight",
+    "does-not-fit": "with it the run takes {} to {} GiB, which does not fit",
+}
+
+
+def _predicted(now: FactSet, after: FactSet) -> Message | None:
+    """Return what is predicted of the run after a change; None where that is what was predicted before."""
+    sizes = [[facts.number(f"memory.{one}_gib") for one in ("needed", "most")] for facts in (now, after)]
+    verdict = str(after.value("memory.verdict"))
+    return Message(_THEN[verdict], *sizes[1]) if verdict in _THEN and sizes[0] != sizes[1] else None
+
+
+def _offered(
+    fix: Mapping[str, Any],
+    remedy: Remedy | None = None,
+    commands: tuple[str, ...] = (),
+    *,
+    withheld: Message | None = None,
+) -> OfferedFix:
+    about = is_about_a_record(fix)
+    pins = tuple(name + specifier for name, specifier in remedy.pins.items()) if remedy is not None else ()
+    return OfferedFix(
+        kind=fix["kind"],
+        safety=fix["safety"],
+        summary=text_of(fix["summary"]),
+        constraints=pins if about else tuple(fix["constraints"]),
+        uninstall=(remedy.removed if remedy is not None else ()) if about else tuple(fix["uninstall"]),
+        set={key: written(value) for key, value in fix["set"].items()},
+        env={key: written(value) for key, value in fix["env"].items()},
+        commands=() if withheld else commands,
+        withheld=withheld,
+    )

@@ -1,0 +1,91 @@
+"""What a run asks for beside what its packages bring along: the rows of the table ``run-needs`` that hold for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.judge.evaluate import answer
+from envdoctor.matrix.conditions import parse_condition
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import base_release, satisfies
+from envdoctor.versions.requirement import read_requirement
+
+
+def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
+    """The rows whose conditions all hold; one that cannot be decided counts as not asked for."""
+    for row in matrix.rows("run-needs"):
+        conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
+        if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
+            yield row
+
+
+def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
+    """What a row asks of serving engines and trainers, of those that are there and of the recipe's."""
+    return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
+
+
+def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
+    """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
+    key = "model.registered_since"
+    since = _since(facts, matrix) if facts.unknown(key) else facts.text(key)
+    rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
+    asked = [line for row in rows for line in row["asks"] if "[" not in line]
+    if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
+        asked.insert(0, f"transformers>={since}")
+    asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
+    if not asked:
+        return None
+    bounds: dict[str, list[str]] = {}  # one line a package, where several rows bound it
+    for one in map(read_requirement, asked):
+        bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
+    asked = [package + ",".join(texts) for package, texts in bounds.items()]
+    there = {line: _is_there(line, facts) for line in asked}
+    missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
+    name, needs = facts.value("model.name"), ", ".join(asked)
+    gone, open_ = ", ".join(missing), ", ".join(unknown)
+    if missing and unknown:
+        return Message("{} asks for {}; not here: {}; not known here: {}", name, needs, gone, open_)
+    if missing:
+        return Message("{} asks for {}; not here: {}", name, needs, gone)
+    if unknown:
+        return Message("{} asks for {}; not known here: {}", name, needs, open_)
+    return Message("{} asks for {}; all of it is here", name, needs)
+
+
+def _is_used(framework: str, facts: FactSet) -> bool:
+    return facts.text(f"pkg.{framework}") is not None or facts.value("recipe.framework") == framework
+
+
+def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
+    """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
+    from envdoctor.matrix.model_types import asked_release
+
+    yield from stated
+    family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}
+    if family is None:
+        return
+    for row in matrix.rows("framework-models", "framework"):
+        framework = row["name"]
+        if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
+            line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
+            yield from (line,) if line else ()
+
+
+def _since(facts: FactSet, matrix: Matrix) -> str | None:
+    """The first release of transformers for the types of the model's family, where it is the same for all of them."""
+    from envdoctor.matrix.model_types import ModelTypes
+
+    types, family = ModelTypes(matrix), facts.value("model.family")
+    kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
+    since = {types.since(kind) for kind in kinds}
+    return since.pop() if len(since) == 1 and not types.is_never(next(iter(kinds))) else None
+
+
+def _is_there(line: str, facts: FactSet) -> bool | None:
+    wanted = read_requirement(line)
+    if facts.unknown(f"pkg.{wanted.name}"):
+        return None
+    version = facts.text(f"pkg.{wanted.name}")
+    known = () if version is None else (version, base_release(version) or "0")
+    return any(satisfies(one, wanted.specifiers) for one in known)

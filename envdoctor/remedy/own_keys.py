@@ -1,0 +1,127 @@
+"""A setting in the words of the user's own recipe: ``recipe.attn=sdpa`` is ``flash_attn: sdpa`` there."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.view import View
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.versions.pep440 import satisfies
+
+_DEEPEST = 4
+
+
+class _Key(NamedTuple):
+    """A key of a format, below its ``section``, and what it says; ``place`` is where the recipe has such keys. An
+    ``optional`` one is there where it is used: an option that scripts may have of their own; one that ``commands``
+    alone have is of no call in a script."""
+
+    section: str
+    name: str
+    meaning: Any
+    optional: bool
+    commands: bool
+    place: str = ""
+
+    @property
+    def dotted(self) -> str:
+        """The key as a file of sections has it: ``training_args.gradient_checkpointing``."""
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+
+def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
+    """Return how the recipe writes each setting for which one of its formats has a key.
+
+    A key that the recipe uses comes first, then those of its framework.
+    """
+    records = [View.of(item) for item in facts.items("recipe_key")] if settings else []
+    if not records:
+        return {}
+    used = {str(item.text("key")).replace("-", "_"): item for item in records}
+    places = {str(item.text("format")): (item.words("place") or ("",))[0] for item in reversed(records)}
+    forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
+    framework = facts.value("recipe.framework")
+    # Of a framework with several formats those that the recipe has.
+    named = [name for name, row in forms.items() if row.get("framework") == framework]
+    own = [name for name in named if name in places] or named
+    first = next(places[name] for name in (*own, *places) if name in places)
+    keys = [
+        key._replace(place=places.get(name, first))
+        for name in dict.fromkeys((*own, *places))
+        for key in _keys(name, forms, facts)
+        if key.name in used or not (key.optional or (key.commands and _is_script(places.get(name, first))))
+    ]
+    written: dict[str, str] = {}
+    for fact, value in settings.items():
+        fitting = [
+            (key, word)
+            for key in keys
+            if (word := _written_for(key.meaning, fact.partition(".")[2], value)) is not None
+        ]
+        for key, word in sorted(fitting, key=lambda one: one[0].name.rpartition(".")[2] not in used)[:1]:
+            record = used.get(key.name.rpartition(".")[2])
+            written[fact] = _line_for(key if record is None else _as_used(key, record), word)
+    if settings.keys() - written.keys() >= {"recipe.max_length"}:
+        parts = [_of_field(field, keys, used) for field in ("prompt_length", "answer_length")]
+        if all(parts):
+            extra = next((int(forms[name].get("length_extra", 0)) for name in own), 0)
+            written["recipe.max_length"] = (
+                f"{' + '.join(map(str, parts))} = {int(settings['recipe.max_length']) - extra}"
+            )
+    return written
+
+
+def _of_field(field: str, keys: list[_Key], used: Mapping[str, View]) -> str | None:
+    """Return the key of the recipe that gives a field as it is written, None where it has none."""
+    named = (key.name for key in keys if key.name in used and _written_for(key.meaning, field, "1") is not None)
+    return next(named, None)
+
+
+def _as_used(key: _Key, record: View) -> _Key:
+    """Return the key where the recipe has it and as it is written there: in its section, with its dashes."""
+    name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
+    return key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
+
+
+def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = "", depth: int = 0) -> Iterator[_Key]:
+    """Yield the keys of a format that the release has, and of those that stand beside its own or in a section of it."""
+    row = forms.get(name, {})
+    of_scripts = [*row.get("of_scripts", ()), *(row.get("keys", ()) if row.get("uncalled") else ())]
+    for key, meaning in row.get("keys", {}).items():
+        package, specifier = row.get("releases", {}).get(key, ("", ""))
+        version = facts.text(f"pkg.{package}")
+        if version is None or satisfies(version, specifier):
+            yield _Key(section, key, meaning, key in of_scripts, "beside" in row)
+    for inner, other in row.get("includes", {}).items() if depth < _DEEPEST else ():
+        yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1)
+
+
+def _written_for(meaning: Any, field: str, value: str) -> str | None:
+    """Return what is written behind a key so that the field has the value; None where the key says nothing of it."""
+    for one in meaning if isinstance(meaning, list) else [meaning]:
+        said_of, words = (one["field"], one.get("words", {})) if isinstance(one, dict) else (one, {})
+        if said_of == field:
+            if value in ("true", "false") and not words.keys() & {value, "*"}:
+                return value
+            named = next((word for word, said in words.items() if said == value and word and "*" not in word), None)
+            as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
+            return named or (value if as_it_is else None)
+    return None
+
+
+def _is_script(place: str) -> bool:
+    file: str = getattr(place, "path", place)
+    return file.endswith((".py", ".ipynb"))
+
+
+def _line_for(key: _Key, word: str) -> str:
+    file: str = getattr(key.place, "path", key.place)
+    bare = word in ("true", "false") or re.fullmatch(r"-?[0-9.]+(?:e-?[0-9]+)?", word) is not None
+    if file.endswith((".yaml", ".yml")):
+        return f"{key.dotted}: {word}"
+    if file.endswith((".json", ".jsonc")):
+        return f'"{key.dotted}": {word}' if bare else f'"{key.dotted}": "{word}"'
+    if _is_script(key.place):
+        return f"{key.name}={word.capitalize()}" if bare else f'{key.name}="{word}"'
+    return f"--{key.name}" if word == "true" else f"--{key.name} {word}"

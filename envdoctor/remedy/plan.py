@@ -1,0 +1,243 @@
+"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. Requirements of
+the training stack that are not met are met with it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Fact, Value
+from envdoctor.judge.evaluate import evaluate
+from envdoctor.judge.finding import Finding, Plan
+from envdoctor.judge.judging import Judgement, Problem, problem_of
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule
+from envdoctor.remedy.candidates import Candidates
+from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.remedy.own_keys import own_keys
+from envdoctor.system.message import Message
+
+#: Sets of changes that are judged before the best one so far is taken: each costs 10 to 20 ms.
+_BUDGET = 80
+#: Changes of one fix, and releases of one package, that the search goes on with.
+_OF_A_FIX = 3
+#: What a change of a package costs beside one of another package: torch brings gigabytes, and what is compiled for it.
+_COSTS: Mapping[str, float] = {"torch": 3.0}
+#: What it costs, in changed packages: an error that stays, a package taken away, a setting that changes the training.
+_LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
+#: What an error that stands will cost, by and large: what ends two comes before what ends one.
+_STANDING = 2.0
+#: What another way to the same errors costs more than the first: it helps only where the first leads nowhere.
+_AGAIN = 6.0
+#: What the later of two fixes of a rule costs more.
+_LATER = 0.01
+
+
+class _Node(NamedTuple):
+    """A set of changes with what it leads to; ``given_up`` are the errors that the search leaves as they are."""
+
+    remedy: Remedy
+    after: After
+    given_up: frozenset[Problem] = frozenset()
+
+
+def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
+    """The judgement with the plan for its errors; without one where no error is shown, or none can be ended by what may
+    be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`."""
+    wanted = {
+        problem_of(finding): finding
+        for finding in judgement.findings
+        if finding.severity == "error" and finding.status == "active"
+        if finding.ignored is None and finding.superseded_by is None
+    }
+    if all(_of_code(finding, matrix) for finding in wanted.values()):
+        return judgement
+    now = before(judgement.facts, matrix, predict)
+    accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
+    aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
+    aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
+    search = _Search(now, aims)
+    # With a fix for each error that the search had no judgements left for.
+    found = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
+    if found.remedy == NOTHING:
+        return judgement
+    asked = _requirements(judgement, matrix)
+    found = search.completed(found, asked, lambda problem, after: _stands(problem, after.facts), but="torch")
+    met = [problem for problem in asked if not _stands(problem, found.after.facts)]
+    cleared = [problem for problem in wanted if problem not in found.after.errors]
+    left = [problem for problem in wanted if problem in found.after.errors]
+    kinds = ("constraint", "uninstall", "set", "env")
+    curable = [one for one in left if any(fix.withheld is None and fix.kind in kinds for fix in wanted[one].fixes)]
+    note = None
+    if curable and cleared:
+        note = Message("no set of these fixes clears both {} and {}", curable[0].rule_id, cleared[0].rule_id)
+    remedy = found.remedy
+    plan = Plan(
+        constraints=tuple(name + specifier for name, specifier in remedy.pins.items()),
+        uninstall=remedy.removed,
+        set=remedy.settings,
+        env=remedy.variables,
+        commands=remedy.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
+        clears=tuple(one.fingerprint for one in (*map(wanted.get, cleared), *map(asked.get, met)) if one),
+        leaves=tuple(wanted[problem].fingerprint for problem in left),
+        note=note,
+        keys=own_keys(remedy.settings, judgement.facts, matrix),
+    )
+    return judgement._replace(plan=plan if cleared else None)
+
+
+def _of_code(finding: Finding, matrix: Matrix) -> bool:
+    """Whether it is about the user's own code, which is to be changed rather than the environment."""
+    rule = matrix.find(finding.id)
+    advised = next((fix.kind == "advice" for fix in finding.fixes), True)
+    return rule is not None and rule.each == "broken_use" and advised
+
+
+def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding]:
+    """The warnings about unmet requirements of the packages whose imports the table import-needs knows to depend on
+    requirements: whether one more import will fail for want of these was not tried, and they are met on the way."""
+    needing = {row["name"] for row in matrix.rows("import-needs")}
+    found: dict[Problem, Finding] = {}
+    for finding in judgement.findings:
+        if finding.ignored is not None or finding.superseded_by is not None or finding.severity != "warning":
+            continue
+        problem, rule = problem_of(finding), matrix.find(finding.id)
+        if rule is not None and rule.each == "conflict":
+            record = _stands(problem, judgement.facts)
+            askers = record.get("required_by") if record else None
+            if isinstance(askers, tuple) and needing.intersection(asker.partition(" ")[0] for asker in askers):
+                found[problem] = finding
+    return found
+
+
+def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
+    """The record of the unmet requirement that the problem is about, when it is there."""
+    package = dict(problem.item).get("package")
+    return next((item for item in facts.items("conflict") if item.get("package") == package), None)
+
+
+class _Search:
+    """Best first over the fixes of the errors and their combinations, within a budget of judgements."""
+
+    def __init__(self, now: Before, aims: Iterable[Problem]) -> None:
+        self._now, self._aims = now, list(aims)
+        self._budget = _BUDGET
+        self._seen: set[frozenset[tuple[str, str]]] = {NOTHING.parts}
+        self._order = count()
+
+    def run(self) -> _Node:
+        """The best set of changes; nothing changed when none helps."""
+        start = _Node(NOTHING, After(self._now.facts, self._now.errors, None))
+        waiting = [(0.0, next(self._order), start)]
+        best = start
+        reached: set[frozenset[Problem]] = set()
+        later: set[frozenset[tuple[str, str]]] = set()
+        while waiting:
+            cost, number, node = heappop(waiting)
+            left = frozenset(node.after.errors) - node.given_up
+            if left in reached and node.remedy.parts not in later:
+                later.add(node.remedy.parts)
+                heappush(waiting, (cost + _AGAIN, number, node))
+                continue
+            reached.add(left)
+            if not node.after.new(self._now) and self._worth(node) < self._worth(best):
+                best = node
+            # What the changes brought themselves comes first.
+            standing = [one for one in self._aims if one in node.after.errors]
+            open_ = (one for one in (*node.after.new(self._now), *standing) if one not in node.given_up)
+            problem = next(open_, None)
+            if problem is None:
+                return self._without_needless(node)
+            if problem in self._now.told:
+                given_up = node._replace(given_up=node.given_up | {problem})
+                heappush(waiting, (cost + _LEFT, next(self._order), given_up))
+            for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
+                added = self._judged(node.remedy + remedy)
+                if added is None:
+                    continue
+                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
+                worth += _STANDING * len(added.after.errors.keys() - node.given_up)
+                heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
+        return self._without_needless(best)
+
+    def completed(
+        self, node: _Node, problems: Iterable[Problem], stands: Callable[[Problem, After], object], but: str = ""
+    ) -> _Node:
+        """The same changes with those that end each of these problems that ``stands``, where that brings no error,
+        breaks no other requirement and leaves the package ``but`` as it is."""
+        for problem in problems:
+            choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
+            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
+            node = next((one for one in tried if one and not stands(problem, one.after)), node)
+        return node
+
+    def _harmless(self, remedy: Remedy, node: _Node) -> _Node | None:
+        """Another set of changes in place of a node's; None where it breaks a requirement, or brings an error."""
+        after = try_remedy(remedy, self._now)
+        is_worse = after.broken is not None or not set(after.errors) <= set(node.after.errors)
+        return None if is_worse else _Node(remedy, after, node.given_up)
+
+    def _judged(self, remedy: Remedy) -> _Node | None:
+        """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is
+        spent."""
+        if remedy.parts in self._seen or self._budget <= 0:
+            return None
+        self._seen.add(remedy.parts)
+        self._budget -= 1
+        after = try_remedy(remedy, self._now)
+        return None if after.broken else _Node(remedy, after)
+
+    def _worth(self, node: _Node) -> tuple[int, float]:
+        """What is left, then the size of the remedy: less is better."""
+        return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
+
+    def _size(self, remedy: Remedy) -> float:
+        packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
+        return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
+
+    def _without_needless(self, node: _Node) -> _Node:
+        """The same without what a later change of the search made needless."""
+        for name in node.remedy.pins if len(node.remedy.pins) > 1 else ():
+            pins = {other: pin for other, pin in node.remedy.pins.items() if other != name}
+            if name == "torch" or not pins:
+                continue
+            facts = tuple(fact for fact in node.remedy.facts if fact.key != f"pkg.{name}")
+            remedy = node.remedy._replace(pins=pins, facts=facts)
+            node = self._harmless(remedy, node) or node
+        return node
+
+    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
+        """What may end an error: the fixes of its rule, then other releases of the packages that it names."""
+        rule = self._now.matrix.find(problem.rule_id)
+        assert rule is not None
+        choices = Candidates(facts, self._now.matrix)
+        for fix in self._now.matrix.texts(rule)["fix"]:
+            changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
+            yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
+        for name in _packages(rule, facts):
+            versions = list(_releases(rule, name, choices))
+            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
+            yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
+
+
+def _packages(rule: Rule, facts: FactSet) -> list[str]:
+    """The installed packages that the conditions of a rule without records name; torch last."""
+    named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
+    installed = [name for name in named if rule.each is None and facts.text(f"pkg.{name}") is not None]
+    return sorted(installed, key=lambda name: name == "torch")
+
+
+def _releases(rule: Rule, name: str, choices: Candidates) -> Iterator[str]:
+    """The releases of a package with which the rule no longer applies, nearest first, the newest one last."""
+    fitting: list[str] = []
+    for version in choices.versions(name, ">=0"):
+        facts = choices.facts.copy()
+        facts.add(Fact(f"pkg.{name}", version, "", ""))
+        if evaluate(rule, facts, choices.matrix.registry).holds is False:
+            fitting.append(version)
+    released: list[str] = choices.matrix.part("releases", "releases").get(name, [])
+    newest = next((version for version in reversed(released) if version in fitting), None)
+    yield from (version for version in fitting if version != newest)
+    if newest is not None:
+        yield newest

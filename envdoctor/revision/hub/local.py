@@ -1,0 +1,416 @@
+"""A snapshot whose files lie on this machine: in the cache of huggingface_hub, or in a folder.
+
+The cache has what was downloaded, and when offline it is all there is:
+``models--ORG--NAME/{refs/<name>, blobs/<etag>, snapshots/<commit>/<path> -> ../../blobs/<etag>, trees/<commit>.json}``.
+A link's target is named by the file's oid, so that nothing is hashed; it is read one level only, since blobs may be
+links themselves, into a store that all repositories share and that is named by other digests. Since huggingface_hub
+1.33 the list of all files of a commit is kept too, with oids of files that were never downloaded.
+"""
+
+import json
+import os
+import re
+import stat
+import threading
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from envdoctor.observe.model.reading.hub_cache import CachedCommit
+from envdoctor.observe.model.reading.names import printable
+from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.revision.hub.snapshot import (
+    WEIGHTS,
+    FileEntry,
+    Hasher,
+    Snapshot,
+    SnapshotError,
+    Unread,
+    check_items,
+    oid_of_digest,
+    pointer_in,
+    refusal_of_name,
+)
+from envdoctor.revision.hub.transport import Reply, Transport, is_web_page
+from envdoctor.revision.hub.transport_error import Again, TransportError
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message
+
+# Reading ranges of remote files, and the safetensors headers of many: few requests, few bytes, side by side.
+#
+# A range is taken only when the server says exactly what it sends.
+#
+# Three files are sampled with a small first range; the others are asked for as much as the largest header seen, and a
+# hundredth more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's
+# shards are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
+
+#: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
+WITHOUT_RANGES = 1_000_000
+_CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\Z", re.IGNORECASE)
+_FEW = 32 << 10  # the first range where three files or fewer are read
+_SAMPLE = 8 << 10
+_LARGEST_GUESS = 1 << 20
+_ALL_HEADERS = 256 << 20
+
+
+class RemoteFile:
+    """One file of a known size that is read in ranges; the place where the Hub's redirect led is kept in between."""
+
+    def __init__(self, transport: Transport, url: str, size: int) -> None:
+        self._transport = transport
+        self._url = url
+        self.size = size
+        self._place: str | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly ``length`` bytes. Raises :class:`TransportError`."""
+        return self._transport.persist(lambda: self._once(offset, length)) if length else b""
+
+    def header(self, guess: int, room: "_Room") -> bytes:
+        """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
+        data = self.read(0, min(guess, self.size))
+        length = _announced(data, self.size)
+        if length is None:
+            return data[:8]
+        problem = room.take(length)
+        if problem:
+            raise TransportError(problem, kind="limit")
+        return data[:length] if length <= len(data) else data + self.read(len(data), length - len(data))
+
+    def _once(self, offset: int, length: int) -> bytes:
+        wanted = f"bytes={offset}-{offset + length - 1}"
+        start, self._place = self._place or self._url, None
+        try:
+            with self._transport.open(start, range=wanted) as (reply, place):
+                if reply.status == 416:
+                    raise TransportError("the server has a smaller file than its list says", kind="protocol")
+                self._transport.expect(reply, place, (200, 206))
+                data = self._from(reply, place, offset, length)
+                if place != self._url:
+                    self._place = place  # signed for some minutes: the next range needs no redirect
+                return data
+        except TransportError as error:
+            if start != self._url and error.kind == "refused":
+                raise Again("the signed address has run out", kind="network") from None
+            raise
+
+    def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
+        if reply.headers.get("content-encoding", "identity") != "identity":
+            raise TransportError("the server compresses ranges", kind="protocol")
+        end, before = offset + length, 0
+        if reply.status == 200:  # it begins at byte 0, whatever was asked for
+            before = offset
+            if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
+                raise TransportError("the server answered with a web page where the file should be", kind="protocol")
+            if end > WITHOUT_RANGES:
+                text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
+                raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
+        else:
+            match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
+            if match is None:
+                raise Again("the server does not say which range it sent (no valid Content-Range)")
+            if match[3] not in ("*", str(self.size)):
+                raise Again(
+                    "the server has a file of {} bytes, its list says {}", f"{int(match[3]):,}", f"{self.size:,}"
+                )
+            first, last = int(match[1]), int(match[2])
+            if (first, last) != (offset, end - 1):
+                asked = f"{offset:,}-{end - 1:,}"
+                raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+        data = self._transport.body(reply, place, before + length)[before : before + length]
+        if len(data) < length:
+            text = "the connection broke off after {} of {} bytes"
+            raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")
+        return data
+
+
+class _Room:
+    """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all.
+
+    The largest models have about 12 MB in all; without an end, 163 hostile files would ask for 16 GB of memory.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._left = _ALL_HEADERS
+        self._lock = threading.Lock()
+
+    def take(self, length: int) -> Message | None:
+        """Set bytes of one file aside; why not, as a clause, when there are too many."""
+        if length - 8 > self._largest:
+            return Message(
+                "its header has {} bytes; at most {} are read (--max-header)", f"{length - 8:,}", f"{self._largest:,}"
+            )
+        with self._lock:
+            if length > self._left:
+                return Message("the headers before it have more than {} MiB already", _ALL_HEADERS >> 20)
+            self._left -= length
+        return None
+
+
+def _announced(first: bytes, size: int) -> int | None:
+    """How long a header with its 8 length bytes is, by these; None where the file (of ``size`` bytes) holds none."""
+    length = 8 + int.from_bytes(first[:8], "little")
+    return length if len(first) >= 8 and length <= min(size, 8 + LARGEST_HEADER) else None
+
+
+def read_headers(
+    transport: Transport, repo: str, files: Sequence[RemoteFile], largest: int
+) -> list[bytes | TransportError]:
+    """For each file its first 8 bytes and the JSON that they announce, or why not.
+
+    Where the 8 bytes announce more than the file or the format has, they come back alone, for the reader of headers to
+    name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
+    headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
+    """
+    room, sizes = _Room(largest), transport.header_sizes
+    found: dict[int, bytes | TransportError] = {}
+
+    def read(indices: Sequence[int], guess: int) -> None:
+        calls = [partial(files[index].header, guess, room) for index in indices]
+        for index, result in zip(indices, transport.side_by_side(calls), strict=True):
+            found[index] = result
+            if isinstance(result, bytes):
+                sizes[repo] = max(sizes.get(repo, 0), len(result))
+
+    every = range(len(files))
+    if repo not in sizes:
+        read(*((every, _FEW) if len(files) <= 3 else ([0, 1, len(files) // 2], _SAMPLE)))
+    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.01) + 256, _LARGEST_GUESS))
+    return [found[index] for index in every]
+
+
+MOST_FILES = 100_000
+_DEEPEST = 32
+#: Folders that are about the files and not of them.
+_ASIDE = frozenset((".git", ".cache", "__pycache__", ".ipynb_checkpoints"))
+_TREE_LIMIT = 64 << 20
+#: The index of DeepSeek-V3 has 9 MB; a repository has one, or one for each format.
+_INDEX_LIMIT = 32 << 20
+_MOST_INDEXES = 4
+
+
+@dataclass
+class LocalSnapshot(Snapshot):
+    """Where each of the files lies is in ``places``; of a file that has none ``absent`` says why.
+
+    ``largest_header`` bounds each header in bytes. Each file is opened when it is read, and only as a regular file.
+    """
+
+    asked: str
+    label: str
+    files: Mapping[str, FileEntry]
+    places: Mapping[str, str]
+    refused: tuple[Unread, ...]
+    largest_header: int
+    absent: Message
+    repo: str | None = None
+    revision: str | None = None
+    complete: bool = True
+    lacking: Message | None = None
+
+    def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
+        """The headers, one file after the other: a disk is not faster side by side."""
+        room = _Room(self.largest_header)
+        return {path: self._header(path, room) for path in paths}
+
+    def _header(self, path: str, room: _Room) -> bytes | Unread:
+        size = self.files[path].size if path in self.files else 0
+        first = self.read_ranges(path, [(0, min(size, 8))])
+        if isinstance(first, Unread):
+            return first
+        length = _announced(first[0], size)
+        if length is None:
+            return first[0]
+        problem = room.take(length)
+        whole = Unread(path, problem) if problem else self.read_ranges(path, [(0, length)])
+        return whole if isinstance(whole, Unread) else whole[0]
+
+    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Ranges of a file of this machine."""
+        if entry.path not in self.places:
+            return Unread(entry.path, self.absent)
+        try:
+            return Files().ranges(self.places[entry.path], places)
+        except OSError as error:
+            return Unread(entry.path, Message("it cannot be read: {}", because_of(error)))
+
+
+#: A file below a folder: its path there, where its links lead to, and its size in bytes; None where nothing is.
+_Found = tuple[str, str, int | None]
+
+
+def open_folder(
+    folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
+) -> LocalSnapshot:
+    """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
+
+    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
+    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
+    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
+    and cannot be read.
+    """
+    label = shown or folder
+    if not os.path.isdir(folder):
+        raise SnapshotError("{} is no folder", label, kind="usage")
+    root = os.path.realpath(folder)
+    hasher = hasher or Hasher()
+    files: dict[str, FileEntry] = {}
+    places: dict[str, str] = {}
+    refused: list[Unread] = []
+    for found in _walk(root, root, Message("the folder"), _ASIDE):
+        if isinstance(found, Unread):
+            refused.append(found)
+            continue
+        path, place, size = found
+        if size is None:
+            refused.append(Unread(path, Message("it is a link to nothing")))
+        elif pointer := pointer_in(place, size):
+            files[path] = FileEntry(path, *pointer)
+        else:
+            places[path], files[path] = place, FileEntry(path, size, hasher.oid(place, size))
+        if len(files) > MOST_FILES:
+            raise SnapshotError("{} holds more than {} files: is it a model?", label, f"{MOST_FILES:,}", kind="usage")
+    absent = Message("the folder holds its LFS pointer only: git lfs pull fetches the file")
+    return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
+
+
+def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[_Found | Unread]:
+    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
+
+    ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
+    """
+    closed: list[OSError] = []
+    for base, folders, names in os.walk(folder, onerror=closed.append):
+        below = os.path.relpath(base, folder).replace(os.sep, "/") + "/" if base != folder else ""
+        linked = [name for name in folders if os.path.islink(os.path.join(base, name))]
+        folders[:] = sorted(name for name in folders if name not in linked and name not in aside)
+        for name in [*folders]:
+            problem = refusal_of_name(below + name)
+            if problem is None and below.count("/") >= _DEEPEST:
+                problem = Message("it lies more than {} folders deep", _DEEPEST)
+            if problem:
+                folders.remove(name)
+                yield Unread(printable(below + name), problem)
+        for name in sorted([*names, *linked]):
+            problem = refusal_of_name(below + name)
+            place = os.path.realpath(os.path.join(base, name))
+            yield Unread(printable(below + name), problem) if problem else _file(place, below + name, within, called)
+    for error in closed:
+        path = os.path.relpath(error.filename, folder).replace(os.sep, "/")
+        yield Unread(printable(path), Message("the folder cannot be read: {}", because_of(error)))
+
+
+def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
+    try:
+        inside = os.path.commonpath([within, place]) == within
+    except ValueError:  # another drive
+        inside = False
+    if not inside:
+        return Unread(path, Message("it is a link that leads out of {}", called))
+    try:
+        status = os.stat(place)
+    except OSError:
+        return path, place, None
+    if not stat.S_ISREG(status.st_mode):
+        what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
+        return Unread(path, Message("it is {}", what))
+    return path, place, status.st_size
+
+
+def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
+    """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
+
+    It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
+    and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
+    where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
+    """
+    repo = os.path.dirname(os.path.dirname(cached.folder))
+    listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
+    files = dict(listed or {})
+    places: dict[str, str] = {}
+    refused: list[Unread] = []
+    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(repo)), Message("the cache")):
+        if isinstance(found, Unread):
+            refused.append(found)
+            continue
+        path, place, size = found
+        known = files.get(path)
+        if size is None:
+            # A link to a blob that was deleted, or that is still on its way.
+            if known is None:
+                refused.append(Unread(path, Message("its content is gone from the cache")))
+        elif known is not None and known.size != size:
+            refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
+        else:
+            named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
+            oid = hasher.oid(place, size, named.partition(":")[0] if named else "")
+            if oid is not None and named is not None and oid != named:
+                refused.append(Unread(path, Message("its content in the cache is not what its name says")))
+                files.pop(path, None)
+                continue
+            places[path], files[path] = place, FileEntry(path, size, oid or (named if own else None))
+    lacking = _lacking(files, places)
+    if lacking is not None and listed is None:
+        refused.append(Unread(Message("weights"), lacking))
+    return LocalSnapshot(
+        asked=asked,
+        label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
+        files=files,
+        places=places,
+        refused=tuple(refused),
+        largest_header=largest_header,
+        absent=Message("it was never downloaded to this machine"),
+        repo=cached.repo,
+        revision=cached.commit,
+        complete=listed is not None,
+        lacking=lacking,
+    )
+
+
+def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
+    """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
+    named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
+    for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
+        named |= dict.fromkeys(shard for shard in _shards(path, places[path]) if shard not in places)
+    if named:
+        return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
+    held = any(path.lower().endswith(WEIGHTS) for path in places)
+    return None if held else Message("no weights of it are in the local cache")
+
+
+def _shards(index: str, place: str) -> list[str]:
+    """The files that the index of a sharded model names; none where it cannot be read."""
+    folder = index[: index.rfind("/") + 1]
+    try:
+        names = json.loads(Files().whole(place, _INDEX_LIMIT))["weight_map"].values()
+        return [folder + name for name in dict.fromkeys(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+        return []
+
+
+def _listed(place: str) -> dict[str, FileEntry] | None:
+    """The files of a commit by the list that huggingface_hub keeps (format 1); None where it is not there or odd."""
+    try:
+        data = json.loads(Files().whole(place, _TREE_LIMIT).decode("utf-8"))
+        items = [_item(path, item) for path, item in data["files"].items()] if data["format_version"] == 1 else [None]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+        return None
+    files, refused = check_items(items)
+    return None if refused or any(entry.oid is None for entry in files.values()) else files
+
+
+def _item(path: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of that list as the Hub's own list has it."""
+    lfs, size = item.get("lfs_sha256"), item.get("lfs_size")
+    large = {} if lfs is None else {"lfs": {"sha256": lfs, **({} if size is None else {"size": size})}}
+    return {"rfilename": path, "size": item["size"], "blobId": item["blob_id"], **large}
+
+
+def _oid_of_link(place: str) -> str | None:
+    try:
+        target = os.readlink(place)
+    except (OSError, ValueError):
+        return None
+    return oid_of_digest(os.path.basename(target)) if os.path.basename(os.path.dirname(target)) == "blobs" else None

@@ -1,0 +1,319 @@
+"""A snapshot on a Hub: one request for the list, and then only what is asked for; and what one command may ask for.
+
+Its files are checked item by item. What a person reads when a repository, a revision or a file cannot be had says what
+happened, and what to do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, cached_repos
+from envdoctor.observe.model.reading.names import is_repo_name, is_revision, printable, spellings
+from envdoctor.revision.hub.local import MOST_FILES, RemoteFile, read_headers
+from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
+from envdoctor.revision.hub.snapshot import (
+    FileEntry,
+    Hasher,
+    Snapshot,
+    SnapshotError,
+    Unread,
+    check_items,
+    oid_of_content,
+)
+from envdoctor.revision.hub.transport import Transport, is_web_page
+from envdoctor.revision.hub.transport_error import Again, TransportError
+from envdoctor.system.message import Message, said_by
+
+_LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
+_LISTING_LIMIT = 48 << 20
+_PAGE_LIMIT = 8 << 20
+_NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
+Result = TypeVar("Result")
+
+
+@dataclass
+class Access:
+    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed.
+
+    ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
+    cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
+    each safetensors header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits.
+    """
+
+    cwd: str
+    environ: Mapping[str, str]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = False
+    timeout: float = 60.0
+    largest_header: int = LARGEST_HEADER
+    hash: bool = False
+    notice: Callable[[str], None] | None = None
+    #: The way to the Hub if anything was asked for there.
+    transport: Transport | None = None
+
+    def __post_init__(self) -> None:
+        switches = (self.environ.get("HF_HUB_OFFLINE") or self.environ.get("TRANSFORMERS_OFFLINE") or "").upper()
+        self.offline = self.offline or switches in ("1", "ON", "YES", "TRUE")
+
+    @property
+    def hub(self) -> Transport:
+        """The way to the Hub. Raises :class:`SnapshotError` when huggingface_hub cannot be used."""
+        if self.transport is None:
+            try:
+                self.transport = Transport(timeout=self.timeout, notice=self.notice)
+            except TransportError as error:
+                raise SnapshotError("the Hub cannot be asked: {}", error, kind="usage") from None
+        return self.transport
+
+    @cached_property
+    def hasher(self) -> Hasher:
+        """What computes the object ids of files of this machine."""
+        return Hasher(self.hash, self.notice)
+
+    @property
+    def requests(self) -> int:
+        """Requests so far, every hop of a redirect counted."""
+        return self.transport.requests if self.transport else 0
+
+    @property
+    def received(self) -> int:
+        """Body bytes so far."""
+        return self.transport.received if self.transport else 0
+
+    def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
+        """The commits of a repository in the local cache, under all names of its vendor and of the one it moved to.
+
+        Those that a reference points to come first (``main`` before others), then the last used.
+        """
+        names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
+        found = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
+        commits = [commit for held in found for commit in held.commits]
+        return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
+
+
+def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
+    """Return the error for a repository or revision as a whole."""
+    host, token, said = transport.host, transport.has_token, error.said.lower()
+    match error.kind:
+        case "offline":
+            text = (
+                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+                "folders, or revisions that are in the local cache"
+            )
+            return SnapshotError(text, repo, revision, host, kind="offline")
+        case "network" | "timeout":
+            text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
+            return SnapshotError(text, repo, revision, error, kind=error.kind)
+        case "usage":
+            return SnapshotError("{} @ {}: {}", repo, revision, error, kind="usage")
+    if error.code == "RevisionNotFound":
+        text = "{} has no revision {} on {}: give a branch, a tag, a commit, refs/pr/N or a date (2024-01-31)"
+        return SnapshotError(text, repo, revision, host, kind="revision-not-found")
+    if error.code == "GatedRepo":
+        return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
+    if "disabled" in said:
+        text = "{} was disabled on {}, its files cannot be read: give two folders"
+        return SnapshotError(text, repo, host, kind="disabled")
+    if "credentials" in said or (error.status == 401 and token and not error.code):
+        text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"
+        return SnapshotError(text, host, error.status, _LOGIN, kind="private")
+    if error.code == "RepoNotFound" or error.status in (401, 404):
+        hint = Message("the token's owner cannot see it") if token else Message("it is private: then {}", _LOGIN)
+        return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
+    if error.status == 403:
+        return SnapshotError("{} does not let this token read {} (HTTP 403)", host, repo, kind="private")
+    said = f": {error.said}" if error.said else ""
+    return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
+
+
+def _gate(repo: str, transport: Transport) -> Message:
+    if transport.has_token:
+        return Message("accept its conditions at {}/{} with the account of your token", transport.host, repo)
+    return Message("accept its conditions at {}/{}, then {}", transport.host, repo, _LOGIN)
+
+
+def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -> "HubSnapshot":
+    """Return the snapshot by the list of a revision: one request, one more a page where the server's list has no oids.
+
+    Where ``share`` lists are asked for at once, each may have its part of 48 MiB. It is made in one of the transport's
+    threads. Raises :class:`TransportError`.
+    """
+    transport = access.hub
+    known = transport.moved.get(repo, repo)
+    url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
+    data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
+    if not isinstance(data, dict):
+        raise _odd(transport, Message("the description of a repository"))
+    name = data.get("id")
+    present = name if isinstance(name, str) and _NAME.match(name) else known
+    if present != repo:
+        transport.moved[repo] = present
+    commit = data.get("sha")
+    if not isinstance(commit, str) or not _COMMIT.match(commit):
+        if not _COMMIT.match(revision):
+            raise _odd(transport, Message("a commit"))
+        commit = revision
+    siblings = data.get("siblings")
+    if not isinstance(siblings, list):
+        raise _odd(transport, Message("a list of files"))
+    if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
+        siblings = list(_tree(transport, present, commit))
+    if len(siblings) > MOST_FILES:
+        text = "{} lists {} files; at most {} are compared"
+        raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
+    files, refused = check_items(siblings)
+    return HubSnapshot(access, repo, present, commit, files, refused)
+
+
+def _odd(transport: Transport, what: Message) -> TransportError:
+    return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
+
+
+def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
+    """The recursive tree, page by page, as siblings."""
+    url = f"{transport.endpoint}/api/models/{repo}/tree/{commit}?recursive=true"
+    for page in pages(transport, url, most=MOST_FILES):
+        for item in page:
+            if isinstance(item, dict) and item.get("type") == "file":
+                yield {"rfilename": item.get("path"), "blobId": item.get("oid"), **item}
+
+
+def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
+    """The pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
+    seen = 0
+    asked: set[str] = set()
+    while url and seen <= most:
+        if url in asked or not url.startswith(transport.endpoint + "/"):
+            raise _odd(transport, Message("a sane address of the next page"))
+        asked.add(url)
+        page, headers = transport.fetch_json(url, _PAGE_LIMIT)
+        if not isinstance(page, list):
+            raise _odd(transport, Message("a list"))
+        yield page
+        seen += len(page)
+        following = _NEXT.search(headers.get("link", ""))
+        url = following[1] if following else ""
+
+
+@dataclass
+class HubSnapshot(Snapshot):
+    """The files of one commit on a Hub; ``repo`` is the present name of the repository.
+
+    ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
+    ``complete`` is True: the list has every file of the commit. What ``local`` holds with the same oid is read there.
+    """
+
+    access: Access
+    asked: str
+    repo: str | None
+    revision: str | None
+    files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
+    complete: bool = True
+    lacking: Message | None = None
+    local: Snapshot | None = None
+    _gate: Message | None = None
+    _read: dict[str, bytes | Unread] = field(default_factory=dict)
+    _headers: dict[str, bytes | Unread] = field(default_factory=dict)
+    _remote: dict[str, RemoteFile] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.label = f"{self.repo} @ {str(self.revision)[:7]}"
+        self._name, self._hub = str(self.repo), self.access.hub
+
+    def whole(self, entry: FileEntry) -> bytes | Unread:
+        """All of a file, checked against the oid of the list."""
+        path = entry.path
+        kept = self._here(entry, lambda local: local.read(path, entry.size))
+        if kept is None and path not in self._read:
+            self._read[path] = self._ask(path, lambda: self._fetched(entry))
+        return self._read[path] if kept is None else kept
+
+    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Ranges of a file, one request each; only the first goes through the Hub's redirect."""
+        path = entry.path
+        kept = self._here(entry, lambda local: local.read_ranges(path, places))
+        if kept is not None:
+            return kept
+        remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
+        return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
+
+    def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
+        """The headers, side by side."""
+        waiting: list[FileEntry] = []
+        for path in dict.fromkeys(path for path in paths if path not in self._headers):
+            entry = self.entry(path)
+            if isinstance(entry, Unread):
+                self._headers[path] = entry
+            elif kept := self._here(entry, lambda local, path=path: local.headers([path])[path]):  # type: ignore[misc]
+                self._headers[path] = kept
+            elif self._gate:
+                self._headers[path] = Unread(path, self._gate)
+            else:
+                waiting.append(entry)
+        files = [RemoteFile(self._hub, self._url(entry.path), entry.size) for entry in waiting]
+        results = read_headers(self._hub, self._name, files, self.access.largest_header)
+        for entry, result in zip(waiting, results, strict=True):
+            self._headers[entry.path] = self._told(entry.path, result)
+        return {path: self._headers[path] for path in paths}
+
+    # --- the parts ---------------------------------------------------------------------------------------------------
+
+    def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
+        """What this machine has of a file with the same oid."""
+        held = self.local.files.get(entry.path) if self.local else None
+        found = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
+        return None if isinstance(found, Unread) else found
+
+    def _url(self, path: str) -> str:
+        return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"
+
+    def _ask(self, path: str, call: Callable[[], Result]) -> Result | Unread:
+        return Unread(path, self._gate) if self._gate else self._told(path, self._hub.side_by_side([call])[0])
+
+    def _told(self, path: str, result: Result | TransportError) -> Result | Unread:
+        return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
+
+    def _fetched(self, entry: FileEntry) -> bytes:
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
+            if len(body) != entry.size or oid != entry.oid:
+                page = is_web_page(headers, body)
+                what = Message("a web page") if page else Message("other bytes than its list names")
+                raise Again("the server sent {} in its place", what)
+            return body
+
+        return self._hub.fetch(self._url(entry.path), entry.size, take)
+
+    def _reason(self, error: TransportError) -> Message:
+        """The clause for one file."""
+        if error.code == "GatedRepo":
+            self._gate = Message("{} is gated: {}", self._name, _gate(self._name, self._hub))
+            return self._gate
+        if error.code == "EntryNotFound" or error.status == 404:
+            return Message("{} lists it and does not have it (HTTP {})", self._hub.host, error.status)
+        return Message("{}: {}", error, error.said) if error.said else said_by(error)
+
+
+def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
+    """The snapshot of a branch, tag, commit, beginning of a commit or ``refs/pr/N`` (None: ``main``).
+
+    Raises :class:`SnapshotError`.
+    """
+    if not is_repo_name(repo):
+        raise SnapshotError('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo), kind="usage")
+    wanted = revision or "main"
+    if not is_revision(wanted):
+        problem = Message('"{}" is no revision: give a branch, a tag, a commit or refs/pr/N', printable(wanted))
+        raise SnapshotError(problem, kind="usage")
+    hub = access.hub
+    try:
+        return hub.in_time(lambda: ask_for_snapshot(access, repo, wanted))
+    except TransportError as error:
+        raise listing_refused(error, repo, wanted, hub) from None

@@ -1,0 +1,222 @@
+"""From a name to a snapshot: a folder, a commit of the local cache, or a revision on the Hub; and which two are
+compared when the user names fewer than two.
+
+A further source (ModelScope) is a module beside the others and a branch in ``open_snapshot``.
+"""
+
+import os
+from typing import NamedTuple
+
+from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
+from envdoctor.observe.model.reading.names import Named, NameProblem, is_address, parse_name, written_as_path
+from envdoctor.revision.hub.commits import Commit, commits, date_of, open_revision
+from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
+from envdoctor.revision.hub.online import Access, HubSnapshot, open_hub
+from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
+from envdoctor.system.message import Message, listed, said_by
+
+#: How many commits before a snapshot are looked at for one that differs in more than text about the model.
+_MOST_PARENTS = 40
+
+
+def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
+    """The snapshot that a text, and perhaps a revision beside it, means. Raises :class:`SnapshotError`."""
+    named = name_of(text, access)
+    if named.repo is None:
+        if revision:
+            raise SnapshotError("{} is a folder, and a folder has no revisions", text, kind="usage")
+        folder = str(named.folder)
+        repo, commit = commit_of_path(folder)
+        if repo and commit and os.path.basename(folder) == commit:  # of the cache of huggingface_hub, with its links
+            return from_cache(CachedCommit(repo, commit, folder), repo, access)
+        return open_folder(folder, text, largest_header=access.largest_header, hasher=access.hasher)
+    if named.revision and revision and named.revision != revision:
+        raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
+    wanted = revision or named.revision
+    return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
+
+
+def name_of(text: str, access: Access) -> Named:
+    """What a text names. Raises :class:`SnapshotError`."""
+    try:
+        return parse_name(text, access.cwd, access.environ)
+    except NameProblem as error:
+        raise SnapshotError(said_by(error), kind="usage") from None
+
+
+def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
+    """A commit of a cache; of the user's own one, or a folder that looks like one."""
+    cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
+    own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
+    return open_cached(commit, asked, access.largest_header, access.hasher, own)
+
+
+def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnapshot:
+    """A revision of the local cache: a reference, a commit or the beginning of one; None: ``main``, or the only one."""
+    cached = access.cached(repo)
+    wanted = (revision or "main").removeprefix("@")
+    found = matching(cached, wanted)
+    if not found and revision is None and len({item.commit for item in cached}) == 1:
+        found = cached
+    if len({item.commit for item in found}) == 1:
+        return from_cache(found[0], repo, access)
+    if not cached:
+        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        raise SnapshotError(text, repo, kind="offline")
+    if date_of(wanted) is not None:
+        text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
+        raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
+    held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
+    problem = Message("{} commits that begin with {}", len(found), wanted) if found else Message("no {}", wanted)
+    raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
+
+
+class Pair(NamedTuple):
+    """Two snapshots, old and new, and sentences about how they were chosen.
+
+    ``moved`` is the repository's present name when the one that was asked for redirects.
+    """
+
+    old: Snapshot
+    new: Snapshot
+    notes: tuple[Message, ...] = ()
+    moved: str | None = None
+
+
+def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
+    """The snapshots that ``MODEL [OLD] [NEW]`` means.
+
+    NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
+    with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
+    state before the last commit that changed more than text about the model. OLD and NEW may be folders; where MODEL is
+    one, OLD is what it is compared with. Where a snapshot of the cache has no list of all its files, only files that
+    both have are compared.
+    Raises :class:`SnapshotError`.
+    """
+    pair = _choose(model, old, new, access)
+    hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
+    return Pair(
+        old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
+        new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
+        notes=pair.notes,
+        # another case of letters is the same name
+        moved=next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None),
+    )
+
+
+def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
+    """The files that only the other has: whether they changed cannot be told. Text about the model is not missed."""
+    why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
+    return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+
+
+def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
+    named = name_of(model, access)
+    if named.folder is not None:
+        if old is None or new is not None:
+            text = "{} is a folder: give one other folder or repository to compare it with"
+            raise SnapshotError(text, model, kind="usage")
+        return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
+    whole_commit = "/commit/" in model and old is None
+    if named.revision and new is None:
+        model, new = str(named.repo), named.revision
+    old, new = two_of(old, new)
+    newer = open_side(model, new, access)
+    if old is not None:
+        return Pair(open_side(model, old, access), newer)
+    cached = access.cached(str(named.repo), newer.repo)
+    if isinstance(newer, HubSnapshot) and (whole_commit or not cached):
+        return _before_the_last_change(newer)
+    if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
+        text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
+        raise SnapshotError(text, named.repo, newer.label, kind="offline")
+    return _with_the_cache(cached, str(named.repo), newer, access)
+
+
+def _before_the_last_change(newer: HubSnapshot) -> Pair:
+    """The newest state before the snapshot that differs from it in more than text about the model.
+
+    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
+    when there is none.
+    """
+    repo, later = str(newer.repo), list[Commit]()
+    for commit in commits(newer.access.hub, repo, str(newer.revision), _MOST_PARENTS + 1):
+        older = open_hub(repo, commit.id, newer.access) if later else newer
+        if _essence(older) != _essence(newer):
+            older.asked = newer.asked
+            break
+        later.append(commit)
+    else:
+        if len(later) < 2:
+            text = "{} is the first commit of {}: there is nothing to compare it with"
+            raise SnapshotError(text, newer.label, repo, kind="usage")
+        text = "the {} commits before {} changed no more than text about the model: name an older revision"
+        raise SnapshotError(text, len(later) - 1, newer.label, kind="usage")
+    title, skipped = " ".join(later[-1].title.split())[:80], len(later) - 1
+    note = Message('OLD is {}, before "{}" ({})', older.label, title, later[-1].id[:7])
+    if skipped:
+        plural = "s" if skipped > 1 else ""
+        note = Message("{}; {}", note, Message("{} later commit{} changed only text about the model", skipped, plural))
+    return Pair(older, newer, (note,))
+
+
+def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
+    files = snapshot.files.items()
+    return {path: (entry.size, entry.oid) for path, entry in files if not is_text_about_the_model(path)}
+
+
+def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
+    others = [item for item in cached if item.commit != newer.revision]
+    chosen, why = cached[0], Message("the last used of the local cache")
+    if "main" in chosen.refs:
+        why = Message("what main of the local cache points to")
+    if chosen.commit == newer.revision:
+        why = Message("which is NEW: nothing changed since it was downloaded")
+        if others:
+            chosen, why = others[0], Message("another commit of the local cache, for its main is NEW")
+    notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
+    if chosen.repo != newer.repo:
+        notes.append(Message("the local cache holds it under the name {}", chosen.repo))
+    if not isinstance(newer, HubSnapshot):
+        # It does not know the dates of commits, only when each was last downloaded to.
+        new = next(item for item in cached if item.commit == newer.revision)
+        text = Message("NEW is {}; the local cache does not say which of the two commits is later", new.commit[:7])
+        if chosen.used > new.used:
+            hint = "{}; OLD was downloaded after NEW: name OLD and NEW to compare them the other way round"
+            text = Message(hint, text)
+        notes.append(text)
+    if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
+        notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
+    older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
+    return Pair(older, newer, (*notes, *problem))
+
+
+def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    """Return OLD and NEW, also where they are typed as git has them: ``OLD..NEW``."""
+    if not old or new is not None or ".." not in old or written_as_path(old):
+        return old, new
+    first, _, second = old.replace("...", "..").partition("..")
+    return first or None, second or None
+
+
+def open_side(model: str, text: str | None, access: Access) -> Snapshot:
+    """Return a revision of the model, a folder, or what the address of a page names. Raises :class:`SnapshotError`."""
+    if text is not None and (written_as_path(text) or is_address(text)):
+        return open_snapshot(text, None, access)
+    return open_snapshot(model, text, access)
+
+
+def _as_complete_as_can_be(
+    chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
+) -> tuple[Snapshot, tuple[Message, ...]]:
+    """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
+    local = from_cache(chosen, repo, access)
+    if not isinstance(newer, HubSnapshot) or local.complete:
+        return local, ()
+    try:
+        older = open_snapshot(repo, chosen.commit, access)
+    except SnapshotError as error:
+        return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
+    if isinstance(older, HubSnapshot):
+        older.local = local
+    return older, ()

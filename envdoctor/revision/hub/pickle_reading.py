@@ -1,0 +1,369 @@
+"""PyTorch checkpoints (``.bin``, ``.pt``, ``.pth``) from a few ranges: their globals and tensors, nothing unpickled.
+
+A checkpoint is a zip archive whose ``data.pkl`` describes the tensors, or (before torch 1.6, and by choice) four
+pickles in a row followed by raw storages. Weights are never read. A pickle is read by its opcodes in a bounded child:
+its bytes are somebody else's, and may be made to cost time. No class is imported, nothing is called or built: what an
+unpickler would put together in another way than torch.save writes it is said to be computed, or not known.
+"""
+
+import io
+import pickletools
+import re
+import time
+import warnings
+import zipfile
+import zlib
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.message import Message, MessageError, packed, unpacked
+
+#: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
+LARGEST_PICKLE = 32 << 20
+#: Opcodes of one pickle that are followed, some seconds' worth. A tensor takes about 35.
+_MOST_OPCODES = 4_000_000
+#: Stands for a global whose name the pickle puts together while it runs.
+COMPUTED_NAME = "a name that is computed"
+
+_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{4301}")
+#: torch's storage classes and dtypes, in the spelling of safetensors where that has one.
+_DTYPES = {
+    **{"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"},
+    **{"LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8"},
+    **{"BoolStorage": "BOOL", "ComplexFloatStorage": "C64", "ComplexDoubleStorage": "C128"},
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "complex64": "C64"},
+    **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "bool": "BOOL", "complex128": "C128"},
+    **{"uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "float4_e2m1fn_x2": "F4"},
+    **{"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"},
+    **{"float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ"},
+}
+#: What torch can build: int64 lengths, 64 dimensions.
+_LONGEST = 1 << 63
+_MOST_DIMENSIONS = 64
+#: Opcodes by letter: what torch.save writes around texts (s), numbers (i) and globals (g). Others are a question mark.
+_LETTERS = {
+    **{"MARK": "(", "TUPLE": "t", "EMPTY_TUPLE": ")", "TUPLE1": "1", "TUPLE2": "2", "TUPLE3": "3", "BINPERSID": "Q"},
+    **{"REDUCE": "R", "NEWTRUE": "b", "NEWFALSE": "b", "NONE": "n", "EMPTY_DICT": "}", "SETITEM": "u", "SETITEMS": "u"},
+    **{"BUILD": "B"},
+}
+_PUT = ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE")
+_GET = ("BINGET", "LONG_BINGET", "GET")
+_LENGTHS = r"(?:i1|ii2|iii3|\(i*t|\))"
+#: Name, perhaps a parameter around it, function, storage (kind, key, device, size), offset, shape, strides,
+#: requires_grad, hooks; and the dtype where the storage does not say it (torch/_utils.py, torch/_tensor.py).
+_TENSOR = rf"sg?g\(\(sgssin?tQi({_LENGTHS}){_LENGTHS}b(?:g\)R)?(g?)(?:n|\}})?tR(?:bg\)R3R)?"
+#: The whole of a state: a table, and in it nothing but tensors and plain values.
+_STATE = re.compile(rf"(?:\}}|g\)R)(?:\((?:{_TENSOR}|s[sibn])+u|(?:{_TENSOR}|s[sibn])u)*")
+_REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3")
+
+
+class PickledTensor(NamedTuple):
+    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``).
+
+    Tensors with one ``storage`` and shape are one tensor under several names (tied weights).
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    storage: str
+
+
+class _Scan:
+    """Read the opcodes of the pickle that begins at ``start``. Never raises for bad input.
+
+    ``globals`` are in the order of their first use; ``problem`` is None, or says why the reading ended early: ``cut``
+    where the bytes ended, ``limited`` when it was given up. ``letters`` and ``values`` are the opcodes up to ``end``.
+    """
+
+    def __init__(self, data: bytes, start: int = 0) -> None:
+        self.globals: dict[str, None] = {}
+        self.problem: str | None = None
+        self.cut = self.limited = False
+        self.letters: list[str] = []
+        self.values: list[Any] = []
+        self._memo: dict[int, tuple[str, Any]] = {}
+        if _LONG_NUMBER.search(data):
+            self.problem, self.limited = Message("it holds a number of thousands of digits"), True
+            return
+        stream = io.BytesIO(data)
+        stream.seek(start)
+        try:
+            for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+                if count >= _MOST_OPCODES:
+                    self.problem = Message("it has more than {} opcodes", f"{_MOST_OPCODES:,}")
+                    self.limited = True
+                    break
+                self._add(opcode.name, argument)
+        except ValueError as error:
+            self.cut = stream.tell() >= len(data)
+            self.problem = Message("it is no complete pickle ({})", str(error)[:80])
+        self.end = stream.tell()
+
+    def _add(self, opcode: str, argument: Any) -> None:
+        letter, value = _LETTERS.get(opcode, "?"), argument
+        if opcode in _PUT:
+            place = len(self._memo) if opcode == "MEMOIZE" else int(argument)
+            is_plain = self.letters[-1:] in (["s"], ["g"])
+            self._memo[place] = (self.letters[-1], self.values[-1]) if is_plain else ("?", None)
+            return
+        if opcode in ("PROTO", "FRAME", "STOP"):
+            return
+        if opcode in _GET:
+            letter, value = self._memo.get(int(argument), ("?", None))
+        elif opcode in ("GLOBAL", "INST"):
+            letter, value = "g" if opcode == "GLOBAL" else "?", self._name(*argument.split(" ", 1))
+        elif opcode == "STACK_GLOBAL":
+            # Only texts that stand right before it are the name for certain.
+            if self.letters[-2:] == ["s", "s"]:
+                letter, value = "g", self._name(*self.values[-2:])
+                del self.letters[-2:], self.values[-2:]
+            else:
+                self._found(COMPUTED_NAME)
+        elif opcode.startswith("EXT"):
+            self._found(f"copyreg extension {argument}")
+        elif type(argument) in (str, int):
+            letter = "?" if opcode == "PERSID" else "s" if type(argument) is str else "i"
+        self.letters.append(letter)
+        self.values.append(value)
+
+    def _name(self, module: str, attribute: str = "") -> str:
+        # Pickles of protocol 2, torch's own choice, spell modules as Python 2 did.
+        module, attribute = NAME_MAPPING.get((module, attribute), (IMPORT_MAPPING.get(module, module), attribute))
+        return self._found(f"{module}.{attribute}")
+
+    def _found(self, text: str) -> str:
+        self.globals[text] = None
+        return text
+
+    def tensors(self) -> dict[str, PickledTensor] | None:
+        """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
+        letters = "".join(self.letters)
+        state = _STATE.match(letters)
+        found: dict[str, PickledTensor] = {}
+        if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
+            return None
+        for match in re.finditer(_TENSOR, letters):
+            values = self.values[match.start() : match.end()]
+            if values[1] == "torch._utils._rebuild_parameter":
+                del values[1]
+            name, function, kind, key = values[0], values[1], values[5], values[6]
+            shape = tuple(value for value in self.values[slice(*match.span(1))] if type(value) is int)
+            known = len(shape) <= _MOST_DIMENSIONS and all(0 <= length < _LONGEST for length in shape)
+            if function not in _REBUILD or not known:
+                return None
+            kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
+            dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())
+            found[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
+        return found
+
+
+#: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
+_SECONDS = 8.0
+_USUAL = 1.0
+#: What is said of the files behind the end of that time.
+TOO_LONG = Message("looking at headers and pickles took more than {} s", f"{_SECONDS:g}")
+#: What a file of torch's older format begins with: a pickle of this number (torch/serialization.py, MAGIC_NUMBER).
+_OLD_MAGIC = 0x1950A86A20F9469CFC6C
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds.
+
+    ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there may be more behind what was
+    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why where the bytes are no
+    complete pickle, ``cut`` that they ended.
+    """
+
+    globals: tuple[str, ...]
+    all_globals: bool
+    tensors: dict[str, PickledTensor] | None
+    problem: str | None
+    cut: bool = False
+
+    @property
+    def is_pickle(self) -> bool:
+        """Whether an unpickler would do anything with the bytes before it stops; True when that is not known."""
+        return bool(self.globals) or self.problem is None or self.cut or not self.all_globals
+
+
+class Clock:
+    """The seconds that are left for looking at what weight files say of themselves, however many they are."""
+
+    def __init__(self) -> None:
+        self.left = _SECONDS
+
+
+def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
+    """What the pickle of an archive describes (``zip`` or ``torchscript``); ``prefix`` is the beginning of a file that
+    is no archive."""
+    problem = TOO_LONG
+    if clock.left > 0:
+        began = time.monotonic()
+        limits = Limits(seconds=clock.left + _USUAL, mib=768, output=128 << 20)
+        answer = ask_once("envdoctor.revision.hub.pickle_reading:described", {"kind": kind}, limits, data)
+        clock.left -= max(0.0, time.monotonic() - began - _USUAL)
+        if not isinstance(answer, Problem):
+            names, whole, tensors, reason, cut = answer
+            built = None
+            if tensors is not None:
+                built = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
+            return Checkpoint(tuple(names), whole, built, unpacked(reason), cut)
+        problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
+    return Checkpoint((), False, None, problem)
+
+
+def described(data: bytes, kind: str) -> list[Any]:
+    """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
+        scans = [_Scan(data)]
+        # The old format has five: number, protocol, machine, the object, keys of its storages.
+        is_old = kind == "prefix" and scans[0].values[-1:] == [_OLD_MAGIC]
+        while is_old and scans[-1].problem is None and len(scans) < 5:
+            scans.append(_Scan(data, scans[-1].end))
+    last, tensors = scans[-1], None
+    problem, whole = last.problem, not (last.cut or last.limited)
+    if problem is None and kind == "torchscript":
+        problem, whole = Message("it is a TorchScript program"), False
+    if problem is None:
+        tensors = scans[3 if is_old else 0].tensors()
+    listed = None if tensors is None else [[name, *tensor] for name, tensor in tensors.items()]
+    return [
+        list(dict.fromkeys(name for scan in scans for name in scan.globals)),
+        whole,
+        listed,
+        packed(problem),
+        last.cut,
+    ]
+
+
+_TAIL = 32 << 10
+_LARGEST_DIRECTORY = 32 << 20
+_PREFIX = 64 << 10
+_LARGEST_PREFIX = 8 << 20
+_LOCAL = b"PK\x03\x04"
+_EMPTY = b"PK\x05\x06"
+
+
+class _Unreadable(MessageError):
+    """The archive is damaged or not what it seems; the message is a clause."""
+
+
+class _Archive:
+    """The file as the standard library's reader of zip archives asks for it: its end is at hand, little else is read.
+
+    Raises :class:`_Unreadable` when a part cannot be had.
+    """
+
+    def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
+        self._snapshot, self._path, self.size, self._end = snapshot, path, size, end
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = max(0, offset + (0, self._position, self.size)[whence])
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, length: int = -1) -> bytes:
+        stop = self.size if length < 0 else min(self.size, self._position + length)
+        start, self._position = self._position, max(self._position, stop)
+        return self.part(start, stop - start)
+
+    def part(self, start: int, length: int) -> bytes:
+        """Bytes of the file."""
+        inside = start - (self.size - len(self._end))
+        if inside >= 0:
+            return self._end[inside : inside + max(0, length)]
+        if length > max(_LARGEST_DIRECTORY, LARGEST_PICKLE):
+            raise _Unreadable("a part of its archive has {} bytes, too many to read", f"{length:,}")
+        parts = self._snapshot.read_ranges(self._path, [(start, length)])
+        if isinstance(parts, Unread):
+            raise _Unreadable(parts.reason)
+        return parts[0]
+
+
+def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint | Unread:
+    """Read a checkpoint's description, about 30 kB of a file of any size, in the time that ``clock`` leaves."""
+    size = snapshot.files[path].size
+    if size < 4:
+        return Unread(path, Message("it has {} bytes, which is no checkpoint", size))
+    tail = min(size, _TAIL)
+    parts = snapshot.read_ranges(path, [(0, min(size, 512)), (size - tail, tail)])
+    if isinstance(parts, Unread):
+        return parts
+    head, end = parts
+    if head.startswith(b"version https://git-lfs"):
+        return Unread(path, Message("it is a Git LFS pointer, not the checkpoint itself"))
+    if head[257:262] == b"ustar":
+        return Unread(path, Message("it is a tar archive, torch's format before 0.1.10, which is not looked into"))
+    if head[:4] not in (_LOCAL, _EMPTY):
+        return _read_pickles(snapshot, path, size, clock)
+    try:
+        return _read_archive(_Archive(snapshot, path, size, end), clock)
+    except _Unreadable as error:
+        return Unread(path, error.message)
+
+
+def _read_archive(archive: _Archive, clock: Clock) -> Checkpoint:
+    try:
+        with zipfile.ZipFile(archive) as directory:
+            members = directory.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, StructError) as error:
+        raise _Unreadable("its archive is damaged, or the file is cut ({})", str(error)[:80]) from None
+    pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
+    if len(pickles) != 1:
+        raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
+    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
+    return read_pickle("torchscript" if script else "zip", _member(archive, pickles[0]), clock)
+
+
+def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
+    """The content of a file in the archive. Its checksum is not looked at: torch does not either."""
+    largest = max(member.file_size, member.compress_size)
+    if largest > LARGEST_PICKLE:
+        raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
+    # The local header repeats the name and has padding of its own, which torch uses to align the data.
+    begin, packed, size = member.header_offset, member.compress_size, archive.size
+    guess = min(30 + len(member.filename.encode()) + 256 + packed, size - begin)
+    raw = archive.part(begin, guess) if 0 <= begin <= size - 30 else b""
+    if raw[:4] != _LOCAL:
+        raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
+    start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
+    if begin + start + packed > size:
+        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
+    data = raw[start : start + packed]
+    return _unpack(member, data if len(data) == packed else archive.part(begin + start, packed))
+
+
+def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
+    if member.compress_type == zipfile.ZIP_STORED:
+        data = packed
+    elif member.compress_type == zipfile.ZIP_DEFLATED:
+        try:
+            data = zlib.decompressobj(-15).decompress(packed, LARGEST_PICKLE + 1)
+        except zlib.error:
+            raise _Unreadable("its data.pkl cannot be decompressed") from None
+    else:
+        raise _Unreadable("its data.pkl is compressed in a way that torch does not use ({})", member.compress_type)
+    if len(data) != member.file_size:
+        raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
+    return data
+
+
+def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
+    """The older format and plain pickles: a prefix, made longer as long as the description goes on behind it."""
+    length = min(size, _PREFIX)
+    while True:
+        parts = snapshot.read_ranges(path, [(0, length)])
+        if isinstance(parts, Unread):
+            return parts
+        found = read_pickle("prefix", parts[0], clock)
+        if not found.cut or length >= min(size, _LARGEST_PREFIX):
+            # where the file itself ends, an unpickler fails: nothing is behind it
+            return found._replace(all_globals=found.all_globals or (found.cut and length >= size))
+        length = min(size, length * 8, _LARGEST_PREFIX)

@@ -1,0 +1,319 @@
+"""Strict reading of safetensors headers: the official library's verdict on every file, and each rejection with a name.
+
+Their JSON is taken as serde_json takes it, which is not quite as Python's json does.
+
+A file is an unsigned 64-bit little-endian length N, N bytes of UTF-8 JSON, then the tensors' bytes without a hole.
+https://github.com/huggingface/safetensors#format
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from envdoctor.system.message import Message
+
+#: Why a header is rejected. ``too-complex`` alone is ours: such a header would take too long to look at.
+REASONS = {
+    "too-short": Message("the file is shorter than the 8 bytes of the header's length"),
+    "lfs-pointer": Message("the file is a Git LFS pointer, not the weights themselves"),
+    "html": Message("the file is a web page"),
+    "zip-archive": Message("the file is a zip archive, which is what PyTorch checkpoints are"),
+    "header-too-large": Message("the header claims to be longer than 100,000,000 bytes"),
+    "header-beyond-file": Message("the header claims to be longer than the file"),
+    "header-incomplete": Message("not all of the header was there to be read"),
+    "not-utf-8": Message("the header is not UTF-8 text"),
+    "not-json": Message("the header is not JSON"),
+    "not-an-object": Message("the header is JSON but no object"),
+    "nested-too-deeply": Message("the header's JSON is nested deeper than 127 levels"),
+    "too-complex": Message("the header holds more than 1,000,000 lists, objects and values"),
+    "bad-metadata": Message("__metadata__ is not a mapping from text to text"),
+    "duplicate-metadata": Message("__metadata__ occurs more than once"),
+    "bad-entry": Message("a tensor's entry is not an object with dtype, shape and data_offsets"),
+    "duplicate-field": Message("a tensor's entry names a field more than once"),
+    "unknown-dtype": Message("a tensor's dtype is none of the format's"),
+    "bad-shape": Message("a tensor's shape is not a list of whole numbers from 0 to 2^64-1"),
+    "bad-offsets": Message("a tensor's data_offsets are not two whole numbers from 0 to 2^64-1"),
+    "shape-overflow": Message("a tensor's shape is larger than 2^64-1 elements or bits"),
+    "not-whole-bytes": Message("a tensor's bits are no whole number of bytes"),
+    "end-before-begin": Message("a tensor's data ends before it begins"),
+    "size-mismatch": Message("a tensor's data is not as long as its shape and dtype ask for"),
+    "hole": Message("the tensors leave bytes of the data out"),
+    "overlap": Message("tensors share bytes of the data"),
+    "trailing-data": Message("the file goes on behind the last tensor"),
+    "truncated-data": Message("the file ends before the last tensor does"),
+}
+_DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
+#: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
+_MOST_PARTS = 1_000_000
+#: Longest header that the library reads, in bytes.
+LARGEST_HEADER = 100_000_000
+
+#: Bits of one element; the names that safetensors 0.8.0 reads (``Dtype::bitsize`` of its source).
+DTYPE_BITS = {
+    **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6},
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("C64", "F64", "I64", "U64"), 64),
+}
+
+_U64 = (1 << 64) - 1
+_FIELDS = ("dtype", "shape", "data_offsets")
+_NAMES = frozenset(_FIELDS)
+
+
+class HeaderError(Exception):
+    """The official library would not read this file either; ``reason`` is a key of :data:`REASONS`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        detail = detail if len(detail) <= 100 else detail[:97] + "..."
+        super().__init__(Message("{} ({})", REASONS[reason], detail) if detail else REASONS[reason])
+        self.reason = reason
+
+
+class Object(list[tuple[str, Any]]):
+    """A JSON object with every one of its pairs, also where keys repeat."""
+
+    __slots__ = ()
+
+
+def decode(raw: bytes, remarks: set[str]) -> Object:
+    """The header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
+        raise HeaderError("too-complex")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise HeaderError("not-utf-8", Message("byte {}", error.start)) from None
+    if text[:1] in (" ", "\n", "\r", "\t"):
+        remarks.add("leading-blanks")
+    # "-0" is a float to serde_json; any other odd integer is out of the range that shapes and offsets may have.
+    top = _loads(text, strict_numbers=b"-0" in raw)
+    if type(top) is not Object:
+        raise HeaderError("not-an-object")
+    extra = any(type(entry) is Object and len(entry) != 3 for name, entry in top if name != "__metadata__")
+    if extra:
+        _loads(text, strict_numbers=True)
+    if extra or b"\\u" in raw:
+        _check_strings_and_depth(top)
+    return top
+
+
+def _loads(text: str, strict_numbers: bool) -> Any:
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=Object,
+            parse_float=_float,
+            parse_int=_integer if strict_numbers else None,
+            parse_constant=_no_constant,
+        )
+    except RecursionError:
+        raise HeaderError("nested-too-deeply") from None
+    except ValueError as error:
+        raise HeaderError("not-json", str(error)) from None
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise HeaderError("not-json", Message("a number is out of range"))
+    return number
+
+
+def _integer(text: str) -> int | float:
+    if text == "-0":
+        return -0.0
+    if len(text) <= 300:
+        return int(text)
+    return _float(text)
+
+
+def _no_constant(name: str) -> None:
+    raise HeaderError("not-json", Message("{} is no JSON", name))
+
+
+def _check_strings_and_depth(top: Object) -> None:
+    waiting: list[tuple[Any, int]] = [(top, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if type(item) is str:
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise HeaderError("not-json", Message("half of a surrogate pair")) from None
+        elif type(item) is Object or type(item) is list:
+            if depth > _DEEPEST:
+                raise HeaderError("nested-too-deeply")
+            values = [value for _, value in item] if type(item) is Object else item
+            keys = [key for key, _ in item] if type(item) is Object else []
+            waiting += [(value, depth + 1) for value in values] + [(key, depth) for key in keys]
+
+
+class Tensor(NamedTuple):
+    """One tensor: dtype as the format spells it, shape, and the range of its bytes behind the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Header(NamedTuple):
+    """A header that is right.
+
+    ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes`` the length of what follows.
+    ``metadata`` are the texts of ``__metadata__``, None where the file has none.
+    ``remarks`` are odd things that the library accepts, as dashed words:
+    leading-blanks, null-metadata, duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list,
+    dtype-is-a-map, unaligned-data.
+    """
+
+    tensors: dict[str, Tensor]
+    header_bytes: int
+    data_bytes: int
+    remarks: tuple[str, ...]
+    metadata: dict[str, str] | None = None
+
+
+def parse_header(data: bytes, file_size: int) -> Header:
+    """Read the header at the start of ``data``, which may go on behind it, and check it against the file's length.
+
+    Raises :class:`HeaderError`.
+    """
+    length = _length(data, file_size)
+    raw = bytes(data[8 : 8 + length])
+    remarks: set[str] = set()
+    top = decode(raw, remarks)
+    tensors = _entries(top, remarks)
+    data_bytes = _check_layout(tensors)
+    if file_size != 8 + length + data_bytes:
+        reason = "trailing-data" if file_size > 8 + length + data_bytes else "truncated-data"
+        raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
+    if length % 8:
+        remarks.add("unaligned-data")
+    metadata = next((entry for name, entry in top if name == "__metadata__"), None)
+    return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)), None if metadata is None else dict(metadata))
+
+
+def _length(data: bytes, file_size: int) -> int:
+    if min(file_size, len(data)) < 8:
+        known, reason = (file_size, "too-short") if file_size < 8 else (len(data), "header-incomplete")
+        raise HeaderError(reason, Message("{} bytes", known))
+    length = int.from_bytes(data[:8], "little")
+    if length > LARGEST_HEADER:
+        start = bytes(data[:256]).lstrip().lower()
+        if start.startswith(b"version "):
+            raise HeaderError("lfs-pointer")
+        if start.startswith(b"pk\x03\x04"):
+            raise HeaderError("zip-archive")
+        if start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+            raise HeaderError("html")
+        raise HeaderError("header-too-large", Message("{} bytes", f"{length:,}"))
+    if 8 + length > file_size:
+        raise HeaderError("header-beyond-file", Message("{} bytes in a file of {}", f"{length:,}", f"{file_size:,}"))
+    if len(data) < 8 + length:
+        raise HeaderError("header-incomplete", Message("{} of {} bytes", f"{len(data) - 8:,}", f"{length:,}"))
+    return length
+
+
+def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
+    seen_metadata = False
+    tensors: dict[str, Tensor] = {}
+    sizes: dict[tuple[str, tuple[int, ...]], int] = {}
+    for name, entry in top:
+        if name == "__metadata__":
+            if seen_metadata:
+                raise HeaderError("duplicate-metadata")
+            seen_metadata = True
+            _check_metadata(entry, remarks)
+        else:
+            tensors[name] = _tensor(name, entry, remarks)
+    if len(top) - seen_metadata != len(tensors):
+        remarks.add("duplicate-tensor")  # the last one holds, as in the library
+    if "" in tensors:
+        remarks.add("empty-name")
+    # Only those that hold are measured: the library forgets the others before it looks.
+    for name, tensor in tensors.items():
+        key = (tensor.dtype, tensor.shape)
+        if key not in sizes:
+            sizes[key] = _size(name, tensor)
+        if tensor.end - tensor.begin != sizes[key]:
+            raise HeaderError("end-before-begin" if tensor.end < tensor.begin else "size-mismatch", name)
+    return tensors
+
+
+def _check_metadata(entry: Any, remarks: set[str]) -> None:
+    if entry is None:
+        remarks.add("null-metadata")
+    elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
+        raise HeaderError("bad-metadata")
+    elif len(dict(entry)) != len(entry):
+        remarks.add("duplicate-metadata-key")
+
+
+def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
+    if type(entry) is list and len(entry) == 3:  # serde takes a struct from a sequence as well
+        remarks.add("entry-is-a-list")
+        dtype, shape, offsets = entry
+    elif type(entry) is Object:
+        fields = dict(entry)
+        if len(entry) != 3 or fields.keys() != _NAMES:
+            _check_fields(name, entry, remarks)
+        dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    else:
+        raise HeaderError("bad-entry", name)
+    if type(dtype) is Object and len(dtype) == 1 and dtype[0][1] is None:
+        # {"F32": null} is how serde spells the variant of an enumeration in full.
+        remarks.add("dtype-is-a-map")
+        dtype = dtype[0][0]
+    if type(dtype) is not str or dtype not in DTYPE_BITS:
+        raise HeaderError("unknown-dtype", f"{name}: {dtype}" if type(dtype) is str else name)
+    if type(shape) is not list or not _whole(shape):
+        raise HeaderError("bad-shape", name)
+    if type(offsets) is not list or len(offsets) != 2 or not _whole(offsets):
+        raise HeaderError("bad-offsets", name)
+    return Tensor(dtype, tuple(shape), offsets[0], offsets[1])
+
+
+def _whole(numbers: Iterable[Any]) -> bool:
+    for number in numbers:  # noqa: SIM110  (all() takes twice the time, and there are 400,000 numbers)
+        # bool is an int to Python, and 1.0 equals 1: only the type tells.
+        if type(number) is not int or not 0 <= number <= _U64:
+            return False
+    return True
+
+
+def _check_fields(name: str, entry: Object, remarks: set[str]) -> None:
+    """Refuse an entry that lacks a field or names one twice; others than the format's are ignored."""
+    known = [key for key, _ in entry if key in _FIELDS]
+    if len(known) < len(entry):
+        remarks.add("extra-fields")
+    if len(set(known)) < len(known):
+        raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
+    if lacking := [key for key in _FIELDS if key not in known]:
+        raise HeaderError("bad-entry", Message("{} lacks {}", name, lacking[0]))
+
+
+def _size(name: str, tensor: Tensor) -> int:
+    """Bytes of a tensor. A product that overflows on the way is refused, even when a later dimension is 0."""
+    product = 1
+    for dimension in (*tensor.shape, DTYPE_BITS[tensor.dtype]):
+        product *= dimension
+        if product > _U64:
+            raise HeaderError("shape-overflow", name)
+    if product % 8:
+        raise HeaderError("not-whole-bytes", name)
+    return product // 8
+
+
+def _check_layout(tensors: dict[str, Tensor]) -> int:
+    """Length of the data, when the tensors lie side by side from its start."""
+    position = 0
+    for begin, end in sorted([(tensor.begin, tensor.end) for tensor in tensors.values()]):
+        if begin != position:
+            name = next(name for name, tensor in tensors.items() if (tensor.begin, tensor.end) == (begin, end))
+            raise HeaderError("hole" if begin > position else "overlap", name)
+        position = end
+    return position

@@ -1,0 +1,323 @@
+"""The contract of a snapshot: one state of a model repository, whatever it is read from; which names its files may have
+(a hostile list names ``../../.ssh/id_rsa``); and object ids, read from texts and computed from bytes."""
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from envdoctor.observe.model.reading.names import printable
+from envdoctor.system.files import Files
+from envdoctor.system.message import Message, MessageError
+
+_LARGEST_RANGE = 128 << 20
+_MOST_REFUSED = 100
+
+#: What kept a snapshot from being had.
+Kind = Literal[
+    "not-found",
+    "revision-not-found",
+    "gated",
+    "private",
+    "disabled",
+    "offline",
+    "network",
+    "timeout",
+    "protocol",
+    "usage",
+]
+_LONGEST = 1024
+_DRIVE = re.compile(r"[A-Za-z]:")
+#: Names (without their folder) of what is about the model and not of it.
+_ABOUT = re.compile(
+    r"""(?: readme .* | .* \.md | (?:model_)? licen[cs]e [^/]* | notice [^/]* | use_policy .* | citation .*
+    | \.gitattributes | \.gitignore | \.ds_store
+    | .* \. (?: png | jpe?g | gif | svg | webp | ico | pdf | mp4 | webm | mov | mp3 ) )\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+#: How names of weights end, of any format.
+WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl"),
+    *(".gguf", ".onnx", ".h5", ".msgpack"),
+)
+#: What the files of a repository are for, by how their names begin or end in small letters; the first that fits.
+_KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
+    (Message("weights"), (), (*WEIGHTS, ".index.json")),
+    (Message("code"), (), (".py",)),
+    (Message("template"), ("chat_template",), (".jinja",)),
+    (Message("tokenizer"), ("tokenizer", "vocab", "merges", "special_tokens", "added_tokens"), (".model", ".tiktoken")),
+    (Message("settings"), (), (".json",)),
+)
+
+#: Files up to this size are hashed unasked, a tenth of a second, and so much of them together.
+_HASHED = 64 << 20
+_ROOM = 1 << 30
+_PIECE = 1 << 20
+#: What the Hub keeps in LFS: anything above 10 MiB, and these (the .gitattributes that it writes for a new repository).
+_LFS_SIZE = 10 << 20
+_LFS = (
+    *(".7z", ".arrow", ".bin", ".bz2", ".ckpt", ".ftz", ".gz", ".h5", ".joblib", ".mlmodel", ".model", ".msgpack"),
+    *(".npy", ".npz", ".onnx", ".ot", ".parquet", ".pb", ".pickle", ".pkl", ".pt", ".pth", ".rar", ".safetensors"),
+    *(".tar", ".tflite", ".tgz", ".wasm", ".xz", ".zip", ".zst"),
+)
+_DIGEST = re.compile(r"(?:([0-9a-f]{40})|([0-9a-f]{64}))\Z")
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,18})\n?\Z"
+)
+_LONGEST_POINTER = 1024
+
+
+class SnapshotError(MessageError):
+    """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
+
+    The message is one sentence for the user: what was asked for, what came back, what to do. ``usage`` is true when
+    what the user wrote is wrong, and false when the job could not be done.
+    """
+
+    def __init__(self, id: str, *values: object, kind: Kind) -> None:
+        super().__init__(id, *values)
+        self.kind = kind
+        self.usage = kind == "usage"
+
+
+class Unread(NamedTuple):
+    """A part of a snapshot that could not be read, with the reason as a clause. It is never "unchanged"."""
+
+    path: str
+    reason: Message
+
+
+class FileEntry(NamedTuple):
+    """One file of a snapshot.
+
+    ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file, ``sha256:<hex>`` for an LFS file. Equal
+    oids mean equal bytes; oids of different kinds say nothing of each other. It is None where finding it out would
+    mean reading a large file. ``size`` is in bytes.
+    """
+
+    path: str
+    size: int
+    oid: str | None
+
+    def same_as(self, other: "FileEntry") -> bool | None:
+        """Return whether both hold the same bytes by their oids; None where these cannot tell."""
+        if self.oid and other.oid and self.oid.partition(":")[0] == other.oid.partition(":")[0]:
+            return self.oid == other.oid
+        return None
+
+
+class Snapshot:
+    """One state of a repository. Reading is lazy; what was read is kept for the snapshot's life time.
+
+    ``repo`` is the repository as the source calls it now (``zai-org/chatglm3-6b``) or None for a folder; ``asked`` is
+    the name the user gave; ``revision`` the commit, or None; ``label`` is short and for people
+    (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``complete`` is False where not all files of the commit are known.
+    ``refused`` are listed files that are not in ``files``, because their names or oids cannot be trusted or they are
+    not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
+    """
+
+    repo: str | None
+    asked: str
+    revision: str | None
+    label: str
+    complete: bool
+    files: Mapping[str, FileEntry]
+    refused: tuple[Unread, ...]
+    lacking: Message | None
+
+    def entry(self, path: str, limit: int | None = None) -> FileEntry | Unread:
+        """The file, unless there is none of that name or it is larger than ``limit`` bytes."""
+        entry = self.files.get(path)
+        if entry is None:
+            return Unread(path, Message("it is not among the files of {}", self.label))
+        if limit is not None and entry.size > limit:
+            return Unread(path, Message("it has {} bytes; at most {} are read", f"{entry.size:,}", f"{limit:,}"))
+        return entry
+
+    def read(self, path: str, limit: int) -> bytes | Unread:
+        """The whole file, unread when it is larger than ``limit`` bytes or cannot be fetched."""
+        entry = self.entry(path, limit)
+        return entry if isinstance(entry, Unread) else self.whole(entry)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from the
+        end."""
+        entry = self.entry(path)
+        if isinstance(entry, Unread):
+            return entry
+        places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
+        if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
+            return Unread(path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
+        if sum(length for _, length in places) > _LARGEST_RANGE:
+            return Unread(path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
+        return self.ranges(entry, places)
+
+    def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
+        """The safetensors headers of many files at once (the 8 length bytes and the JSON)."""
+        raise NotImplementedError
+
+    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+        """Ranges that lie in one of the files and are not too much to read."""
+        raise NotImplementedError
+
+    def whole(self, entry: FileEntry) -> bytes | Unread:
+        """All of one of the files."""
+        found = self.ranges(entry, [(0, entry.size)])
+        return found if isinstance(found, Unread) else found[0]
+
+
+AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)
+
+
+def limited_to(snapshot: AnySnapshot, paths: Container[str], refused: Iterable[Unread] = ()) -> AnySnapshot:
+    """The same snapshot with those of its files alone; ``refused`` are added to what it refuses."""
+    part = copy(snapshot)
+    part.files = {path: entry for path, entry in snapshot.files.items() if path in paths}
+    part.refused = (*snapshot.refused, *refused)
+    return part
+
+
+def refusal_of_name(path: object) -> Message | None:
+    """Why a path of a listing is refused, as a clause; None for a clean relative path."""
+    if not isinstance(path, str) or not path:
+        return Message("it has no name")
+    if len(path) > _LONGEST:
+        return Message("its name has {} characters", f"{len(path):,}")
+    if not path.isprintable():
+        return Message("its name has control characters")
+    if path.startswith("/") or _DRIVE.match(path):
+        return Message("its name is an absolute path")
+    if "\\" in path:
+        return Message("its name has a backslash")
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return Message("its name leads out of the repository")
+    return None
+
+
+def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
+    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
+    files: dict[str, FileEntry] = {}
+    refused: list[Unread] = []
+    for item in siblings:
+        path = item.get("rfilename") if isinstance(item, dict) else None
+        reason = refusal_of_name(path)
+        entry = None if reason else _entry(str(path), item)
+        if entry is None:
+            reason = reason or Message("the list gives it no size")
+        elif entry.path in files:
+            reason = Message("it is listed twice")
+        else:
+            files[entry.path] = entry
+        if reason:
+            refused.append(
+                Unread(printable(path) if isinstance(path, str) else Message("a file without a name"), reason)
+            )
+    more = len(refused) - _MOST_REFUSED
+    if more > 0:
+        rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
+        refused[_MOST_REFUSED:] = [rest]
+    return files, tuple(refused)
+
+
+def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
+    lfs, size, digest = item.get("lfs"), item.get("size"), item.get("blobId")
+    if isinstance(lfs, dict):
+        digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
+    oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
+    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
+        oid = None
+    if type(size) is not int or not 0 <= size < 1 << 63:
+        return None
+    return FileEntry(path, size, oid)
+
+
+def is_text_about_the_model(path: str) -> bool:
+    """Whether a file describes the model (README, licence, images, .gitattributes) and is no part of it."""
+    return _ABOUT.match(path.rpartition("/")[2]) is not None
+
+
+def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
+    """Sort files by what they are for: weights, code, template, tokenizer, settings, docs, or other files."""
+    found: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
+    docs, others = found.setdefault(Message("docs"), []), found.setdefault(Message("other files"), [])
+    for path in paths:
+        name = path.rpartition("/")[2].lower()
+        fits = (found[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
+        next(fits, docs if is_text_about_the_model(path) else others).append(path)
+    return {kind: held for kind, held in found.items() if held}
+
+
+def oid_of_digest(digest: object) -> str | None:
+    """``sha1:…`` for the 40 digits of a git blob, ``sha256:…`` for the 64 of an LFS file; None for anything else."""
+    match = _DIGEST.match(digest) if isinstance(digest, str) else None
+    return None if match is None else f"sha1:{match[1]}" if match[1] else f"sha256:{match[2]}"
+
+
+class Hasher:
+    """Object ids of files of this machine, computed from their content; nothing else than content is believed.
+
+    Unless ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is
+    told which large file is read.
+    """
+
+    def __init__(self, everything: bool = False, notice: Callable[[str], None] | None = None) -> None:
+        self._everything = everything
+        self._notice = notice
+        self._room = _ROOM
+
+    def oid(self, place: str, size: int, kind: str = "") -> str | None:
+        """The oid of one ``kind`` (sha1, sha256), or of the one that the Hub would give the file: sha256 where it uses
+        LFS, else that of the git blob. None for what is left alone, and for what cannot be read."""
+        if not self._everything:
+            if size > min(_HASHED, self._room):
+                return None
+            self._room -= size
+        elif size > _HASHED and self._notice is not None:
+            self._notice(Message("reading {} ({} GB)", os.path.basename(place), f"{size / 1e9:.1f}"))
+        lfs = size > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
+        try:
+            return _digest(place, kind or ("sha256" if lfs else "sha1"))
+        except (OSError, ValueError):
+            return None
+
+
+def _digest(place: str, kind: str) -> str:
+    """Raises ``OSError``, also when the file changes while it is read."""
+    descriptor = Files().open(place)
+    try:
+        size = os.fstat(descriptor).st_size
+        digest = _new(kind, size)
+        while piece := os.read(descriptor, _PIECE):
+            digest.update(piece)
+            size -= len(piece)
+    finally:
+        os.close(descriptor)
+    if size:
+        raise OSError(errno.EIO, Message("it changed while it was read"), place)
+    return f"{kind}:{digest.hexdigest()}"
+
+
+def _new(kind: str, size: int) -> "hashlib._Hash":
+    return hashlib.sha256() if kind == "sha256" else hashlib.sha1(b"blob %d\0" % size)  # noqa: S324 (git's own)
+
+
+def pointer_in(place: str, size: int) -> tuple[int, str] | None:
+    """Size in bytes and oid of what a file points to when it is the text that git holds in place of an LFS file."""
+    if not 100 <= size <= _LONGEST_POINTER:
+        return None
+    try:
+        match = _POINTER.match(Files().whole(place, _LONGEST_POINTER))
+    except OSError:
+        return None
+    return (int(match[2]), f"sha256:{match[1].decode()}") if match else None
+
+
+def oid_of_content(kind: str, content: bytes) -> str:
+    """The oid of one kind (sha1, sha256) of this content."""
+    digest = _new(kind, len(content))
+    digest.update(content)
+    return f"{kind}:{digest.hexdigest()}"

@@ -1,0 +1,414 @@
+"""Requests to a Hub through the session of the installed huggingface_hub, with our own retries, deadline and log.
+
+That library talks through requests (up to 0.36), httpx (1.x) or httpx2 (2.x): told apart by what the session can do,
+without importing any of them. The token is for the endpoint that the user chose, and for no other host.
+"""
+
+import builtins
+import json
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from envdoctor.observe.model.reading.names import printable
+from envdoctor.revision.hub.transport_error import Again, TransportError, asked_wait, describe
+from envdoctor.system.message import Message
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+#: urllib3 waits until a piece is full, so pieces are small enough to keep an eye on the clock.
+_PIECE = 1 << 14
+Result = TypeVar("Result")
+
+_ATTEMPTS = 4
+_REDIRECTS = 5
+#: Bodies of refusals and redirects up to this size are read, so that the connection can be used again.
+_DRAIN = 1 << 16
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+#: Values of a JSON answer, counted by their commas: parsing holds up every thread, the one that keeps the time too.
+#: A list of 100,000 files has 700,000.
+_MOST_VALUES = 1_000_000
+
+
+def _is_endpoint(endpoint: str, url: str) -> bool:
+    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    parts = [urlsplit(address) for address in (endpoint, url)]
+    here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
+    same = here == there or (here, there) == (("http", 80), ("https", 443))
+    return same and parts[0].hostname == parts[1].hostname
+
+
+def _web_host(url: str) -> str | None:
+    """The host of an address of the web; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+class Reply(NamedTuple):
+    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up.
+
+    ``pieces(decoded)`` undoes a Content-Encoding when asked to. Errors are those of the library below.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: Callable[[bool], Iterator[bytes]]
+    close: Callable[[], None]
+
+
+def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
+    """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
+
+    Redirects are not followed: which header goes to which host is decided by the caller.
+    """
+    if not hasattr(session, "build_request"):
+        # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
+        as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
+        response = session.get(url, headers=dict(headers), timeout=(seconds, seconds), **as_given)
+    else:
+        request = session.build_request("GET", url, headers=dict(headers), timeout=(seconds, seconds, seconds, seconds))
+        response = session.send(request, stream=True, follow_redirects=False)
+
+    def pieces(decoded: bool) -> Iterator[bytes]:
+        if hasattr(response, "raw"):
+            return response.raw.stream(_PIECE, decode_content=decoded)  # type: ignore[no-any-return]
+        return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
+
+    lower = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, lower, pieces, response.close)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Transport:
+    """The way to one Hub for the length of one command.
+
+    Raises :class:`TransportError` (kind usage) when huggingface_hub or HF_ENDPOINT is not usable.
+    ``timeout`` bounds everything that is asked of it, in seconds from now on; ``patience`` each wait for an answer.
+    ``notice`` is told of long waits. Endpoint and token (unless given), proxies and offline mode are huggingface_hub's.
+    Its ``build_hf_headers`` is not called: it looks up the agent registry on the network unless telemetry is off, which
+    is the host process' to decide.
+    """
+
+    endpoint: str = ""
+    timeout: float = 60.0
+    patience: float = 10.0
+    connections: int = 12
+    offline: bool = False
+    token: str | bool | None = None
+    pause: float = 0.4
+    notice: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            from huggingface_hub import constants
+        except ImportError as error:
+            raise TransportError("huggingface_hub cannot be imported ({})", error.name or error, kind="usage") from None
+
+        self.endpoint = str(self.endpoint or constants.ENDPOINT).rstrip("/")
+        host = _web_host(self.endpoint)
+        if not host:
+            raise TransportError("HF_ENDPOINT is not a web address (https://…)", kind="usage")
+        self.host = host
+        self.offline = self.offline or bool(constants.HF_HUB_OFFLINE)
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._threads = 0
+        #: Requests so far, every hop of a redirect counted, and bytes of bodies.
+        self.requests = self.received = 0
+        #: Names that were redirected, and what sizes of safetensors headers were seen per repository.
+        self.moved: dict[str, str] = {}
+        self.header_sizes: dict[str, int] = {}
+        self._end = time.monotonic() + self.timeout
+        self._lock = threading.Lock()
+        self._reached = False
+        self._not_before = 0.0
+
+    # --- what was used -----------------------------------------------------------------------------------------------
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline; 0 when it is past."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def has_token(self) -> bool:
+        """Whether requests to the endpoint carry a token."""
+        return self._identity[1] is not None
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
+        """What each call gave, or why not. Other exceptions are raised: they are defects of ours.
+
+        The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
+        standard library wait for theirs when the interpreter ends.
+        """
+        from concurrent.futures import Future, wait
+
+        futures: list[Future[Result]] = [Future() for _ in calls]
+        for job in zip(futures, calls, strict=True):
+            self._jobs.put(job)
+        while self._threads < min(self.connections, len(calls)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
+        for late in wait(futures, self.seconds_left).not_done:
+            late.cancel()
+        found: list[Result | TransportError] = []
+        for future in futures:
+            error = future.exception() if future.done() and not future.cancelled() else self._late()
+            found.append(error if isinstance(error, TransportError) else future.result())
+        return found
+
+    def in_time(self, call: Callable[[], Result]) -> Result:
+        """What the call gave, in another thread: this one is back at the deadline. Raises :class:`TransportError`.
+
+        Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
+        threads are few.
+        """
+        result = self.side_by_side([call])[0]
+        if isinstance(result, TransportError):
+            raise result
+        return result
+
+    def fetch(
+        self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
+    ) -> Result:
+        """What ``take`` makes of the headers, the whole body of at most ``limit`` bytes, and the host that answered.
+
+        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
+        """
+
+        def once() -> Result:
+            with self.open(url, compressed=compressed) as (reply, place):
+                self.expect(reply, place, (200,))
+                body = self.body(reply, place, limit, decoded=compressed)
+            host = _host(place)
+            if len(body) > limit and is_web_page(reply.headers, body):
+                raise TransportError("the answer of {} is a web page", host)
+            if len(body) > limit:
+                raise TransportError("the answer of {} has more than {} bytes", host, f"{limit:,}")
+            return take(reply.headers, body, host)
+
+        return self.persist(once)
+
+    def fetch_json(self, url: str, limit: int) -> tuple[Any, Mapping[str, str]]:
+        """A body that is JSON, and the headers. Raises :class:`TransportError`, for a web page in its place too."""
+
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> tuple[Any, Mapping[str, str]]:
+            if is_web_page(headers, body):
+                text = (
+                    "{} answered with a web page where the Hub answers with data: a login page of this network or "
+                    "a proxy stands in between, or HF_ENDPOINT names no Hub"
+                )
+                raise TransportError(text, host)
+            if body.count(b",") > _MOST_VALUES:
+                text = "the answer of {} has more than {} values, which no Hub sends"
+                raise TransportError(text, host, f"{_MOST_VALUES:,}")
+            try:
+                return json.loads(body.decode("utf-8")), headers
+            except (ValueError, RecursionError, MemoryError):
+                # mirrors leave the length out: then nothing else tells that the end is missing
+                raise Again("the answer of {} is not JSON", host, kind="protocol") from None
+
+        return self.fetch(url, limit, take, compressed=True)
+
+    # --- one request with its redirects ------------------------------------------------------------------------------
+
+    @contextmanager
+    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
+        """The answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
+        if self.offline:
+            raise TransportError("offline mode is on", kind="offline")
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
+
+        # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
+        session = get_session()
+        place = url
+        for _ in builtins.range(_REDIRECTS + 1):
+            headers, authorization = self._identity
+            headers = {**headers, "Accept-Encoding": "gzip" if compressed else "identity"}
+            headers |= {"Range": range} if range else {}
+            if authorization and _is_endpoint(self.endpoint, place):  # for no other host
+                headers["Authorization"] = authorization
+            # What one thread was told holds for all: a server that limits requests is not asked on by the others.
+            pause = self._not_before - time.monotonic()
+            if pause >= self.seconds_left > 0:
+                raise TransportError("{} asked to wait {} s more", self.host, f"{pause:.0f}", kind="network")
+            time.sleep(max(0.0, pause))
+            began = time.monotonic()
+            if began >= self._end:
+                raise self._late()
+            with self._lock:
+                self.requests += 1
+            reply = None
+            try:
+                reply = _open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+                self._reached = True
+                target = reply.headers.get("location", "")
+                if reply.status not in (301, 302, 303, 307, 308) or not target:
+                    yield reply, place
+                    return
+                following = self._redirected(place, target)
+                self._drain(reply)
+            except TransportError:
+                raise
+            except Exception as error:  # the library's own exceptions have no common base
+                raise self._failed(error, place) from None
+            finally:
+                if reply is not None:
+                    reply.close()
+            place = following
+        raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
+
+    def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
+        """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
+        parts: list[bytes] = []
+        length = 0
+        for piece in self._pieces(reply, decoded):
+            parts.append(piece)
+            length += len(piece)
+            if length > limit:
+                break
+            if time.monotonic() >= self._end:
+                raise self._late()
+        announced = reply.headers.get("content-length", "")
+        encoded = reply.headers.get("content-encoding", "identity") != "identity"
+        if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
+            text = "the connection broke off after {} of {} bytes"
+            raise Again(text, f"{length:,}", f"{int(announced):,}", kind="network")
+        return b"".join(parts)[: limit + 1]
+
+    def persist(self, once: Callable[[], Result]) -> Result:
+        """Try up to four times, with pauses that grow or that the server names.
+
+        Raises :class:`TransportError`, at once when the pause would go beyond the deadline.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return once()
+            except Again as error:
+                again = error
+            grown = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+            wait = grown if again.wait is None else again.wait
+            # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
+            last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
+            if last or wait >= self.seconds_left:
+                said = again.message
+                said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
+                said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
+                raise TransportError(said, kind=again.kind, status=again.status)
+            if wait > 2 and self.notice is not None:
+                self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
+            time.sleep(wait)
+
+    # --- the parts ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:  # handed to the thread that waits
+                    future.set_exception(error)
+
+    @cached_property
+    def _identity(self) -> tuple[dict[str, str], str | None]:
+        """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
+        import platform
+
+        import huggingface_hub
+        from huggingface_hub import constants, get_token
+
+        from envdoctor import __version__
+
+        agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
+        silent = self.token is False or (self.token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
+        found = self.token if isinstance(self.token, str) else None if silent else get_token()
+        # another one could not be sent in a header, and an error about it would show it
+        sendable = found and found.isascii() and found.isprintable() and " " not in found
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
+
+    def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
+        """Raise for every other status."""
+        if reply.status in statuses:
+            return
+        host = _host(place)
+        if reply.status in _BUSY:
+            self._drain(reply)
+            words = Message("limits requests") if reply.status == 429 else Message("has trouble")
+            wait = asked_wait(reply.headers)
+            if wait:
+                self._not_before = max(self._not_before, time.monotonic() + wait)
+            raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
+        self._drain(reply)
+        code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
+        status = reply.status
+        raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
+
+    def _redirected(self, place: str, target: str) -> str:
+        following = ""
+        with suppress(ValueError):
+            following = urljoin(place, target)
+        if not _web_host(following):
+            raise TransportError("it redirects to what is no address of the web", kind="protocol")
+        if following.startswith("http:") and place.startswith("https:"):
+            raise TransportError("it redirects from https to http", kind="protocol")
+        return following
+
+    def _drain(self, reply: Reply) -> None:
+        left = _DRAIN
+        for piece in self._pieces(reply, False):
+            left -= len(piece)
+            if left < 0 or time.monotonic() >= self._end:
+                return
+
+    def _failed(self, error: Exception, place: str) -> Exception:
+        """The exception to raise for one of the library."""
+        kind, words = describe(error)
+        host = _host(place)
+        if kind == "offline":
+            return TransportError(words, kind="offline")
+        if kind == "other" and not isinstance(error, OSError):
+            return TransportError("{}: {}", host, words, kind="protocol")
+        if kind == "certificate" or (kind == "connect" and not self._reached):
+            # Nothing was ever reached: without a network there is nothing to wait for.
+            return TransportError("{} cannot be reached: {}", host, words, kind="network")
+        if time.monotonic() >= self._end:
+            return self._late()
+        if kind == "timeout":
+            seconds = f"{min(self.patience, self.timeout):.3g}"
+            return Again("{} did not answer within {} s", host, seconds, kind="timeout")
+        return Again("{}: {}", host, words, kind="network")
+
+    def _late(self) -> TransportError:
+        text = "{} did not give everything within {} s (--timeout)"
+        return TransportError(text, self.host, f"{self.timeout:.3g}", kind="timeout")
+
+    def _pieces(self, reply: Reply, decoded: bool) -> Iterator[bytes]:
+        for piece in reply.pieces(decoded):
+            with self._lock:
+                self.received += len(piece)
+            yield piece
+
+
+def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether a body is HTML: what login pages of networks and error pages of proxies are."""
+    begin = body[:64].lstrip().lower()
+    return "text/html" in headers.get("content-type", "") or begin.startswith((b"<!doctype", b"<html"))
+
+
+def _host(url: str) -> str:
+    return _web_host(url) or Message("the server")

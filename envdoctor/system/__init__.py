@@ -1,0 +1,26 @@
+"""What touches the disk, processes and untrusted text: one bounded reader, one cache, one way to ask a bounded child.
+
+In: paths, bytes and texts of others, programs to start. Out: text that is cut, cleaned and without secrets;
+messages in two languages; what a child answered, or how it ended. Imports nothing of envdoctor.
+"""
+
+from envdoctor.door import door
+
+__all__, __getattr__ = door(
+    __name__,
+    {
+        "asking": "Limits Problem ask ask_program",
+        "cache": "CacheFolder cache_home",
+        "child": "minimal_environment run_child",
+        "clean": "without_credentials without_url_credentials",
+        "documents": "content_of decoded read_bounded read_named text_of",
+        "files": "Budget Files Looks Spent because_of read_regular",
+        "language": "say sentence",
+        "looks": "add",
+        "message": "Message MessageError as_message joined quoted said_by",
+        "nearest": "alike did_you_mean",
+        "process_tree": "processors",
+        "target": "Answer ENDINGS NO_TORCH PAYLOAD Place Task run_in_target scratch_folder",
+        "templates": "Refusal template_environment",
+    },
+)

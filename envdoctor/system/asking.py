@@ -1,0 +1,147 @@
+"""What is asked of bounded children, and the one list of how they end without an answer.
+
+for path, answer in zip(paths, ask("envdoctor.source.tree:answer", contents, Limits(seconds=10, mib=512))):
+    answer      # what the function returned, as JSON has it, or a Problem
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from envdoctor.system.child import Limits, run_child
+from envdoctor.system.launcher import MODULE, REFUSED
+from envdoctor.system.looks import add
+from envdoctor.system.message import Message
+
+__all__ = ["Limits", "Problem", "ask", "ask_once", "ask_program"]
+
+if TYPE_CHECKING:
+    from envdoctor.system.files import Looks
+
+#: The keyword arguments of a function, and perhaps bytes, its first argument.
+_Question = tuple[Mapping[str, Any], bytes | None]
+#: How a child, or its answer, ends (a status of ``child.py``, or an exception's class), with the fields that are told.
+_WORDS = {
+    "timeout": ("took more than {} s", "seconds"),
+    "memory": ("took more than {} MiB", "mib"),
+    "output-limit": ("gave too much output",),
+    "crash": ("made Python crash",),
+    "unstarted": ("cannot be started: {}", "tail"),
+    "unreached": ("came behind files that took all the time",),
+    "SyntaxError": ("is not Python that this interpreter can parse (line {})", "line"),
+    "RecursionError": ("is nested too deeply, or took more than {} MiB", "mib"),
+    "MemoryError": ("is nested too deeply, or took more than {} MiB", "mib"),
+    "NotANotebook": ("is not a notebook (nbformat 3 or 4)",),
+    "TooMuch": ("holds too much code",),
+}
+
+
+class Problem(NamedTuple):
+    """Why there is no answer: ``kind`` is timeout, memory, output-limit, crash, failed, unreached, unstarted, or the
+    name of an exception. ``tail`` is what stood on stderr last, to be cleaned before it is shown."""
+
+    kind: str
+    seconds: float
+    mib: int
+    tail: str = ""
+    line: int = 1
+
+    def clause(self) -> Message:
+        """The reason, without its subject."""
+        words, *fields = _WORDS.get(self.kind, ("made the child that reads it fail",))
+        told = self._asdict() | {"seconds": f"{self.seconds:g}"}
+        return Message(words, *(told[field] for field in fields))
+
+    def said(self) -> Message:
+        """The reason, as a clause about "it"."""
+        return Message("it {}", self.clause())
+
+
+def ask(
+    function: str,
+    questions: Iterable[_Question],
+    limits: Limits,
+    *,
+    packages: bool = False,
+    until: Callable[[], bool] = lambda: False,
+) -> Iterator[Any]:
+    """Yield what a function of envdoctor's (``module:name``) answers to each question, or a :class:`Problem`.
+
+    It runs in envdoctor's own interpreter, started without site, user site, ``.pth`` files and PYTHON* variables, and
+    neither the working folder nor a script's is on ``sys.path``: only the standard library and envdoctor can be
+    imported, and with ``packages`` what this process can import. ``until`` is asked whether to end now.
+    """
+    waiting = list(questions)
+    deadline = time.monotonic() + max(limits.seconds, limits.in_all)
+    problem = None
+    while waiting and (problem is None or limits.in_all):
+        seconds = round(min(limits.seconds, deadline - time.monotonic()), 1)
+        if seconds <= 0 or until():
+            problem = Problem("unreached", seconds, limits.mib)
+            break
+        child = run_child(
+            [MODULE + function, *_folders(packages=packages)],
+            limits._replace(seconds=seconds),
+            b"".join(map(_framed, waiting)),
+            until=lambda used: until(),
+        )
+        lines = child.stdout.split(b"\n")[:-1]
+        yield from (_received(json.loads(line), limits) for line in lines)
+        waiting = waiting[len(lines) :]
+        if waiting:
+            kind = "failed" if child.status == "unstarted" else child.status
+            problem = Problem(kind, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
+            yield problem
+            waiting = waiting[1:]
+    yield from [problem] * len(waiting)
+
+
+def ask_once(
+    function: str,
+    asked: Mapping[str, Any],
+    limits: Limits,
+    content: bytes | None = None,
+    *,
+    packages: bool = False,
+    looks: "Looks | None" = None,
+) -> Any:
+    """Return the answer to one question. ``looks`` gets what the child looked at."""
+    (answer,) = ask(function, [(asked, content)], limits, packages=packages)
+    if looks is not None and isinstance(answer, Problem):
+        looks.failed = True
+    elif looks is not None:
+        add(looks, answer["files"], answer["folders"])
+    return answer
+
+
+def ask_program(
+    argv: Sequence[str], limits: Limits, stdin: bytes = b"", *, environ: Mapping[str, str], cwd: str
+) -> tuple[str, Problem | None]:
+    """Return what a program of the user's wrote, and how it ended if not well."""
+    child = run_child(argv, limits, stdin, confined=False, environ=environ, cwd=cwd)
+    problem = Problem(child.status, limits.seconds, limits.mib, child.stderr_tail.removeprefix(REFUSED))
+    return child.stdout.decode("utf-8", "replace"), None if child.status == "ok" else problem
+
+
+def _framed(question: _Question) -> bytes:
+    asked, content = question
+    head = json.dumps([asked, None if content is None else len(content)])
+    return b"%b\n%b" % (head.encode(), content or b"")
+
+
+def _received(line: list[Any], limits: Limits) -> Any:
+    if len(line) == 1:
+        return line[0]
+    _, kinds, number = line
+    kind = next((kind for kind in kinds if kind in _WORDS), "failed")
+    return Problem(kind, limits.seconds, limits.mib, kinds[0], number)
+
+
+def _folders(*, packages: bool) -> list[str]:
+    """Where the child may import from."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    skipped = (root, os.getcwd())
+    return [root, *(path for path in sys.path if packages and os.path.isabs(path) and path not in skipped)]

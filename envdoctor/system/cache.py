@@ -1,0 +1,135 @@
+"""Envdoctor's own cache on disk: read only what this user wrote, written whole or not at all, never in the way.
+
+Every failure of the disk is a missing entry.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+
+from envdoctor.system.files import NEVER_WAIT, digest, read_regular
+
+_READ = NEVER_WAIT | getattr(os, "O_NOFOLLOW", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_UNFINISHED = ".new"
+_SEAL = 16
+
+
+def cache_home(environ: Mapping[str, str]) -> str | None:
+    """Envdoctor's cache folder with these variables; None when no place is named. It need not be there yet."""
+    for name, below in (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"), ("USERPROFILE", ".cache")):
+        folder = environ.get(name)
+        if folder and os.path.isabs(folder) and "\0" not in folder:
+            return os.path.join(folder, below, "envdoctor")
+    return None
+
+
+def sealed(data: bytes) -> bytes:
+    """Return the data behind its digest: an entry that was damaged counts as missing."""
+    return digest(data) + data
+
+
+def unsealed(entry: bytes) -> memoryview | None:
+    """Return the data of such an entry; None when it is not as it was written."""
+    data = memoryview(entry)[_SEAL:]
+    return data if entry[:_SEAL] == digest(data) else None
+
+
+class CacheFolder:
+    """One kind of entries below ``home`` (envdoctor's cache folder): files in the folder called ``kind``, whose names
+    may hold one more folder (``ab/abcdef``). Without a home nothing is kept; with ``most``, only so many entries of
+    each ending, the newest.
+
+    Where one of its folders is a link or another user's, nothing below it is read or made, and an entry that somebody
+    else may have written is none.
+    """
+
+    def __init__(self, home: str | None, kind: str, most: int | None = None) -> None:
+        self._home = home
+        self._most = most
+        self._kind = kind.split("/") if kind else []
+        self._folder = os.path.join(home, *self._kind) if home else None
+
+    def read(self, name: str, limit: int) -> memoryview | None:
+        """Return what was written under this name; None when it is not there as it was, or is longer than ``limit``."""
+        if self._folder is None or not self._is_own(name):
+            return None
+        try:
+            descriptor = os.open(os.path.join(self._folder, name), _READ)
+        except (OSError, ValueError):
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not _is_ours(status) or status.st_mode & 0o022 or status.st_size > limit + _SEAL:
+                return None
+            return unsealed(read_regular(descriptor, limit + _SEAL))
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep an entry."""
+        if self._home is None or self._folder is None:
+            return
+        place = os.path.join(self._folder, name)
+        temporary = os.path.join(os.path.dirname(place), f"{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
+        try:
+            os.makedirs(os.path.dirname(self._home), exist_ok=True)
+            if not self._is_own(name, make=True):
+                return
+            descriptor = os.open(temporary, _WRITE, 0o600)
+        except (OSError, ValueError):
+            return
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(sealed(data))
+            os.replace(temporary, place)
+        except OSError:
+            _remove(temporary)
+        if self._most is not None:
+            self.trim(self._most, os.path.splitext(name)[1])
+
+    def trim(self, most: int, ending: str) -> None:
+        """Of this user's files with that ending, and those that interrupted writers left, keep the ``most`` newest."""
+        if self._folder is None or not self._is_own():
+            return
+        ages: list[tuple[float, str]] = []
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if entry.name.endswith((ending, _UNFINISHED)):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode) and _is_ours(status):
+                            ages.append((status.st_mtime, entry.path))
+        except OSError:
+            return
+        for _, path in sorted(ages)[: max(0, len(ages) - most)]:
+            _remove(path)
+
+    def _is_own(self, name: str = "", *, make: bool = False) -> bool:
+        """Whether the folders on the way to an entry are real ones of this user; those that are missing are made."""
+        folder = self._home or ""
+        try:
+            for part in ("", *self._kind, *name.split("/")[:-1]):
+                folder = os.path.join(folder, part) if part else folder
+                if make and not os.path.lexists(folder):
+                    os.mkdir(folder, 0o700)
+                status = os.lstat(folder)
+                if not stat.S_ISDIR(status.st_mode) or not _is_ours(status):
+                    return False
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

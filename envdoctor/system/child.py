@@ -1,0 +1,309 @@
+"""One bounded child process: time, memory, output; its whole process group, and what left it, ends with it.
+
+Of environment variables a program that is asked or parses gets few, and a child in the target the user's own.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from envdoctor.system.launcher import MODULE, NOT_STARTED, REFUSED
+from envdoctor.system.process_tree import MARK, Usage, end_all, usage_of
+
+#: What a program may need to start at all: shared libraries of module systems, pyenv's choice of version, CUDA's place.
+_PASSED_ON = (
+    *("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),
+    *("PYENV_ROOT", "PYENV_VERSION", "CUDA_HOME", "CUDA_PATH"),
+)
+#: They say that the process is one of many that a launcher started, which a child is not: it would wait for the others.
+_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+_LAUNCHERS = ("TORCHELASTIC_", "ACCELERATE_", "OMPI_COMM_WORLD_", "PMI_", "FSDP_", "NODE_RANK", "DEEPSPEED_")
+#: Lists of folders that may be given relative to the working directory.
+_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+if TYPE_CHECKING:
+    import subprocess
+
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
+_BLOCK = 1 << 16
+_STDERR_KEPT = 8192
+_STDERR_LIMIT = 256 << 20
+_LINE_LIMIT = 1 << 20
+#: Seconds between two looks at the clock, and at memory.
+_POLL = 0.05
+_MEMORY_POLL = 0.2
+
+
+def minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a program needs to start, and nothing else of the caller's: no tokens, no proxies, no PYTHON variables."""
+    kept = {name: environ[name] for name in _PASSED_ON if name in environ}
+    return {"PATH": os.defpath, **kept, **_OFFLINE, "LC_ALL": "C.UTF-8"}
+
+
+def target_environment(
+    environ: Mapping[str, str], *, cwd: str, scratch: str, device: str, visible: str | None
+) -> dict[str, str]:
+    """The variables for a child in the target that works in the folder ``scratch``.
+
+    PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because an
+    experiment in a cleaned environment is one on another environment. Relative folders are resolved against ``cwd``,
+    which itself is taken off PYTHONPATH. Files of compilers and temporary files go to ``scratch``; nothing is asked of
+    the network; one thread computes. ``visible`` names the devices to be seen (None: as the user has it) in CUDA's
+    variable; that of HIP stays as it is. On the device ``cpu`` none is seen, or a library would take one unasked.
+    """
+    kept = {name: value for name, value in environ.items() if name not in _RANKS and not name.startswith(_LAUNCHERS)}
+    for name in _PATHS:
+        if name in kept:
+            folders = [os.path.join(cwd, folder) for folder in kept[name].split(os.pathsep) if folder]
+            if name == "PYTHONPATH":
+                folders = [folder for folder in folders if os.path.normpath(folder) != os.path.normpath(cwd)]
+            kept[name] = os.pathsep.join(folders)
+    kept.update(
+        _OFFLINE,
+        PYTHONSAFEPATH="1",
+        PYTHONUTF8="1",
+        OMP_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        TOKENIZERS_PARALLELISM="false",
+        TRANSFORMERS_OFFLINE="1",
+        DO_NOT_TRACK="1",
+        TRANSFORMERS_VERBOSITY="error",
+        WANDB_MODE="disabled",
+        TORCHINDUCTOR_CACHE_DIR=os.path.join(scratch, "inductor"),
+        TRITON_CACHE_DIR=os.path.join(scratch, "triton"),
+        TMPDIR=scratch,
+        TEMP=scratch,
+        TMP=scratch,
+    )
+    if device == "cpu":
+        kept.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="")
+    elif visible is not None:
+        kept["CUDA_VISIBLE_DEVICES"] = visible
+    return kept
+
+
+class Limits(NamedTuple):
+    """What a child may take: ``seconds`` of processor time, and ``patience`` times as many on the clock (where it only
+    computes, a busy machine is no reason to end it); ``mib`` MiB of memory; ``output`` bytes. Where a question ends it,
+    ``ask`` starts another behind that question while all together have taken less than ``in_all`` seconds."""
+
+    seconds: float
+    mib: int
+    output: int = 16 << 20
+    patience: float = 1.0
+    in_all: float = 0.0
+
+
+class ChildResult(NamedTuple):
+    """How the child ended.
+
+    ``status`` is ``ok`` (exit code 0), ``failed`` (another exit code), ``unstarted`` (there was no such program),
+    ``crash`` (a signal), ``timeout``, ``memory`` (more than it may have, a MemoryError, or killed by the system) or
+    ``output-limit``. ``stdout`` holds what came until then, never more than the limit; where lines were handed on, what
+    stood behind the last line end. ``stderr_tail`` is the last 8 KiB of stderr, to be cleaned before it is shown.
+    ``code`` is the exit code, negative for a signal (also when a shell in between said 128 + signal), None when it was
+    ended from here or not started. ``peak_mib`` is the largest memory of the child and what it started, as sampled.
+    """
+
+    status: str
+    stdout: bytes = b""
+    stderr_tail: str = ""
+    code: int | None = None
+    seconds: float = 0.0
+    peak_mib: float | None = None
+
+
+def run_child(
+    argv: Sequence[str],
+    limits: Limits,
+    stdin: bytes = b"",
+    *,
+    confined: bool = True,
+    environ: Mapping[str, str] | None = None,
+    cwd: str = os.path.abspath(os.sep),
+    on_line: Callable[[bytes], bool] | None = None,
+    until: Callable[[Usage], bool] = lambda usage: False,
+) -> ChildResult:
+    """Run ``argv``, give it ``stdin``, and wait within the limits; never raises for what the child does.
+
+    The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
+    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has that much address
+    space and can write to no file (Linux; macOS as far as it keeps such limits). Of another one memory is watched and
+    not limited in advance, because CUDA and torch reserve far more addresses than they use: what counts is what no
+    file backs, of the child and its children (Linux only).
+
+    With ``on_line`` each line of the output is handed on (in another thread) as soon as it is complete; it answers
+    whether it wants more. ``until`` is asked again and again whether the child is to be ended now, as by a timeout; it
+    hears what an unconfined one has used by now (nothing where the system does not tell).
+    The thread that calls this must live as long as the child.
+    """
+    import subprocess
+
+    mark = os.urandom(8).hex()
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            _launched(argv, limits.mib if confined else 0, int(limits.seconds) + 2),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**(minimal_environment(os.environ) if environ is None else environ), MARK: mark},
+            start_new_session=True,
+            bufsize=0,
+        )
+    except (OSError, ValueError) as error:
+        return ChildResult("unstarted", stderr_tail=f"{REFUSED}{getattr(error, 'strerror', None) or error}")
+    child = _Child(process, stdin, limits.output, on_line)
+    try:
+        deadline = started + limits.seconds * limits.patience
+        status = child.watch(deadline, 0 if confined else limits.mib << 20, until)
+    finally:
+        end_all(process.pid, mark)
+        child.close()
+    code = process.returncode if status == "ok" else None
+    if code is not None and code > 128 and os.name != "nt":
+        code = 128 - code
+    tail = child.errors.decode("utf-8", "replace")
+    if code == NOT_STARTED and tail.startswith(REFUSED):
+        code, status = None, "unstarted"
+    peak = round(child.peak / (1 << 20), 1) if child.peak else None
+    return ChildResult(
+        status if code is None else _status(code, tail, confined),
+        bytes(child.output[: limits.output]),
+        tail,
+        code,
+        time.monotonic() - started,
+        peak,
+    )
+
+
+def _launched(argv: Sequence[str], memory_mib: int, seconds: int) -> list[str]:
+    """The command behind the launcher, which Windows has for our own modules alone: it cannot replace a process."""
+    if not sys.executable or (os.name == "nt" and not argv[0].startswith(MODULE)):
+        return list(argv)
+    limits = map(str, (os.getpid(), memory_mib, seconds))
+    return [sys.executable, "-I", "-S", "-B", "-W", "ignore", _LAUNCHER, *limits, *argv]
+
+
+class _Child:
+    """A running child: its three pipes and its end, each waited for by a thread (Windows waits for one at a time)."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        stdin: bytes,
+        output_limit: int,
+        on_line: Callable[[bytes], bool] | None,
+    ) -> None:
+        self.process = process
+        self.stdin = stdin
+        self.output_limit = output_limit
+        self.on_line = on_line
+        self.output = bytearray()
+        self.errors = bytearray()
+        self.peak = 0
+        self.over = threading.Event()  # it has ended, or met a limit of its output
+        self.full = False
+        roles = (self._read_output, self._read_errors, self._write, self._await_end)
+        self.threads = [threading.Thread(target=role, daemon=True) for role in roles]
+
+    def watch(self, deadline: float, memory: int, until: Callable[[Usage], bool]) -> str:
+        """Wait for the end of the process itself, whoever else holds its pipes: ``ok``, or which limit was met."""
+        for thread in self.threads:
+            thread.start()
+        look, used = 0.0, Usage()
+        while not self.over.is_set():
+            now = time.monotonic()
+            if now >= deadline or until(used):
+                return "timeout"
+            if memory and now >= look:
+                look = now + _MEMORY_POLL
+                now_used = usage_of(self.process.pid)
+                used = Usage._make(map(max, used, now_used))  # what has ended is counted no longer
+                self.peak = used.everything
+                if now_used.own > memory:
+                    return "memory"
+            self.over.wait(min(_POLL, deadline - now))
+        return "output-limit" if self.full else "ok"
+
+    def close(self) -> None:
+        """Take what is left in the pipes of a child that was ended, and collect it."""
+        self.process.kill()
+        self.process.wait()
+        for thread in self.threads:
+            if thread.ident is not None:
+                thread.join(2.0)
+        # Closing a pipe under its reader could free the number for another file: then rather leave it open.
+        for thread, stream in zip(self.threads[:2], (self.process.stdout, self.process.stderr), strict=True):
+            if stream is not None and not thread.is_alive():
+                stream.close()
+
+    def _await_end(self) -> None:
+        if hasattr(os, "waitid"):
+            try:
+                # Without collecting it: until then nobody else can get its number, by which its group is ended.
+                os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+            except OSError:
+                pass
+        else:
+            self.process.wait()
+        self.over.set()
+
+    def _read_output(self) -> None:
+        assert self.process.stdout is not None
+        total = 0
+        while block := os.read(self.process.stdout.fileno(), _BLOCK):
+            total += len(block)
+            self.output += block
+            if total > self.output_limit or not self._handed_on():
+                return self._enough()
+
+    def _handed_on(self) -> bool:
+        """Whether whoever listens wants more, and gets lines of a bearable length."""
+        if self.on_line is None:
+            return True
+        *lines, self.output = self.output.split(b"\n")
+        return all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        total = 0
+        while block := os.read(self.process.stderr.fileno(), _BLOCK):
+            total += len(block)
+            self.errors += block
+            del self.errors[:-_STDERR_KEPT]
+            if total > _STDERR_LIMIT:
+                return self._enough()
+
+    def _enough(self) -> None:
+        self.full = True
+        self.over.set()
+
+    def _write(self) -> None:
+        """A child that ends before it has read everything says why by its exit."""
+        assert self.process.stdin is not None
+        rest = memoryview(self.stdin)
+        try:
+            while rest:
+                rest = rest[os.write(self.process.stdin.fileno(), rest[:_BLOCK]) :]
+        except OSError:
+            pass
+        finally:
+            self.process.stdin.close()
+
+
+def _status(code: int, tail: str, confined: bool) -> str:
+    import signal
+
+    if code == 0:
+        return "ok"
+    if code > 0 or os.name == "nt":
+        lines = tail.rstrip().splitlines()
+        return "memory" if confined and lines and lines[-1].startswith("MemoryError") else "failed"
+    if code == -getattr(signal, "SIGXCPU", 24):
+        return "timeout"
+    return "memory" if confined and code == -getattr(signal, "SIGKILL", 9) else "crash"

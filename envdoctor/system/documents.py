@@ -1,0 +1,96 @@
+"""Reading a document that the user named, whatever the name leads to: with a limit of bytes and one of seconds."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from envdoctor.system.files import NEVER_WAIT, because_of
+from envdoctor.system.message import Message, MessageError
+
+#: Seconds until somebody must have opened a pipe for writing.
+_UNTIL_A_WRITER = 5.0
+#: Seconds that a writer has for all of it: the document may come from another machine.
+_UNTIL_THE_END = 60.0
+_PART = 1 << 20
+
+
+def read_bounded(
+    path: Path, limit: int, *, until_a_writer: float = _UNTIL_A_WRITER, until_the_end: float = _UNTIL_THE_END
+) -> bytes | None:
+    """All bytes of a file or pipe (``<(command)``); None when there are more than ``limit``.
+
+    Raises ``OSError`` when it cannot be read or, of a pipe, when its end does not come in time (seconds).
+    """
+    descriptor = os.open(path, NEVER_WAIT)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_size > limit:
+            return None
+        return _read(descriptor, limit, stat.S_ISFIFO(status.st_mode), until_a_writer, until_the_end)
+    finally:
+        os.close(descriptor)
+
+
+def read_named(place: Path, name: str, limit: int) -> bytes | None:
+    """The same of what the user named: ``-`` is standard input."""
+    if name != "-":
+        return read_bounded(place, limit)
+    import sys
+
+    data = sys.stdin.buffer.read(limit + 1)
+    return data if len(data) <= limit else None
+
+
+def decoded(data: bytes, errors: str = "strict") -> str:
+    """The text of a document in UTF-8, or in UTF-16 with a mark, as PowerShell writes it."""
+    return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
+
+
+def content_of(path: str, limit: int, kind: str, problem: type[MessageError]) -> bytes:
+    """The same of a file of some ``kind`` (``lock``). Raises the ``problem``: what follows its name in a sentence."""
+    try:
+        content = read_bounded(Path(path), limit)
+    except OSError as error:
+        raise problem(Message("cannot be read: {}", because_of(error))) from None
+    if content is None:
+        raise problem(Message("is larger than {} MiB, and no {} is", limit >> 20, kind))
+    return content
+
+
+def text_of(content: bytes, problem: type[Exception]) -> str:
+    """The text of such a file."""
+    try:
+        text = decoded(content)
+    except UnicodeDecodeError as error:
+        raise problem(Message("is not text in UTF-8 (byte {})", error.start)) from None
+    if "\0" in text:
+        raise problem(Message("is not text but binary"))
+    return text
+
+
+def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_the_end: float) -> bytes | None:
+    import select
+    import time
+
+    began = time.monotonic()
+    data = bytearray()
+    while len(data) <= limit:
+        try:
+            part = os.read(descriptor, min(_PART, limit + 1 - len(data)))
+        except BlockingIOError:  # somebody has it open for writing
+            seconds, reason = until_the_end, "its end did not come in time"
+        else:
+            data += part
+            # A pipe that nobody has opened for writing yet looks like one that everybody has closed.
+            if not part and (data or not pipe):
+                return bytes(data)
+            if part:
+                continue
+            seconds, reason = until_a_writer, "nothing was written to it"
+        left = began + seconds - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, f"{reason} ({seconds:g} s)")
+        if select.select([descriptor], [], [], left)[0] and pipe and not data:
+            time.sleep(0.01)  # a closed pipe is always ready
+    return None

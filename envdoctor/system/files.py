@@ -1,0 +1,449 @@
+"""The one reader of files from outside: bounded, regular files only, never waiting, below a root when there is one."""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
+
+from envdoctor.system.message import Message, said_by
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL first: 3 ms of every check
+except ImportError:  # another Python than CPython
+    from hashlib import blake2b
+
+#: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
+Mark = tuple[int, int]
+
+#: Opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
+NEVER_WAIT = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+#: A folder on the way, which nobody needs to list.
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
+_BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
+_MAX_LINKS = 40
+_PIECE = 1 << 16
+_WORD = (1 << 63) - 1
+_KIND = 0o170000  # the bits of a mode that tell files from folders
+#: When a file or what is known of it was changed; on Windows, where that is when it was made, when its content was.
+_changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
+
+
+def because_of(error: Exception) -> Message:
+    """The reason as a clause: of an ``OSError`` without its path (``Permission denied``), of others what they say."""
+    return Message(error.strerror or type(error).__name__) if isinstance(error, OSError) else said_by(error)
+
+
+class Spent(Exception):
+    """What one run may read was read. No ``OSError``: nothing else of this environment or model is to be tried."""
+
+
+class Budget:
+    """What looking at one environment or model may cost in all, however it is built: seconds of this process's time on
+    the processor, bytes, and steps (a file opened or looked at, a name listed, a piece read).
+
+    A large environment (500 distributions, 200 compiled files) takes a fiftieth of it. ``spent`` says what was
+    used up; None until then.
+    """
+
+    __slots__ = ("_bytes", "_steps", "_until", "spent")
+
+    def __init__(self, *, seconds: float = 5.0, size: int = 1 << 29, steps: int = 1_000_000) -> None:
+        self._until = time.process_time() + seconds
+        self._bytes = size
+        self._steps = steps
+        self.spent: str | None = None
+
+    def use(self, steps: int = 1, size: int = 0) -> None:
+        """Count what is done next. Raises :class:`Spent`, from then on every time."""
+        before = self._steps
+        self._steps -= steps
+        self._bytes -= size
+        if self.spent is None:
+            if self._steps < 0:
+                self.spent = Message("not read to the end: it has too many files and entries")
+            elif self._bytes < 0:
+                self.spent = Message("not read to the end: its files are too large")
+            elif before >> 8 != self._steps >> 8 and time.process_time() > self._until:
+                self.spent = Message("not read to the end: it takes too long")
+        if self.spent is not None:
+            raise Spent(self.spent)
+
+
+class Looks:
+    """Files and folders by their paths as they were when they were looked at. ``failed``: somebody did not come to an
+    end with them, and another time may."""
+
+    __slots__ = ("failed", "files", "folders")
+
+    def __init__(self) -> None:
+        self.files: dict[str, Mark] = {}
+        self.folders: dict[str, Mark] = {}
+        self.failed = False
+
+
+class Files:
+    """Reads below a root, or anywhere when ``root`` is None.
+
+    Paths are always paths of this machine. With a root, symbolic links are resolved inside it, the way they would be
+    after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Each component is opened below
+    the one before it: what is exchanged for a link meanwhile is not followed either. Folder listings are kept for the
+    life of the object, so that an environment is listed once. With a ``budget``, whatever is read is counted, and every
+    method raises :class:`Spent` when it is used up. With ``looks``, every file and folder that is looked at from then
+    on is noted there, as it was just before.
+    """
+
+    __slots__ = ("_listed", "budget", "looks", "root")
+
+    def __init__(self, root: str | None = None, budget: Budget | None = None) -> None:
+        self.root = None if root is None else os.path.abspath(root)
+        self.budget = budget
+        self.looks: Looks | None = None
+        self._listed: dict[str, list[str]] = {}
+
+    def use(self, steps: int = 1, size: int = 0) -> None:
+        """Count work on what was read. Raises :class:`Spent`."""
+        if self.budget is not None:
+            self.budget.use(steps, size)
+
+    def inside(self, path: str) -> str:
+        """The path on this machine of a path written down in the environment's own files."""
+        if self.root is None:
+            return path
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def real(self, path: str) -> str:
+        """``path`` without symbolic links when there is a root, else unchanged.
+
+        Raises ``OSError`` (ELOOP) for a circle of links and (ENOENT) for a path outside the root.
+        """
+        if self.root is None:
+            return path
+        todo = self._below(path)
+        top = self.root.rstrip(os.sep)
+        done, links = top, 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                done = done if done == top else os.path.dirname(done).rstrip(os.sep)
+                continue
+            step = done + os.sep + part
+            try:
+                target = os.readlink(step)
+            except (OSError, ValueError):
+                done = step
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            if target.startswith("/"):
+                done = top
+            todo += _components(target)
+        return done or os.sep
+
+    def resolved(self, path: str) -> str:
+        """``path`` with every symbolic link resolved, root or not; what cannot be one stays as it is."""
+        try:
+            return os.path.realpath(path) if self.root is None else self.real(path)
+        except (OSError, ValueError):
+            return path
+
+    def status(self, path: str) -> os.stat_result:
+        """``os.stat`` of what the path leads to. Raises ``OSError``."""
+        try:
+            found = self._status(path)
+        except OSError as error:
+            self._note(path, (-2, error.errno or 0))
+            raise
+        self._note(path, _mark(found))
+        return found
+
+    def _note(self, path: str, mark: Mark) -> None:
+        if self.looks is not None:
+            self.looks.files.setdefault(path, mark)
+
+    def mark(self, path: str) -> Mark:
+        """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
+        the time that nobody can set). Of a folder only which one it is, of what cannot be looked at the reason."""
+        try:
+            return _mark(self._status(path))
+        except OSError as error:
+            return (-2, error.errno or 0)
+
+    def unchanged(self, base: str, paths: Collection[str], sizes: Iterable[int], times: Iterable[int]) -> bool:
+        """Whether :meth:`mark` says of each of these files what it said then. Paths may be relative to the folder
+        ``base``: the way to it is gone once, not for every file."""
+        self.use(len(paths))
+        holder: int | None = None
+        look, changed = self._status, _changed
+        try:
+            if self.root is None and _BY_STEPS:
+                holder = os.open(base, _STEP & ~_NO_FOLLOW)
+                look = partial(os.stat, dir_fd=holder)
+            for path, what, when in zip(paths, sizes, times, strict=True):
+                if what < 0 or holder is None:
+                    if self.mark(os.path.join(base, path)) != (what, when):
+                        return False
+                    continue
+                found = look(path)
+                if changed(found) != when or found.st_size != what:
+                    return False
+        except (OSError, ValueError):
+            return False
+        finally:
+            if holder is not None:
+                os.close(holder)
+        return True
+
+    def folder_mark(self, path: str, before: Mark | None = None) -> Mark:
+        """A digest of the names in a folder, those of Python's own bytecode apart, which every import may add; and
+        when it was changed. ``before`` spares listing a folder that has not changed since."""
+        try:
+            changed = _changed(self._status(path))
+            if before is not None and before[1] == changed:
+                return before
+            names = "\0".join(name for name in sorted(self._list(path)) if name != "__pycache__")
+        except (OSError, ValueError) as error:
+            return (-2, getattr(error, "errno", None) or 0)
+        return (int.from_bytes(digest(names), "big") >> 2, changed)
+
+    def _status(self, path: str) -> os.stat_result:
+        if self.budget is not None:
+            self.budget.use()
+        try:
+            if self.root is None:
+                return os.stat(path)
+            if not _BY_STEPS:
+                return os.lstat(self.real(path))
+            folder, name = self._holder(path)
+            try:
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            finally:
+                os.close(folder)
+        except ValueError as error:  # an embedded NUL
+            raise OSError(errno.EINVAL, str(error), path) from None
+
+    def is_folder(self, path: str) -> bool:
+        """Whether it is a folder; False when that cannot be seen."""
+        return stat.S_ISDIR(self._mode(path))
+
+    def is_file(self, path: str) -> bool:
+        """Whether it is a regular file; False when that cannot be seen."""
+        return stat.S_ISREG(self._mode(path))
+
+    def _mode(self, path: str) -> int:
+        try:
+            return self.status(path).st_mode
+        except OSError:
+            return 0
+
+    def is_gone(self, path: str) -> bool:
+        """Whether nothing is there, nor where its links lead; False when that cannot be seen."""
+        try:
+            self.status(path)
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        return False
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted. Raises ``OSError``."""
+        if self.looks is not None and folder not in self.looks.folders:
+            self.looks.folders[folder] = self.folder_mark(folder)
+        known = self._listed.get(folder)
+        if known is None:
+            try:
+                known = sorted(self._list(folder))
+                self.use(1 + len(known))
+            except ValueError as error:
+                raise OSError(errno.EINVAL, str(error), folder) from None
+            self._listed[folder] = known
+        return known
+
+    def names_or_none(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; none when it cannot be listed."""
+        try:
+            return self.names(folder)
+        except OSError:
+            return []
+
+    def open(self, path: str) -> int:
+        """A descriptor of a regular file for reading. The caller closes it. Raises ``OSError``, also for anything else
+        than a regular file: to open a device may already be an act."""
+        found = self.status(path)
+        if self.root is None or not _BY_STEPS:
+            _demand_regular(found)
+            return os.open(self.real(path), NEVER_WAIT if self.root is None else NEVER_WAIT | _NO_FOLLOW)
+        folder, name = self._holder(path)
+        try:
+            _demand_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            return os.open(name, NEVER_WAIT | _NO_FOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _list(self, folder: str) -> list[str]:
+        if self.root is None or not _BY_STEPS:
+            return os.listdir(self.real(folder))
+        holder, name = self._holder(folder)
+        try:
+            descriptor = os.open(name, NEVER_WAIT | _NO_FOLLOW | getattr(os, "O_DIRECTORY", 0), dir_fd=holder)
+        finally:
+            os.close(holder)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _holder(self, path: str) -> tuple[int, str]:
+        """A descriptor of the folder that holds what ``path`` leads to below the root, and its name there. The caller
+        closes it. Raises ``OSError``."""
+        todo = self._below(path)
+        opened = [os.open(self.root or os.sep, _STEP & ~_NO_FOLLOW)]
+        links = 0
+        try:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    if len(opened) > 1:
+                        os.close(opened.pop())
+                    continue
+                try:
+                    target = os.readlink(part, dir_fd=opened[-1])
+                except OSError:  # no link, or nothing
+                    if not todo:
+                        return opened.pop(), part
+                    opened.append(os.open(part, _STEP, dir_fd=opened[-1]))
+                    continue
+                links += 1
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                while target.startswith("/") and len(opened) > 1:
+                    os.close(opened.pop())
+                todo += _components(target)
+            return opened.pop(), "."
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _below(self, path: str) -> list[str]:
+        """The components of a path below the root, last one first. Raises ``OSError`` for a path outside the root."""
+        top = (self.root or "").rstrip(os.sep)
+        if path != self.root and not path.startswith(top + os.sep):
+            raise OSError(errno.ENOENT, Message("outside the root folder"), path)
+        return _components(path[len(top) :].replace(os.sep, "/"))
+
+    def head(self, path: str, limit: int) -> bytes:
+        """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
+        with self._opened(path) as descriptor:
+            content = read_regular(descriptor, limit)
+        self.use(0, len(content))
+        return content
+
+    def lines(self, path: str, limit: int) -> Iterator[bytes]:
+        """At most ``limit`` bytes of a regular file in pieces that end with a line: a long list is never held whole.
+        Raises ``OSError`` for anything else."""
+        with self._opened(path) as descriptor:
+            rest = b""
+            while limit > 0 and (part := read_regular(descriptor, min(limit, _PIECE))):
+                self.use(1, len(part))
+                limit -= len(part)
+                end = part.rfind(b"\n") + 1 or (len(part) if len(rest) > _PIECE else 0)
+                if end:
+                    yield rest + part[:end]
+                    rest = b""
+                rest += part[end:]
+            if rest:
+                yield rest
+
+    def ranges(self, path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""
+        found: list[bytes] = []
+        with self._opened(path) as descriptor:
+            for offset, length in ranges:
+                self.use(1, length)
+                os.lseek(descriptor, offset, os.SEEK_SET)
+                found.append(read_regular(descriptor, length))
+                if len(found[-1]) < length:
+                    raise OSError(errno.EINVAL, Message("it ends before byte {}", f"{offset + length:,}"), path)
+        return found
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        try:
+            descriptor = self.open(path)
+        except ValueError as error:  # an embedded NUL
+            raise OSError(errno.EINVAL, str(error), path) from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def whole(self, path: str, limit: int) -> bytes:
+        """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
+        with self._opened(path) as descriptor:
+            status = os.fstat(descriptor)
+            content = _content(descriptor, status, limit + 1) if status.st_size <= limit else None
+        if content is None or len(content) > limit:
+            raise OSError(errno.EFBIG, Message("it is larger than {}", _size(limit)), path)
+        self.use(0, len(content))
+        return content
+
+    def text(self, path: str, limit: int) -> str:
+        """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
+        return self.head(path, limit).decode("utf-8-sig", "replace")
+
+    def text_or_empty(self, path: str, limit: int) -> str:
+        """The same; an empty text where it cannot be read."""
+        try:
+            return self.text(path, limit)
+        except OSError:
+            return ""
+
+
+def _components(path: str) -> list[str]:
+    """The components of a path that lead somewhere, last one first."""
+    return [part for part in path.split("/")[::-1] if part not in ("", ".")]
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else Message("{} bytes", limit)
+
+
+def _mark(found: os.stat_result) -> Mark:
+    if found.st_mode & _KIND == stat.S_IFDIR:
+        return (-1, found.st_ino & _WORD)
+    return (found.st_size, _changed(found))
+
+
+def digest(data: str | bytes | memoryview) -> bytes:
+    """16 bytes that nobody can make other data have."""
+    return blake2b(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, digest_size=16).digest()
+
+
+def _demand_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        what = Message("it is a folder") if stat.S_ISDIR(status.st_mode) else Message("it is not a regular file")
+        raise OSError(errno.EINVAL, what)
+
+
+def read_regular(descriptor: int, limit: int) -> bytes:
+    """Up to ``limit`` bytes from where the descriptor stands. Raises ``OSError`` unless it is a regular file."""
+    return _content(descriptor, os.fstat(descriptor), limit)
+
+
+def _content(descriptor: int, status: os.stat_result, limit: int) -> bytes:
+    _demand_regular(status)
+    parts: list[bytes] = []
+    expected = status.st_size + 1  # so that the first read takes it whole, and sees that it grew
+    while limit > 0:
+        asked = min(limit, max(expected, 1 << 16))
+        part = os.read(descriptor, asked)
+        parts.append(part)
+        if len(part) < asked:  # a regular file gives less only at its end
+            break
+        limit -= len(part)
+        expected -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

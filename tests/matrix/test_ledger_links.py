@@ -1,0 +1,88 @@
+"""What releases take of each other, by small ledgers: what is missing, and which releases of either would fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ledgers import ledger as text
+
+from envdoctor.facts import ABSENT
+from envdoctor.matrix import Ledger, fitting_consumers, fitting_providers, missing
+
+CONSUMER = """[requires]
+*	1.0.0..	garden>=1
+*	2.0.0..	soil	water; python_version<"3.9"
+[takes]
+spade	1.0.0..	soil @spade	water @spade
+spade	1.0.0..1.1.0	garden:Bed @spade.digging
+spade	1.0.0..	garden.tools @spade
+spade:Handle	2.0.0..	garden:Lawn @spade.handles	garden:Pond @spade.water if water
+spade:Rake	2.0.0..	garden:Bed @spade.rakes if garden<2	garden<1.5 @spade.rakes if water>=2
+"""
+PROVIDER = """[offers]
+garden	1.0.0..1.5.0	Bed
+garden	1.5.0..	Lawn
+garden.tools	1.0.0..	rake
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    (tmp_path / "spade.txt").write_text(text("spade", "1.0.0 1.1.0 2.0.0", CONSUMER))
+    (tmp_path / "garden.txt").write_text(text("garden", "1.0.0 1.5.0 2.0.0", PROVIDER))
+    return Ledger(tmp_path)
+
+
+def lacking(ledger: Ledger, version: str, **installed: str) -> list[tuple[str, str, str]]:
+    spade = ledger.package("spade")
+    assert spade is not None
+    return [(take.entry, take.name, provider) for take, provider in missing(ledger, spade, version, installed.get)]
+
+
+HANDLE, RAKE = "from spade import Handle", "from spade import Rake"
+OLD = {"garden": "2.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("spade", "installed", "entry", "told"),
+    [
+        ("1.0.0", OLD, "", [("import spade", "Bed", "garden")]),
+        ("2.0.0", {"garden": "1.0.0"}, "", [(HANDLE, "Lawn", "garden")]),
+        ("1.0.0", {"garden": "1.5.0"}, "", []),
+        # what is taken only beside a package is missing only beside it
+        ("2.0.0", OLD, "", []),
+        ("2.0.0", {**OLD, "water": "1.0"}, HANDLE, [(HANDLE, "Pond", "garden")]),
+        # versions decide what is taken and what is asked for
+        ("2.0.0", {**OLD, "water": "2.1"}, RAKE, [(RAKE, "", "garden")]),
+        ("2.0.0", {**OLD, "water": "1.9"}, RAKE, []),
+        ("2.0.0", {"garden": "1.0.0", "water": "2.1"}, RAKE, []),
+        # of releases that were not read nothing is said
+        ("0.9", OLD, "", []),
+        ("1.0.0", {"garden": "3.0.0"}, "", []),
+        ("1.5.0", OLD, "", []),
+    ],
+)
+def test_what_is_missing_beside_installed_releases(
+    ledger: Ledger, spade: str, installed: dict[str, str], entry: str, told: list[tuple[str, str, str]]
+) -> None:
+    found = lacking(ledger, spade, **installed)
+    assert [one for one in found if entry in one[0]] == told
+
+
+def test_what_the_metadata_requires_is_missing_where_it_is_not_installed(ledger: Ledger) -> None:
+    spade = ledger.package("spade")
+    assert spade is not None
+    absent = dict.fromkeys(("garden", "soil", "water"), ABSENT)
+    told = {provider for _, provider in missing(ledger, spade, "2.0.0", absent.get)}
+    assert told == {"garden", "soil"}  # water is asked for on other Pythons
+    assert [provider for _, provider in missing(ledger, spade, "1.0.0", {"garden": ABSENT}.get)] == ["garden", "garden"]
+    assert list(missing(ledger, spade, "2.0.0", {}.get)) == []
+
+
+def test_the_releases_that_fit(ledger: Ledger) -> None:
+    spade, garden = ledger.package("spade"), ledger.package("garden")
+    assert spade is not None and garden is not None
+    assert fitting_providers(ledger, spade, "1.0.0", garden).specifier == "<2.0"
+    assert fitting_consumers(ledger, spade, garden, "1.0.0").specifier == "<2.0"
+    assert fitting_consumers(ledger, spade, garden, "9.0.0").has("1.0.0") is None

@@ -1,0 +1,140 @@
+"""What a serving engine takes of a GPU, and what it leaves for keys and values, by a trace that is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from traced_jobs import GIB, MadeUp
+
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.matrix import load_matrix
+from envdoctor.peak import model_of, predict_serving
+
+#: No logits worth a byte: steps and keys and values are those of the trace.
+KNOWN = load_matrix().table("memory-frameworks")
+CONFIG = {"model_type": "llama", "max_position_embeddings": 32768, "vocab_size": 1}
+Engine = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def engine(trace_of: Callable[..., Any]) -> Engine:
+    """The section for an engine whose weights take 16 GiB, a step 2, and the keys and values of 2,048 tokens 1 GiB."""
+
+    def do(
+        framework: str,
+        gib: float,
+        name: str = "GPU",
+        release: str | None = None,
+        vocabulary: Any = 1,
+        **recipe: Any,
+    ) -> dict[str, Any]:
+        trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=1.0 * GIB)
+        source, model = MadeUp(trace), model_of({**CONFIG, "vocab_size": vocabulary}, [])
+        values = {"framework": framework, "max_batched_tokens": 2048, **recipe}
+        facts = FactSet(
+            Fact(f"recipe.{key}", value, "", "recipe") for key, value in values.items() if value is not None
+        )
+        gpu = Records(({"name": name, "memory_gib": gib},))
+        facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", "bfloat16", "", "given")])
+        facts.update([Fact(f"pkg.{framework}", release, "", "given")] if release else [])
+        return {**predict_serving(facts, model, source, KNOWN), "job": source.jobs[0]}
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("framework", "release", "share", "verdict", "cache"),
+    [
+        # Of an unknown release CUDA graphs may come beside the share; from 0.20 on they are inside.
+        ("vllm", None, 0.95, "tight", 45.6 - 16 - 2 - 0.6),
+        ("vllm", None, 0.8, "fits", 38.4 - 16 - 2 - 0.6),
+        ("vllm", "0.25.0", 0.95, "fits", 45.6 - 16 - 2 - 0.6),
+        # SGLang's share is of what is free, for weights, keys and values alone.
+        ("sglang", None, None, "fits", 0.923 * 47.4 - 16),
+        ("sglang", None, 0.95, "tight", 0.95 * 47.4 - 16),
+        ("sglang", "0.4.6.post5", 0.9, "tight", 0.9 * 47.4 - 16),
+        # LMDeploy's is of what the weights leave.
+        ("lmdeploy", None, None, "fits", 0.8 * 31.4),
+        ("lmdeploy", None, 0.95, "does-not-fit", 0.95 * 31.4),
+        ("weclone", None, 0.95, "tight", 45.6 - 16 - 2 - 0.6),
+    ],
+)
+def test_what_is_left_for_keys_and_values(
+    engine: Engine, framework: str, release: str | None, share: float | None, verdict: str, cache: float
+) -> None:
+    found = engine(framework, 48.0, release=release, gpu_memory_utilization=share)
+    assert found["verdict"] == verdict
+    assert found["serving"]["cache_gib"] == pytest.approx(cache, abs=0.03)
+    assert found["serving"]["cache_tokens"] == pytest.approx(cache * 2048, abs=64)
+    assert any("was not given" in text for text in found["assumed"]) is (share is None)
+
+
+@pytest.mark.parametrize(("framework", "share"), [("vllm", 0.95), ("sglang", 0.95), ("lmdeploy", 0.95)])
+def test_the_share_that_is_offered_fits(engine: Engine, framework: str, share: float) -> None:
+    (change,) = engine(framework, 48.0, gpu_memory_utilization=share)["changes"]
+    fits = engine(framework, 48.0, gpu_memory_utilization=change["set"]["recipe.gpu_memory_utilization"])
+    assert (change["verdict"], fits["verdict"]) == ("fits", "fits")
+    assert fits["allocated_gib"] == pytest.approx(change["gib"])
+
+
+def test_a_share_that_leaves_too_little_for_a_step_says_how_much(engine: Engine) -> None:
+    told = engine("sglang", 48.0, gpu_memory_utilization=0.95)["assumed"][-1]
+    assert told == (
+        "a step and CUDA graphs may need up to 4.2 GiB beside mem_fraction_static 0.95, and 3.0 GiB are left"
+    )
+
+
+def test_sglang_captures_no_more_sequences_than_run_and_leaves_more_for_longer_steps(engine: Engine) -> None:
+    few, usual, many, longer = (
+        engine("sglang", 48.0, release="0.5.23", **recipe)["allocated_gib"]
+        for recipe in ({"max_sequences": 8}, {}, {"max_sequences": 512}, {"max_batched_tokens": 16384})
+    )
+    assert few > usual == many > longer
+
+
+@pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])
+def test_a_vocabulary_that_is_missing_or_no_number_is_taken_as_large(engine: Engine, vocabulary: Any) -> None:
+    found = engine("vllm", 48.0, vocabulary=vocabulary)
+    assert found["serving"]["activations_gib"] == pytest.approx(2 + 4 * 256 * 2**19 / GIB, abs=0.001)
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "lmdeploy"])
+def test_weights_that_do_not_fit_have_no_change(engine: Engine, framework: str) -> None:
+    found = engine(framework, 14.6)
+    assert (found["verdict"], found["changes"], found["serving"]["cache_tokens"]) == ("does-not-fit", [], 0)
+    assert found["process_gib"][0] > 14.6
+
+
+def test_vllm_refuses_a_sequence_that_its_cache_cannot_hold_and_sglang_starts(engine: Engine) -> None:
+    verdicts = [
+        engine(name, 30.0, release=release)["verdict"] for name, release in (("vllm", "0.25.0"), ("sglang", "0.5.9"))
+    ]
+    assert verdicts == ["does-not-fit", "tight"]
+    change = engine("vllm", 30.0, release="0.25.0")["changes"][0]["set"]
+    changed = {name.removeprefix("recipe."): value for name, value in change.items()}
+    assert set(changed) == {"gpu_memory_utilization", "max_model_len"}
+    assert engine("vllm", 30.0, release="0.25.0", **changed)["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "gib", "release", "method", "tokens"),
+    [
+        ("vllm", "A6000", 48, None, None, 2048),
+        ("vllm", "A6000", 48, None, "infer", 8192),
+        ("vllm", "NVIDIA A100-SXM4-80GB", 80, None, None, 2048),
+        ("vllm", "H100", 80, None, None, 8192),
+        ("vllm", "B200", 180, "0.25.0", None, 8192),
+        ("vllm", "B200", 180, "0.33.0", None, 16384),
+        ("sglang", "T4", 15, "0.5.9", None, 2048),
+        ("sglang", "A6000", 48, "0.5.9", None, 4096),
+        ("sglang", "A6000", 48, "0.4.8", None, 8192),
+        ("sglang", "B200", 180, "0.5.9", None, 16384),
+    ],
+)
+def test_a_step_has_as_many_tokens_as_the_engine_takes_on_that_card(
+    engine: Engine, framework: str, name: str, gib: float, release: str | None, method: str | None, tokens: int
+) -> None:
+    found = engine(framework, gib, name, release, method=method, max_batched_tokens=None)
+    assert (found["tokens"], found["job"]["tokens"]) == (tokens, [tokens])

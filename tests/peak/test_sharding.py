@@ -1,0 +1,83 @@
+"""What one process of several holds, by the terms of DeepSpeed's and torch's sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from envdoctor.peak import MemoryProblem
+
+FULL = {"weights": 16.0, "gradients": 16.0, "optimizer states": 32.0, "attention": 5.0}
+#: 10^9 bytes in GiB: what DeepSpeed counts in elements is a round number.
+B = 1e9 / (1 << 30)
+OFFLOAD = {"zero_stage": 3, "offload_optimizer": "cpu", "offload_param": "cpu"}
+
+
+@pytest.fixture
+def shared(predicted: Any, trace_of: Any) -> Callable[..., dict[str, float]]:
+    """The terms of one process, in GiB, of a model of 8 Gi parameters, all of them trained, on eight."""
+
+    def do(more: Any = (), **given: Any) -> dict[str, float]:
+        found = predicted(trace_of({**FULL, **dict(more)}), **{"world_size": 8, **given})
+        return {term["name"]: term["gib"] for term in found["terms"]}
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ({"world_size": "unknown"}, {}),
+        # DDP holds the gradients twice.
+        ({}, {"communication buffers": 16}),
+        # ZeRO divides more with each stage. Stage 3 has 10^9 live parameters, and the largest layer in float32.
+        ({"zero_stage": 0}, {"optimizer states": 96, "communication buffers": 2 * B}),
+        ({"zero_stage": 1}, {"optimizer states": 12, "communication buffers": 2 * B}),
+        ({"zero_stage": 2}, {"optimizer states": 12, "gradients": 2, "communication buffers": 2 * B}),
+        (
+            {"zero_stage": 3},
+            {"optimizer states": 12, "gradients": 2, "weights": 2 + 2 * B + 0.8, "communication buffers": B},
+        ),
+        (OFFLOAD, {"optimizer states": 0, "gradients": 2, "weights": 2 * B + 0.8, "communication buffers": B}),
+        # FSDP divides all but activations.
+        ({"fsdp": True}, {"weights": 2, "gradients": 2, "optimizer states": 4, "gathered layers": 0.8}),
+    ],
+)
+def test_each_way_to_share_divides_other_terms(shared: Any, given: dict[str, Any], changed: dict[str, float]) -> None:
+    expected = {name: size for name, size in {**FULL, **changed}.items() if size}
+    assert shared(**given) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"zero_stage": 2, "overlap_comm": True}, 9 * B),
+        ({"zero_stage": 2, "overlap_comm": True, "allgather_bucket": 5e7, "reduce_bucket": 5e7}, 0.9 * B),
+        ({"zero_stage": 3, "reduce_bucket": 4096**2}, 1 / 32),
+    ],
+)
+def test_buckets_of_zero(shared: Any, given: dict[str, Any], size: float) -> None:
+    assert shared(**given)["communication buffers"] == pytest.approx(size, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, 16),
+        ({"zero_stage": 2}, 16),
+        ({"zero_stage": 3}, 2),
+        ({"zero_stage": 3, "offload_param": "cpu"}, 0),
+        ({"fsdp": True}, 2),
+        ({"fsdp": True, "offload_param": "cpu"}, 0),
+    ],
+)
+def test_a_reference_model_is_divided_and_offloaded_as_the_trained_one(shared: Any, given: Any, size: float) -> None:
+    assert shared({"reference model": 16.0}, **given).get("reference model", 0) == size
+
+
+@pytest.mark.parametrize("given", [{"zero_stage": 3}, {"fsdp": True}])
+def test_without_the_number_of_processes_there_is_no_number(shared: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(MemoryProblem, match="number of processes"):
+        shared(world_size="unknown", **given)

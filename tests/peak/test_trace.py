@@ -1,0 +1,159 @@
+"""The trace in a child of an interpreter with torch: real models from their shapes alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sharing import once
+from traced_jobs import GIB, JOB, LORA, config
+
+from envdoctor.matrix import load_matrix
+from envdoctor.peak import ClosedForm, OnCuda, Shipped, Trace, Tracer
+from envdoctor.system import Place, Task, run_in_target
+
+pytestmark = pytest.mark.torch
+
+TINY = {
+    **{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 6, "vocab_size": 512},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2},
+}
+QKV = {"r": 8, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "k_proj", "v_proj"]}
+VERSIONS = {"torch": "1", "transformers": "1"}
+
+
+@pytest.fixture
+def place(torch_python: str, tmp_path: Path) -> Place:
+    return Place(torch_python, os.environ, str(tmp_path), str(tmp_path), "")
+
+
+def jobs(*changes: Mapping[str, Any], data: Mapping[str, Any] = TINY, tokens: tuple[int, ...] = (64,)) -> list[Any]:
+    return [{**JOB, "lora": QKV, "config": data, "tokens": list(tokens), **change} for change in changes]
+
+
+def sizes(traces: list[Trace | str], tokens: int) -> list[float]:
+    assert all(isinstance(trace, Trace) for trace in traces), traces
+    return [ClosedForm(trace, 1).at(1, tokens).size for trace in traces if isinstance(trace, Trace)]
+
+
+#: What the tests below ask about, by name.
+ASKED = {
+    "depths": [
+        *jobs({"lora": None}, tokens=(128, 64, 32)),
+        *jobs({"lora": None, "full": True}, tokens=(128, 64, 32)),
+        *jobs({"lora": None, "full": True}, tokens=(96,)),
+    ],
+    "saving": jobs(
+        *(
+            {"lora": None, "attention": name, "checkpointing": kept}
+            for kept in (False, True)
+            for name in ("eager", "sdpa")
+        ),
+        data={**TINY, "vocab_size": 64},
+        tokens=(256,),
+    ),
+    "remote": jobs({}, data={"model_type": "chatglm", "auto_map": {"AutoModelForCausalLM": "modeling_chatglm.Chat"}}),
+    "kept": jobs({"training": False, "lora": None}),
+    "shipped": jobs(
+        {"lora": {**LORA, "lora_alpha": 32}, "amp": "bfloat16"},
+        {"lora": None, "checkpointing": True},
+        {"lora": None, "keep_outputs": True},
+        {"lora": {**LORA, "use_dora": True}, "amp": "bfloat16"},
+        {"lora": {**LORA, "use_dora": True}, "checkpointing": True},
+        data={**TINY, "hidden_size": 896, "intermediate_size": 4864, "vocab_size": 32000, "num_attention_heads": 14},
+        tokens=(512,),
+    ),
+}
+
+
+class Traced(NamedTuple):
+    """What one child said of all that is asked about, by the same names, and the cache that keeps it."""
+
+    found: Mapping[str, list[Trace | str]]
+    home: str
+
+
+@pytest.fixture(scope="module")
+def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    def make(scratch: Path) -> Traced:
+        there = Place(torch_python, os.environ, str(scratch), str(scratch), "")
+        home = str(scratch / "cache")
+        answers = iter(Tracer(there, VERSIONS, home).run([job for some in ASKED.values() for job in some]))
+        return Traced({name: [next(answers) for _ in some] for name, some in ASKED.items()}, home)
+
+    return once(tmp_path_factory, "traced", make)
+
+
+def test_two_depths_and_three_lengths_say_what_the_whole_says(traced: Traced) -> None:
+    short, full, between = traced.found["depths"]
+    assert isinstance(short, Trace) and short.model["depths"] == [3, 4]
+    assert sizes([short], 128) == pytest.approx(sizes([full], 128), rel=1e-3)
+    assert sizes([short], 96) == pytest.approx(sizes([between], 96), rel=1e-3)
+
+
+def test_what_saves_memory_does(traced: Traced) -> None:
+    eager, sdpa, checkpointing, both = sizes(traced.found["saving"], 256)
+    assert eager > sdpa > both and eager > checkpointing > both
+
+
+def test_a_type_that_transformers_does_not_have_is_refused_and_no_code_of_the_model_runs(traced: Traced) -> None:
+    (refused,) = traced.found["remote"]
+    assert isinstance(refused, str) and "no causal language model of the type chatglm" in refused
+
+
+def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(
+    traced: Traced, place: Place, tmp_path: Path
+) -> None:
+    (asked,), home = ASKED["kept"], traced.home
+    nowhere = place._replace(python=str(tmp_path / "gone"))
+    assert Tracer(nowhere, VERSIONS, home).run([asked]) == traced.found["kept"]
+    for other in ({**VERSIONS, "torch": "2"}, {**VERSIONS, "torch": "1.dev0"}, {**VERSIONS, "torch": None}):
+        (missing,) = Tracer(nowhere, other, home).run([asked])
+        assert isinstance(missing, str) and missing.startswith("the model could not be traced")
+    (missing,) = Tracer(nowhere, VERSIONS, home).run([{**asked, "batch": 2}])
+    assert isinstance(missing, str)
+
+
+def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
+    table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
+    shipped = OnCuda(Shipped(table, terms, "5.23.0", False)).run(ASKED["shipped"])
+    assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf"])
+def test_real_models(name: str, place: Place) -> None:
+    short, full = jobs({"tokens": [2048, 1024, 512]}, {"full": True}, data=config(name), tokens=(2048,))
+    tasks = [Task("tracing/trace.py", job, ("torch", "transformers", "peft"), 400, 4000) for job in (short, full)]
+    first, second = run_in_target(tasks, place)
+    assert (first.ending, second.ending) == ("ok", "ok"), (first.detail, second.detail)
+    assert first.peak_mib is not None and first.peak_mib < 1024
+    low, whole = sizes([Trace(answer.records[0], answer.records[1:]) for answer in (first, second)], 2048)
+    assert low == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_glm_4_9b_of_the_story(place: Place) -> None:
+    changes = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
+    data = config("glm-4-9b-chat-hf")
+    traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
+    found = [size / GIB for size in sizes(traces, 6001)]
+    assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_release_changes_what_a_long_prompt_needs(place: Place, tmp_path: Path) -> None:
+    """Qwen2-7B, 30,720 tokens; published: 42.62 GiB with transformers 4.38.2 and 19.97 GiB with 4.46.0 (the URLs stand
+    in benchmarks/memory_readings.toml). Until 4.45 the logits of all tokens were made, in float32."""
+    old = ["transformers==4.44.2", "tokenizers==0.19.1", "huggingface-hub==0.36.2"]
+    old += ["requests==2.34.2", "urllib3==2.8.0", "certifi==2026.10.19.post1", "charset-normalizer==3.5.2"]
+    pip = [place.python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", str(tmp_path / "old")]
+    subprocess.run([*pip, *old], check=True, capture_output=True)
+    change = {"training": False, "lora": None, "config": config("qwen2.5-7b-instruct"), "tokens": [30720]}
+    before = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "old")})
+    sizes_of = [sizes(Tracer(one, {"torch": None}, None).run(jobs(change)), 30720)[0] / GIB for one in (before, place)]
+    assert sizes_of == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]
