@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from envdoctor.experiments import Case, Job, cases_of, find_probes, run_jobs
+from envdoctor.experiments import Job, JudgedCase, cases_of, find_probes, run_jobs
 from envdoctor.system import Place
 
 #: The first is the published set of inputs.
@@ -27,7 +27,7 @@ DTYPES = ("bf16", "fp16", "fp32")
 BACKENDS = {"cpu": ("default", "math", "flash"), "cuda": ("default", "math", "flash", "efficient", "cudnn")}
 
 
-def judged(python: str, jobs: Sequence[Job], workers: int) -> list[Case]:
+def judged(python: str, jobs: Sequence[Job], workers: int) -> list[JudgedCase]:
     """Every case that the jobs saw, each in a child of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         outcomes = run_jobs(jobs, Place(python, os.environ, scratch, scratch), workers=workers)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.experiments import Case, cases_of, read_recording
+from envdoctor.experiments import JudgedCase, cases_of, read_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -182,7 +182,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="probe-pairs-") as temporary:
         folder = options.keep or Path(temporary)
-        columns: dict[Column, list[Case]] = {}
+        columns: dict[Column, list[JudgedCase]] = {}
         for number, environment in enumerate(ENVIRONMENTS):
             if options.about and environment.about not in options.about:
                 continue
@@ -242,9 +242,9 @@ def uv(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "uv", *arguments, "-q"], check=True)
 
 
-def cases(python: Path, scratch: Path, about: str) -> list[Case]:
+def cases(python: Path, scratch: Path, about: str) -> list[JudgedCase]:
     """Every case of the probes that the questions there are about, with its verdict."""
-    found: list[Case] = []
+    found: list[JudgedCase] = []
     asked = [question for question in QUESTIONS if about in question.about]
     for suite in dict.fromkeys(question.suite for question in asked):
         recording = scratch / f"{suite}.jsonl"
@@ -257,7 +257,7 @@ def cases(python: Path, scratch: Path, about: str) -> list[Case]:
     return found
 
 
-def report(columns: Mapping[Column, Sequence[Case]]) -> int:
+def report(columns: Mapping[Column, Sequence[JudgedCase]]) -> int:
     """Print a table for the environments about each subject; 1 when an answer is not the expected one."""
     asked = differ = 0
     for about in dict.fromkeys(column.about for column in columns):
@@ -281,7 +281,7 @@ def report(columns: Mapping[Column, Sequence[Case]]) -> int:
     return 1 if differ else 0
 
 
-def answer(question: Question, found: Sequence[Case]) -> tuple[str, str]:
+def answer(question: Question, found: Sequence[JudgedCase]) -> tuple[str, str]:
     """PASS or FAIL, or why there is no answer, with the number that says how far off it is."""
     asked = [case for case in found if _is_about(case, question)]
     judged = [case for case in asked if case.verdict.verdict in ("pass", "warn", "fail", *question.failing)]
@@ -291,7 +291,7 @@ def answer(question: Question, found: Sequence[Case]) -> tuple[str, str]:
     return ("FAIL" if failed else "PASS"), "; ".join(dict.fromkeys(_number(case) for case in failed or judged))
 
 
-def _is_about(case: Case, question: Question) -> bool:
+def _is_about(case: JudgedCase, question: Question) -> bool:
     seen = case.observation
     return (
         seen.get("probe") == question.probe
@@ -301,7 +301,7 @@ def _is_about(case: Case, question: Question) -> bool:
     )
 
 
-def _number(case: Case) -> str:
+def _number(case: JudgedCase) -> str:
     """What was measured, short."""
     seen, verdict = case.observation, case.verdict
     if seen.get("judge") == "honesty":

@@ -24,12 +24,14 @@ __all__ = [
     "diff_revision",
     "explain",
     "guard",
+    "memory",
     "pin",
     "plan",
+    "probe",
 ]
 
 if TYPE_CHECKING:
-    from envdoctor.app.api import Explanation, check, compare, diff_revision, explain, plan
+    from envdoctor.app.api import Explanation, check, compare, diff_revision, explain, memory, plan, probe
     from envdoctor.app.errors import JobError, UsageProblem
     from envdoctor.app.facts import Sources, collect_facts
     from envdoctor.app.guard import guard
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from envdoctor.report.report import Report
 
 _LAZY = {
-    "Explanation compare check diff_revision explain plan": "envdoctor.app.api",
+    "Explanation check compare diff_revision explain memory plan probe": "envdoctor.app.api",
     "Finding": "envdoctor.judge.finding",
     "Guard": "envdoctor.app.guard_callback",
     "JobError UsageProblem": "envdoctor.app.errors",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from envdoctor.app import Sources, collect_facts
-from envdoctor.app.probe import Request, probe
+from envdoctor.app.probe import ProbeRequest, probe
 from envdoctor.experiments.probe.released import NAMES, digest_of, touched, versions_of
 from envdoctor.matrix import load_toml, read_source
 
@@ -51,7 +51,7 @@ def row(python: str) -> dict[str, Any]:
     altered = tuple(str(one["name"]) for one in matrix.rows("installers", "installer"))
     if (why := touched(gathered.facts, gathered.layout, altered)) is not None:
         raise SystemExit(f"{python}: {why}")
-    section = probe(Request(only=NAMES, device="cpu", seed=0, sources=sources), matrix=matrix).probe
+    section = probe(ProbeRequest(only=NAMES, device="cpu", seed=0, sources=sources), matrix=matrix).probe
     assert section is not None
     counts = {name: Counter[str]() for name in NAMES}
     for child in section["probes"]:

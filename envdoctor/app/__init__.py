@@ -12,7 +12,7 @@ __all__, __getattr__ = door(
     {
         "baseline": "accepted read_baseline write_baseline",
         "configuration": "Configuration find_configuration load_configuration",
-        "diff_revision": "Request",
+        "diff_revision": "RevisionRequest",
         "errors": "JobError UsageProblem",
         "explain_error": "text_of_option",
         "facts": "Gathered Sources collect_facts target_facts working_directory",

@@ -121,11 +121,11 @@ def probe(
 ) -> Report:
     """Run tiny numeric experiments, all of the ``suite`` or ``only`` some, as ``envdoctor probe`` does. The torch of
     ``python`` is imported, in bounded children."""
-    from envdoctor.app.probe import Request
+    from envdoctor.app.probe import ProbeRequest
     from envdoctor.app.probe import probe as run
 
     given = _sources(None, model, recipe, settings, python=python)
-    return run(Request(suite=suite, only=only, device=device, sources=given), **judging)
+    return run(ProbeRequest(suite=suite, only=only, device=device, sources=given), **judging)
 
 
 def diff_revision(
@@ -133,12 +133,13 @@ def diff_revision(
 ) -> Report:
     """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has what changed.
 
-    ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.Request`, which has more to choose.
+    ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.RevisionRequest`, which has more to
+    choose.
     """
-    from envdoctor.app.diff_revision import Request
+    from envdoctor.app.diff_revision import RevisionRequest
     from envdoctor.app.diff_revision import diff_revision as compared
 
-    asked = repo if isinstance(repo, Request) else Request(repo, old, new, offline=offline)
+    asked = repo if isinstance(repo, RevisionRequest) else RevisionRequest(repo, old, new, offline=offline)
     return compared(asked, **judging)
 
 

@@ -236,7 +236,7 @@ def _settle(
 ) -> "tuple[FactSet, dict[str, Any] | None, list[Notice]]":
     """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
     from envdoctor.app.errors import JobError
-    from envdoctor.app.probe import Request, catalogue, run_probes
+    from envdoctor.app.probe import ProbeRequest, catalogue, run_probes
 
     names = _named_probes(judgement)
     if not names:
@@ -245,7 +245,7 @@ def _settle(
         text = Message("no experiment was run: what was judged is not what is installed")
         return gathered.facts, None, [Notice("warning", text)]
     try:
-        results, said = run_probes(gathered, Request(only=names, sources=sources), matrix, catalogue(), progress)
+        results, said = run_probes(gathered, ProbeRequest(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
         return gathered.facts, None, [Notice("error", Message("the experiments did not run: {}", error))]
     notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]

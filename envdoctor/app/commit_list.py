@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from envdoctor.app.diff_revision import Request, access_of
+from envdoctor.app.diff_revision import RevisionRequest, access_of
 from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.revision.hub.commits import steps
@@ -46,7 +46,7 @@ class CommitList(NamedTuple):
 
 
 def list_commits(
-    request: Request, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
+    request: RevisionRequest, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
 ) -> CommitList:
     """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache.
 

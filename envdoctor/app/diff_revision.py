@@ -16,7 +16,16 @@ from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report
-from envdoctor.report.revision_section import Cost, Introduced, Mended, Moved, Place, RevisionSection, Side, change_of
+from envdoctor.report.revision_section import (
+    Cost,
+    Introduced,
+    Mended,
+    MovedCommits,
+    Place,
+    RevisionSection,
+    Side,
+    change_of,
+)
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
 from envdoctor.revision.hub.commits import Commit
 from envdoctor.revision.hub.online import Access
@@ -31,7 +40,7 @@ _MENDED_AREAS = ("config", "generation", "tokenizer", "code")
 
 
 @dataclass(frozen=True)
-class Request:
+class RevisionRequest:
     """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
     compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
     the largest safetensors header that is read, in bytes. ``pin`` takes OLD from envdoctor-pins.json,
@@ -53,7 +62,7 @@ class Request:
 
 
 def diff_revision(
-    request: Request,
+    request: RevisionRequest,
     *,
     policy: Policy | None = None,
     matrix: Matrix | None = None,
@@ -103,7 +112,7 @@ def diff_revision(
     )
 
 
-def access_of(request: Request, matrix: Matrix, notice: Callable[[str], None]) -> Access:
+def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
     """Return what the command may ask for snapshots; ``notice`` is told of long waits."""
     sources = request.sources
     return Access(
@@ -118,7 +127,7 @@ def access_of(request: Request, matrix: Matrix, notice: Callable[[str], None]) -
     )
 
 
-def _pinned_revision(request: Request, pin: Pin | None) -> str:
+def _pinned_revision(request: RevisionRequest, pin: Pin | None) -> str:
     if request.old:
         raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
     if pin is None or not pin.revision:
@@ -126,7 +135,7 @@ def _pinned_revision(request: Request, pin: Pin | None) -> str:
     return pin.revision
 
 
-def _environment(request: Request, matrix: Matrix) -> Gathered:
+def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
     """The environment that the changes are joined with; without one, changes are judged alone."""
     because = Message("--no-environment")
     if request.environment:
@@ -206,7 +215,7 @@ def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgemen
         amounts=comparison.amounts,
         introduced=(),
         cost=cost,
-        moved=Moved(pair.old.asked, pair.moved) if pair.moved else None,
+        moved=MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import problems_of
-from envdoctor.judge.selftest import Case, check_coverage, check_mutations, try_tests
+from envdoctor.judge.selftest import RuleCase, check_coverage, check_mutations, try_tests
 from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule
 from envdoctor.matrix.literals import Literals
 from envdoctor.matrix.matrix import Matrix, add_file
@@ -83,7 +83,7 @@ def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
         yield from check_first_fix(rule, cases, matrix)
 
 
-def _check_messages(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
+def _check_messages(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield messages that are not filled: a placeholder stays, or its value is unknown."""
     for case in cases:
         for message in problems_of(rule, case.facts, matrix).values() if case.got == "match" else ():
@@ -93,7 +93,7 @@ def _check_messages(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterat
                 yield f"test {case.number}: the message is not filled: {message.en}"
 
 
-def test_rules(rules: Iterable[Rule], matrix: Matrix) -> Iterator[tuple[str, Case]]:
+def test_rules(rules: Iterable[Rule], matrix: Matrix) -> Iterator[tuple[str, RuleCase]]:
     """Yield the embedded tests of rules, as (rule id, test)."""
     for rule in map(with_conditions, rules):
         for case in try_tests(rule, matrix):

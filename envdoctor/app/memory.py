@@ -25,7 +25,7 @@ from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
 from envdoctor.peak.stored import Counted, Packed, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
-from envdoctor.peak.tracing import FirstOf, Source, Tracer
+from envdoctor.peak.tracing import FirstOf, Tracer, TraceSource
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
@@ -207,7 +207,7 @@ def _predicted(
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
-    traced: Source = Tracer(place, versions, cache)
+    traced: TraceSource = Tracer(place, versions, cache)
     # Code of the model's own, and an engine's, is the same whatever release is installed.
     own = model.nearest or engine_of(settings_of(facts))
     terms = matrix.table("memory-terms")
@@ -216,12 +216,12 @@ def _predicted(
     packed = quantization not in (None, "bnb-4bit", "torchao-4bit")
     elsewhere = packed or bool(model.trainer) or facts.value("recipe.framework") in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
-    shipped: Source = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
+    shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
     if shape is None and (parameters := stored_parameters(_folder(facts, sources))) is not None:
         # The installed code says itself what it loads of the files.
         traced = Counted(traced, parameters) if model.nearest else traced
         shipped = Counted(shipped, parameters)
-    source: Source = FirstOf(traced, shipped)
+    source: TraceSource = FirstOf(traced, shipped)
     if quantization is not None:
         # What is stored in a way that nobody has told of has at most a byte.
         row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})

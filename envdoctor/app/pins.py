@@ -11,7 +11,7 @@ from envdoctor.observe.model.reading.names import spellings
 from envdoctor.report.report import Notice
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import open_snapshot
-from envdoctor.revision.hub.pins import PINS, Compared, Pin, PinError, compare_with_pin, read_pins
+from envdoctor.revision.hub.pins import PINS, Pin, PinError, PinState, compare_with_pin, read_pins
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.system.message import Message, listed, said_by
 
@@ -46,7 +46,7 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
     return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
 
 
-def _unsure(found: Compared) -> Message:
+def _unsure(found: PinState) -> Message:
     files = listed((part.path for part in found.unsure), 1)
     text = "{} could not be compared with the pin: {}"
     return Message(text, files, found.unsure[0].reason)

@@ -25,7 +25,7 @@ from envdoctor.experiments.probe.catalogue import (
 )
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
 from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
-from envdoctor.experiments.probe.released import ALL_RUN, Released, released
+from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
 from envdoctor.experiments.probe.results import Results, results_of
 from envdoctor.experiments.probe.running import Outcome
 from envdoctor.experiments.probe.session import Session, Wishes, in_use, run_session, session_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class ProbeRequest:
     """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full, long or card;
     ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
     a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
@@ -71,7 +71,7 @@ class Request:
 
 
 def probe(
-    request: Request,
+    request: ProbeRequest,
     *,
     policy: Policy | None = None,
     matrix: Matrix | None = None,
@@ -116,7 +116,7 @@ def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
 
 def run_probes(
     gathered: Gathered,
-    request: Request,
+    request: ProbeRequest,
     matrix: Matrix,
     probes: Mapping[str, Probe],
     progress: Callable[[str], None] | None = None,
@@ -168,7 +168,7 @@ def run_probes(
 
 
 def _judged(
-    session: Session, facts: FactSet, request: Request, probes: Mapping[str, Probe], known: Released
+    session: Session, facts: FactSet, request: ProbeRequest, probes: Mapping[str, Probe], known: ReleasedResults
 ) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
@@ -200,8 +200,8 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message
 
 
 def _wishes(
-    gathered: Gathered, request: Request, probes: Mapping[str, Probe], matrix: Matrix
-) -> tuple[Wishes, Released]:
+    gathered: Gathered, request: ProbeRequest, probes: Mapping[str, Probe], matrix: Matrix
+) -> tuple[Wishes, ReleasedResults]:
     """What to run, and what is known without it: that of released code, unless a name, a longer suite or a model asks
     for more."""
     facts, known = gathered.facts, ALL_RUN
@@ -236,7 +236,7 @@ def _drawn(here: "Launched | None") -> int:
     return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
-def _entries(facts: FactSet, request: Request, matrix: Matrix) -> tuple[str, ...]:
+def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str, ...]:
     """The import statements about what is installed; those that need an accelerator only where one may be used."""
     from envdoctor.matrix.entry_statements import entries
 
@@ -254,7 +254,7 @@ def _no_accelerator(facts: FactSet) -> bool:
 
 @contextmanager
 def _recorder(
-    request: Request, facts: FactSet, head: Mapping[str, object], matrix: Matrix, scratch: str
+    request: ProbeRequest, facts: FactSet, head: Mapping[str, object], matrix: Matrix, scratch: str
 ) -> Iterator[Callable[[Outcome], None]]:
     if request.record is None:
         yield lambda outcome: None
@@ -272,7 +272,7 @@ def _recorder(
         yield lambda outcome: write_outcome(file, outcome, folders)
 
 
-def _replay(request: Request, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
+def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
     from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
 
     assert request.replay is not None

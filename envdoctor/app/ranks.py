@@ -13,7 +13,7 @@ from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.drift import to_compare
 from envdoctor.system.message import Message
-from envdoctor.system.target import Answer, Place, Task, run_in_target, scratch_folder
+from envdoctor.system.target import ChildAnswer, Place, Task, run_in_target, scratch_folder
 
 #: What an import of torch may take beside the wait for others.
 START_SECONDS = 120.0
@@ -184,7 +184,7 @@ def _unpacked(text: str) -> Mapping[str, Any] | None:
     return document if tables and isinstance(document.get("complete"), list) else None
 
 
-def records_of(answer: Answer, here: Launched) -> Sequence[Mapping[str, Any]]:
+def records_of(answer: ChildAnswer, here: Launched) -> Sequence[Mapping[str, Any]]:
     """What the child handed over. Raises :class:`JobError` where it did not get there."""
     if answer.ending != "ok":
         why = answer.detail or answer.ending

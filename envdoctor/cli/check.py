@@ -15,7 +15,7 @@ from envdoctor.cli.options import (
     target_options,
     words_argument,
 )
-from envdoctor.cli.reporting import Run, report_options
+from envdoctor.cli.reporting import CommandRun, report_options
 
 OPTIONS = Options(
     words_argument,
@@ -55,7 +55,7 @@ def run(**options: Any) -> int:
     from envdoctor.app.targets import check_targets
     from envdoctor.cli.output import progress_line
 
-    judging = Run(options)
+    judging = CommandRun(options)
     sources, others = judging.sources(), None
     if options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import configuration_options
-from envdoctor.cli.reporting import Run, report_options
+from envdoctor.cli.reporting import CommandRun, report_options
 
 
 @click.command("compare")
@@ -21,5 +21,5 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     """
     from envdoctor.app.compare import compare
 
-    run = Run(options)
+    run = CommandRun(options)
     return run.present(compare(files, **run.judging))

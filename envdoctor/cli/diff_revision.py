@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import configuration_options, environment_options, hash_option, hub_options
-from envdoctor.cli.reporting import Run, report_options
+from envdoctor.cli.reporting import CommandRun, report_options
 
 #: How much of the changes is told, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
@@ -52,11 +52,11 @@ def command(**options: Any) -> int:
     envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
     envdoctor diff-revision ./january ./today
     """
-    from envdoctor.app.diff_revision import Request, diff_revision
+    from envdoctor.app.diff_revision import RevisionRequest, diff_revision
     from envdoctor.cli.output import progress_line
 
-    run = Run(options)
-    request = Request(
+    run = CommandRun(options)
+    request = RevisionRequest(
         **{name: options[name] for name in ("repo", "old", "new", "offline", "timeout", "history", "pin", "tensors")},
         largest_header=options["max_header"] * 1_000_000,
         values=options["max_values"] * 10**9 if options["values"] else None,
@@ -71,7 +71,7 @@ def command(**options: Any) -> int:
     return run.present(report, detail=detail)
 
 
-def _list(request: Any, run: Run, options: dict[str, Any]) -> int:
+def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; 3 where it is not known of each what it changed."""
     from envdoctor.app.commit_list import list_commits
     from envdoctor.app.errors import UsageProblem

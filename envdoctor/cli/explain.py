@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.cli.options import Asked, Option, Options, configuration_options, environment_options, lang_option
+from envdoctor.cli.options import (
+    CommandOptions,
+    Option,
+    Options,
+    configuration_options,
+    environment_options,
+    lang_option,
+)
 
 #: Letters of a word that is too short to be looked for in the rules ("is").
 _LEAST = 2
@@ -48,7 +55,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         raise click.UsageError(
             f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
         )
-    asked = Asked(options)
+    asked = CommandOptions(options)
     if error is not None or log is not None:
         from envdoctor.app.explain_error import text_of_option
         from envdoctor.observe.sources import SOURCES
@@ -81,7 +88,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     return 0
 
 
-def _explain_error(error: str, asked: Asked, in_general: bool, *, as_json: bool) -> int:
+def _explain_error(error: str, asked: CommandOptions, in_general: bool, *, as_json: bool) -> int:
     from envdoctor.app.explain_error import explain_error
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.color import choose_width

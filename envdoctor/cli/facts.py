@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import (
-    Asked,
+    CommandOptions,
     code_option,
     configuration_options,
     recipe_option,
@@ -40,7 +40,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 
     if len(stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
-    asked = Asked(options)
+    asked = CommandOptions(options)
     gathered = collect_facts(asked.sources(), asked.matrix, links=True)
     facts, registry = gathered.facts, asked.matrix.registry
     if options["for_issue"]:

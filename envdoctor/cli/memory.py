@@ -13,7 +13,7 @@ from envdoctor.cli.options import (
     set_option,
     words_argument,
 )
-from envdoctor.cli.reporting import Run, report_options
+from envdoctor.cli.reporting import CommandRun, report_options
 
 
 @click.command("memory")
@@ -47,7 +47,7 @@ def command(**options: Any) -> int:
     from envdoctor.app.memory import memory
     from envdoctor.cli.output import progress_line
 
-    run = Run(options)
+    run = CommandRun(options)
     given = {
         "gpu.name": options["gpu_name"],
         "gpu.memory_gib": options["gpu_memory"],

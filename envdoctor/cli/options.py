@@ -237,7 +237,7 @@ configuration_options = Options(
 )
 
 
-class Asked:
+class CommandOptions:
     """What the options that commands share ask for: command line over environment variables over configuration.
 
     ``taken`` says of each word without an option what it is taken as."""

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from envdoctor.cli.options import (
-    Asked,
+    CommandOptions,
     configuration_options,
     lang_option,
     recipe_option,
@@ -41,7 +41,7 @@ def command(requirements: tuple[str, ...], out: Path | None, **options: Any) -> 
     from envdoctor.report.page import Page
     from envdoctor.system.clean import clean
 
-    asked = Asked(options)
+    asked = CommandOptions(options)
     page = Page(asked.matrix.registry, asked.lang)
     with progress_line(False) as progress:
         found = plan(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)

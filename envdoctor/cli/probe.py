@@ -15,7 +15,7 @@ from envdoctor.cli.options import (
     seconds_option,
     set_option,
 )
-from envdoctor.cli.reporting import Run, report_options
+from envdoctor.cli.reporting import CommandRun, report_options
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -62,7 +62,7 @@ def command(**options: Any) -> int:
     torchrun --nproc-per-node 8 -m envdoctor probe --all-ranks
     """
     from envdoctor.app.errors import UsageProblem
-    from envdoctor.app.probe import Request, catalogue, probe
+    from envdoctor.app.probe import ProbeRequest, catalogue, probe
     from envdoctor.app.whole_file import write_whole
     from envdoctor.cli.output import progress_line, write_stdout
     from envdoctor.report.probe_section import catalogue_text
@@ -87,9 +87,9 @@ def command(**options: Any) -> int:
             raise UsageProblem("--all-ranks and --suite card: it tries all GPUs of a machine, run it once on each")
         here = launched(os.environ)
     silent = here is not None and here.rank > 0  # rank 0 speaks for all
-    run = Run(options)
+    run = CommandRun(options)
     only = [name.strip() for text in options["only"] for name in text.split(",")]
-    request = Request(
+    request = ProbeRequest(
         **{name: options[name] for name in ("suite", "device", "all_gpus", "force", "replay", "wait", "seed")},
         only=[name for name in only if name],
         record=None if silent else options["record"],

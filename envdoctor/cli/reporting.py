@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envdoctor.cli.options import Asked, Option, Options, lang_option
+from envdoctor.cli.options import CommandOptions, Option, Options, lang_option
 from envdoctor.report.formats import names
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ report_options = Options(
 )
 
 
-class Run(Asked):
+class CommandRun(CommandOptions):
     """What every command that judges does with its options: a wrong one is said before the work, not after it.
 
     ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`.

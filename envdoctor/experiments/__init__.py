@@ -13,7 +13,7 @@ __all__, __getattr__ = door(
         "probe.catalogue": "CatalogueError FIRST Job PAYLOAD Probe SUITES choose find_probes has_probe",
         "probe.courtesy": "ask ask_local",
         "probe.recording": "RecordingError read_recording write_head write_outcome",
-        "probe.reproducer": "Case Result cases_of groups_of",
+        "probe.reproducer": "JudgedCase Result cases_of groups_of",
         "probe.results": "Results result_of results_of",
         "probe.running": "Outcome outcome_of run_jobs",
         "probe.session": "Session Wishes in_use run_session session_of",

@@ -14,6 +14,6 @@ __all__, __getattr__ = door(
         "judging": "Judgement Problem errors_of judge problem_of problems_of",
         "messages": "text_of title_of",
         "policy": "Ignore Known Policy baseline_state exit_code",
-        "selftest": "Case check_coverage check_mutations facts_of try_tests",
+        "selftest": "RuleCase check_coverage check_mutations facts_of try_tests",
     },
 )

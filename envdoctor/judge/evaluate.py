@@ -10,7 +10,7 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, R
 from envdoctor.matrix.conditions import Condition, glob_fits
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import NO, OPEN, YES, Answer, compare, dotted, holds, is_version, satisfies
+from envdoctor.versions.pep440 import NO, OPEN, YES, VersionAnswer, compare, dotted, holds, is_version, satisfies
 
 Read = Callable[[str], Fact]
 
@@ -30,7 +30,7 @@ class Match(NamedTuple):
     item: Mapping[str, Value] | None = None
 
 
-class Outcome(NamedTuple):
+class RuleOutcome(NamedTuple):
     """``holds`` is True, False or None. ``missing`` maps the keys that kept it open to the reason of each."""
 
     holds: bool | None
@@ -50,10 +50,10 @@ _NO = _Clause(False, {})
 _GUESSED = Message("it is assumed, not known")
 _NOT_PLAIN = Message("not a plain release")
 #: What most rules come to.
-_PASSED = Outcome(False)
+_PASSED = RuleOutcome(False)
 
 
-def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
+def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> RuleOutcome:
     """Whether the rule applies, to what, or what is missing to tell."""
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
@@ -65,7 +65,7 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
         outcome = _judge(rule, of_item(facts, rule.each, {}, _reason(records)), registry, None)
         if outcome.holds is False:
             return _PASSED
-        return Outcome(None, (), outcome.missing or {rule.each: _reason(records)})
+        return RuleOutcome(None, (), outcome.missing or {rule.each: _reason(records)})
     matches: list[Match] = []
     missing: dict[str, Message] = {}
     for item in records:
@@ -73,14 +73,14 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> Outcome:
         matches += outcome.matches
         missing.update(outcome.missing)
     if matches:
-        return Outcome(True, tuple(matches))
+        return RuleOutcome(True, tuple(matches))
     if missing:
-        return Outcome(None, (), missing)
+        return RuleOutcome(None, (), missing)
     if records.incomplete is not None:
         # Would an item that was not seen matter? Only when nothing else says no already.
         outcome = _judge(rule, of_item(facts, rule.each, {}), registry, None)
         if outcome.holds is not False:
-            return Outcome(None, (), {rule.each: records.incomplete})
+            return RuleOutcome(None, (), {rule.each: records.incomplete})
     return _PASSED
 
 
@@ -100,7 +100,7 @@ def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: Messag
     return read
 
 
-def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> Outcome:
+def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value] | None) -> RuleOutcome:
     outcome = _attempt(rule, read, read, (), item, registry)
     if not rule.assume:  # as most rules
         return outcome
@@ -121,7 +121,7 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     return outcome
 
 
-def _would_help(outcome: Outcome, entries: Sequence[Sequence[Any]]) -> bool:
+def _would_help(outcome: RuleOutcome, entries: Sequence[Sequence[Any]]) -> bool:
     """Whether something is open that the assumed values could decide."""
     if outcome.holds is None:
         return bool(entries)
@@ -151,7 +151,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     assumed: Sequence[Sequence[Any]],
     item: Mapping[str, Value] | None,
     registry: Registry,
-) -> Outcome:
+) -> RuleOutcome:
     """One pass. ``read`` answers with the assumed values, ``given`` without them."""
     verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
     if not verdicts:
@@ -171,7 +171,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
             exception_keys.update(condition[0] for condition in exception)
     holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]
     if not holding:
-        return Outcome(None, (), {key: why for _, verdict in verdicts for key, why in verdict.missing.items()})
+        return RuleOutcome(None, (), {key: why for _, verdict in verdicts for key, why in verdict.missing.items()})
     clause, verdict = min(holding, key=lambda pair: len(pair[1].from_base))
     keys = tuple(dict.fromkeys(condition[0] for condition in clause))
     used = tuple(
@@ -179,7 +179,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
         for key, raw, because, default in assumed
         if key in exception_keys or (key in keys and isinstance(given(key).value, Unknown))
     )
-    return Outcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
+    return RuleOutcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
 
 
 def _only_said(condition: Condition, missing: Mapping[str, Message], registry: Registry) -> bool:
@@ -246,7 +246,7 @@ def _reason(value: Value) -> Message:
     return Message("its value cannot be compared")
 
 
-def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
+def answer(kind: str, alternatives: list[Any], value: Value) -> VersionAnswer:
     """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
     match value:
         case Range():
@@ -261,10 +261,10 @@ def answer(kind: str, alternatives: list[Any], value: Value) -> Answer:
         if result.holds and not result.from_base:
             return YES
         from_base = from_base or bool(result.holds)
-    return Answer(True, True) if from_base else NO
+    return VersionAnswer(True, True) if from_base else NO
 
 
-def _for_all(kind: str, alternatives: list[Any], value: Range) -> Answer:
+def _for_all(kind: str, alternatives: list[Any], value: Range) -> VersionAnswer:
     """What is so of every release in the range; open where they differ, or are not known."""
     if "present" in alternatives:
         return YES
@@ -283,7 +283,7 @@ def _around(alternatives: list[Any], specifiers: str) -> tuple[str, ...]:
     return tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
 
 
-def _one(kind: str, alternative: Any, value: Value) -> Answer:
+def _one(kind: str, alternative: Any, value: Value) -> VersionAnswer:
     """Open when the value cannot be compared at all."""
     if alternative in ("absent", "present"):
         if isinstance(value, Records) and not value.items and value.incomplete is not None:

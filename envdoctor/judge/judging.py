@@ -7,7 +7,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, Value, spell
 from envdoctor.facts.view import View
-from envdoctor.judge.evaluate import Match, Outcome, Read, answer, assuming, evaluate, of_item
+from envdoctor.judge.evaluate import Match, Read, RuleOutcome, answer, assuming, evaluate, of_item
 from envdoctor.judge.finding import (
     CONFIDENCES,
     EFFECTS,
@@ -108,7 +108,7 @@ def newer_than_known(facts: FactSet) -> set[str]:
     return {f"pkg.{one.text('what')}" for one in facts.each("beyond") if one.text("known_to") is not None}
 
 
-def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> Outcome:
+def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> RuleOutcome:
     """Return what a rule that says no comes to for packages newer than the matrix: it cannot tell, where it was seen up
     to the last release that it knows and nobody knows of a release without the problem."""
     seen = matrix.texts(rule)["bound"].get("last_seen", {})
@@ -117,8 +117,8 @@ def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) 
     ]
     open_ = facts.copy()
     open_.update(unseen)
-    outcome = evaluate(rule, open_, matrix.registry) if unseen else Outcome(False)  # nearly all have no such bound
-    return outcome if outcome.holds is None else Outcome(False)
+    outcome = evaluate(rule, open_, matrix.registry) if unseen else RuleOutcome(False)  # nearly all have no such bound
+    return outcome if outcome.holds is None else RuleOutcome(False)
 
 
 def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
@@ -138,7 +138,7 @@ def _order(finding: Finding) -> tuple[int, int, int, str]:
     return -severity, -confidence, EFFECTS.index(finding.effect), finding.id
 
 
-def _not_checked(rule: Rule, outcome: Outcome, registry: Registry) -> NotChecked:
+def _not_checked(rule: Rule, outcome: RuleOutcome, registry: Registry) -> NotChecked:
     specs = map(registry.find, outcome.missing)
     helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
     return NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps))

@@ -21,7 +21,7 @@ _WORDS = {True: "match", False: "no", None: "unknown"}
 _LEFT_OUT = object()
 
 
-class Case(NamedTuple):
+class RuleCase(NamedTuple):
     """One embedded test that was tried: its number (from 1), name, what it expected and what came out, or why it could
     not run. ``facts`` are those given and what follows from them; ``test`` is how the rule writes it."""
 
@@ -41,7 +41,7 @@ class Case(NamedTuple):
         return f"test {self.number} ({self.name}): expected {self.expected}, got {self.got}"
 
 
-def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
+def try_tests(rule: Rule, matrix: Matrix) -> list[RuleCase]:
     """Return every written test of the rule, tried, in order."""
     cases = []
     for number, test in enumerate(matrix.texts(rule)["test"], 1):
@@ -52,7 +52,7 @@ def try_tests(rule: Rule, matrix: Matrix) -> list[Case]:
             got = _answer(rule, facts, matrix)
         except FactsFileError as error:
             got = f"error: {error}"
-        cases.append(Case(number, name, test["expect"], got, facts, test))
+        cases.append(RuleCase(number, name, test["expect"], got, facts, test))
     return cases
 
 
@@ -68,7 +68,7 @@ def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
     return facts
 
 
-def check_coverage(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterator[str]:
+def check_coverage(rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield each clause that no written test matches; those that the ledger gave count as one."""
     matching = [case.facts for case in cases if case.expected == "match"]
     if not matching:
@@ -82,7 +82,7 @@ def check_coverage(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterato
             yield f"affects {group[0] + 1}: no test matches this clause"
 
 
-def check_mutations(rule: Rule, cases: Sequence[Case], matrix: Matrix) -> Iterator[str]:
+def check_mutations(rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield each condition, bound, item of an any-of list, clause or exception that can be dropped without any test,
     written or derived, answering otherwise."""
     derived = _Derived(rule, cases, matrix)
@@ -148,7 +148,7 @@ def _replaced(items: list[Any], number: int, item: Any) -> list[Any]:
 class _Derived:
     """Tests that follow from the matching ones."""
 
-    def __init__(self, rule: Rule, cases: Sequence[Case], matrix: Matrix) -> None:
+    def __init__(self, rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> None:
         self._rule, self._matrix, self._registry = rule, matrix, matrix.registry
         matching = [case.test for case in cases if case.got == "match"]
         #: Each matching test, and each with one of the exceptions fulfilled.

@@ -14,7 +14,7 @@ _WORD = r"[A-Za-z_]\w*"
 _STATEMENT = re.compile(rf"(?:import|from) ({_WORD}(?:\.{_WORD})*)(?: import ({_WORD}))?\Z", re.ASCII)
 
 
-class Entry(NamedTuple):
+class EntryStatement(NamedTuple):
     """``statement`` as people write it, the ``package`` whose name it takes (normalised), the ``module`` and in it the
     ``name`` (None: the module itself). ``needs_gpu``: it fails on a machine without an accelerator.
     ``derives``: a class of that name is compared with its base classes in other packages."""
@@ -38,7 +38,7 @@ def parse_statement(statement: str) -> tuple[str, str | None]:
     return match[1], match[2]
 
 
-def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[Entry]:
+def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatement]:
     """The entries of these packages (normalised names with their versions), in the order of the table, which ``rows``
     gives by its name.
 
@@ -52,7 +52,9 @@ def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[Entry]:
         if installed.keys() >= set(row.get("beside", ())):
             for statement in row["statements"]:
                 asked = parse_statement(statement)
-                yield Entry(statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives")))
+                yield EntryStatement(
+                    statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives"))
+                )
 
 
 def choices(rows: _Rows, package: str) -> frozenset[str]:

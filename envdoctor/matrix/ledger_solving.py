@@ -6,7 +6,16 @@ from typing import Any
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Resolver
 from resolvelib.resolvers import ResolutionTooDeep
 
-from envdoctor.matrix.ledger_taking import Asked, Candidate, Refusal, Releases, Solution, Step, allows, listed
+from envdoctor.matrix.ledger_taking import (
+    AskedRequirement,
+    Candidate,
+    LedgerStep,
+    PackageReleases,
+    Solution,
+    TakingRefusal,
+    allows,
+    listed,
+)
 from envdoctor.versions.pep440 import order
 
 #: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
@@ -32,8 +41,8 @@ class _Contradiction(Exception):
 
 
 def solve(
-    releases: Releases, step: Step, there: Mapping[str, str], refused: Iterable[str]
-) -> Solution | Refusal | None:
+    releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: Iterable[str]
+) -> Solution | TakingRefusal | None:
     """Return what is there after a step, why the installer refuses it, or None when that was not found in time.
 
     ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
@@ -56,10 +65,10 @@ def solve(
             return provider.solution(result)
     pins = tuple(asked for asked in step.asked if asked.pin)
     among = solve(releases, step._replace(asked=pins), there, refused) if len(pins) < len(step.asked) else None
-    return among if isinstance(among, Refusal) else None
+    return among if isinstance(among, TakingRefusal) else None
 
 
-def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal:
+def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[AskedRequirement]) -> TakingRefusal:
     asked = list(dict.fromkeys(causes))
     first = asked[0]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
@@ -69,13 +78,15 @@ def _refusal(releases: Releases, step: Step, causes: Sequence[Asked]) -> Refusal
     meant = [version for version in listed_ if all(allows(one.specifiers, version) for one in own)]
     reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
-    return Refusal(kind, first.name, first.pin or "", named, lacks)
+    return TakingRefusal(kind, first.name, first.pin or "", named, lacks)
 
 
-class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
-    def __init__(self, releases: Releases, step: Step, there: Mapping[str, str], refused: frozenset[str]) -> None:
+class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
+    def __init__(
+        self, releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: frozenset[str]
+    ) -> None:
         self._releases, self._step, self._there, self._refused = releases, step, there, refused
-        self._limits: dict[str, list[Asked]] = {}
+        self._limits: dict[str, list[AskedRequirement]] = {}
         for limit in step.limits:
             self._limits.setdefault(limit.name, []).append(limit)
         self._direct = {asked.name: place for place, asked in enumerate(step.asked)}
@@ -83,7 +94,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         self.questions = 0
         self.left: Mapping[str, Collection[str]] = {}
 
-    def identify(self, requirement_or_candidate: Asked | Candidate) -> _Key:
+    def identify(self, requirement_or_candidate: AskedRequirement | Candidate) -> _Key:
         return requirement_or_candidate.name, requirement_or_candidate.extras
 
     def get_preference(
@@ -108,7 +119,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             versions = [version for version in versions if version in self.left[name]]
         return [Candidate(name, extras, version) for version in versions if self._meets(name, version, asked)]
 
-    def matches(self, name: str, asked: Sequence[Asked]) -> list[str] | None:
+    def matches(self, name: str, asked: Sequence[AskedRequirement]) -> list[str] | None:
         """The releases of a package that meet all that is asked; None where others may meet it too."""
         if name in self._there or self._step.unseen:
             return None
@@ -116,7 +127,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         versions = [version for version in self._versions(name, asked) if self._meets(name, version, asked)]
         return None if "" in versions else versions
 
-    def _versions(self, name: str, asked: Sequence[Asked]) -> Iterator[str]:
+    def _versions(self, name: str, asked: Sequence[AskedRequirement]) -> Iterator[str]:
         pins = [pin for one in asked if (pin := one.pin)]
         is_new = self._step.upgrade and name in self._direct
         there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
@@ -136,7 +147,7 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             fitting = self._releases.fitting(name, self._step.other(name))
             yield from (version for version in fitting if version != there and all(version in one for one in sets))
 
-    def _may_be(self, name: str, pin: str, asked: Sequence[Asked]) -> bool:
+    def _may_be(self, name: str, pin: str, asked: Sequence[AskedRequirement]) -> bool:
         """Whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build of
         another index, or newer."""
         release, _, build = pin.partition("+")
@@ -147,16 +158,16 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
             return self._step.other(name) or key.is_pre or not all(map(self._releases.known, asked))
         return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
-    def _meets(self, name: str, version: str, asked: Sequence[Asked]) -> bool:
+    def _meets(self, name: str, version: str, asked: Sequence[AskedRequirement]) -> bool:
         if name in self._step.loose and name not in self._refused and version == self._there.get(name):
-            known = Asked(name, (), self._step.loose[name], "")
+            known = AskedRequirement(name, (), self._step.loose[name], "")
             if any(one.pin for one in asked) or not all(map(self._releases.known, (known, *asked))):
                 return not any(one.pin for one in asked)
             sets = [set(self._releases.allowed(name, one.specifiers)) for one in (known, *asked)]
             return bool(set.intersection(*sets))
         return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)
 
-    def is_satisfied_by(self, requirement: Asked, candidate: Candidate) -> bool:
+    def is_satisfied_by(self, requirement: AskedRequirement, candidate: Candidate) -> bool:
         return self._meets(candidate.name, candidate.version, [requirement])
 
     def solution(self, result: Any) -> Solution:
@@ -172,10 +183,10 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
         versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}
         return Solution({**versions, **{name: self._there[name] for name in self._step.checkouts}}, clauses)
 
-    def get_dependencies(self, candidate: Candidate) -> Iterable[Asked]:
+    def get_dependencies(self, candidate: Candidate) -> Iterable[AskedRequirement]:
         by = f"{candidate.name} {candidate.version}".strip()
         own = f"=={candidate.version}" if candidate.version else ""
-        base = [Asked(candidate.name, (), own, by)] if candidate.extras else []
+        base = [AskedRequirement(candidate.name, (), own, by)] if candidate.extras else []
         is_there = self._there.get(candidate.name) == candidate.version
         if not self._step.deps or (is_there and candidate.name not in self._step.kept):
             return base
@@ -186,16 +197,16 @@ class _Provider(AbstractProvider[Asked, Candidate, _Key]):  # type: ignore[misc,
 class _Narrowing:
     """Leaves out releases that no set can have, before a search that would try them all (arc consistency)."""
 
-    def __init__(self, choices: _Provider, asked: Sequence[Asked]) -> None:
+    def __init__(self, choices: _Provider, asked: Sequence[AskedRequirement]) -> None:
         self._choices = choices
-        self._asks: dict[str, list[Asked]] = {}
+        self._asks: dict[str, list[AskedRequirement]] = {}
         for one in asked:
             self._asks.setdefault(one.name, []).append(one)
         self._first: dict[str, list[str] | None] = {}
         self._left: dict[str, set[str]] = {}
         self._meeting: dict[tuple[str, str], set[str] | None] = {}
         self._possible: dict[tuple[str, str], bool] = {}
-        self._required: dict[str, list[tuple[str, Asked]]] = {}
+        self._required: dict[str, list[tuple[str, AskedRequirement]]] = {}
         self._askers: dict[str, set[str]] = {}
         self._queue = dict.fromkeys(self._asks)
 
@@ -233,7 +244,7 @@ class _Narrowing:
                 wanted = next(iter(why.values()))
                 others = [one for one in self._asks.get(wanted.name, ()) if one.pin or one.specifiers]
                 raise _Contradiction(*self._asks.get(name, ()), wanted, *others)
-        by_name: dict[str, list[tuple[str, Asked]]] = {}
+        by_name: dict[str, list[tuple[str, AskedRequirement]]] = {}
         for version, wanted in required:
             if version in left:
                 by_name.setdefault(wanted.name, []).append((version, wanted))
@@ -242,7 +253,7 @@ class _Narrowing:
             if len({version for version, _ in pairs}) == len(left):  # whatever is taken asks for it
                 self._bound(other, [wanted for _, wanted in pairs])
 
-    def _requirements(self, name: str) -> list[tuple[str, Asked]]:
+    def _requirements(self, name: str) -> list[tuple[str, AskedRequirement]]:
         if name not in self._required:
             extras = tuple(sorted({extra for one in self._asks.get(name, ()) for extra in one.extras}))
             self._required[name] = [
@@ -253,7 +264,7 @@ class _Narrowing:
             ]
         return self._required[name]
 
-    def _bound(self, name: str, wanted: Sequence[Asked]) -> None:
+    def _bound(self, name: str, wanted: Sequence[AskedRequirement]) -> None:
         if name not in self._first:
             self._begin(name)
             self._queue[name] = None
@@ -273,7 +284,7 @@ class _Narrowing:
         if not left:
             raise _Contradiction(*self._asks.get(name, ()), wanted[0])
 
-    def _is_possible(self, wanted: Asked) -> bool:
+    def _is_possible(self, wanted: AskedRequirement) -> bool:
         key = wanted.name, wanted.specifiers
         if wanted.name not in self._first:
             if key not in self._possible:
@@ -282,7 +293,7 @@ class _Narrowing:
         found = self._met(wanted)
         return found is None or wanted.name not in self._left or bool(found & self._left[wanted.name])
 
-    def _met(self, wanted: Asked) -> set[str] | None:
+    def _met(self, wanted: AskedRequirement) -> set[str] | None:
         """The releases that meet a requirement beside the lines of the list; None where others may."""
         key = wanted.name, wanted.specifiers
         if key not in self._meeting:

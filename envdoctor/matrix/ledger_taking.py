@@ -19,7 +19,7 @@ _PRE_RELEASE = r"\d\.?(?:a|b|rc|dev)\d*\s*(?:,|\Z)"
 Row = Mapping[str, str]
 
 
-class Asked(NamedTuple):
+class AskedRequirement(NamedTuple):
     """One requirement, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``). A line may have a
     ``marker``, and a ``url`` where it is taken from an address."""
 
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
         return exact(self.specifiers)
 
 
-class Step(NamedTuple):
+class LedgerStep(NamedTuple):
     """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
     ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
     ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
@@ -48,12 +48,12 @@ class Step(NamedTuple):
     those that come from a repository or a folder, with the tag that is named. ``newest``: of these it is the
     default branch of their maintainers; ``kept`` are installed packages whose requirements count where they stay."""
 
-    asked: tuple[Asked, ...]
-    limits: tuple[Asked, ...] = ()
+    asked: tuple[AskedRequirement, ...]
+    limits: tuple[AskedRequirement, ...] = ()
     deps: bool = True
     upgrade: bool = False
     elsewhere: bool = False
-    overrides: tuple[Asked, ...] = ()
+    overrides: tuple[AskedRequirement, ...] = ()
     given: frozenset[str] = frozenset()
     unseen: bool = False
     loose: Mapping[str, str] = {}
@@ -66,7 +66,7 @@ class Step(NamedTuple):
         return self.elsewhere or name in self.given
 
 
-class Situation(NamedTuple):
+class TakingSituation(NamedTuple):
     """Where it is installed: the variables of markers, the whole Python, its wheels, and the day (``2024-05-01``)
     after which nothing is taken."""
 
@@ -76,7 +76,7 @@ class Situation(NamedTuple):
     until: str = ""
 
 
-class Refusal(NamedTuple):
+class TakingRefusal(NamedTuple):
     """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, name, build, source;
     ``asked`` is who asks for what, ``lacks`` for what there is no file."""
 
@@ -103,7 +103,7 @@ class Solution(NamedTuple):
     clauses: Mapping[str, frozenset[str]]
 
 
-class Releases:
+class PackageReleases:
     """The releases of the ledger as an installer sees them in a situation.
 
     A release whose requirements were not read is taken to require what the nearest one that was read before it does,
@@ -114,32 +114,32 @@ class Releases:
     """
 
     def __init__(
-        self, ledger: Ledger, situation: Situation, behind: bool = False, written: str = "", certain: bool = False
+        self, ledger: Ledger, situation: TakingSituation, behind: bool = False, written: str = "", certain: bool = False
     ) -> None:
         self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
         self._certain = certain
         self.guessed: set[str] = set()
         self._fitting: dict[tuple[str, bool], list[str]] = {}
-        self._required: dict[Candidate, tuple[Asked, ...]] = {}
+        self._required: dict[Candidate, tuple[AskedRequirement, ...]] = {}
         self._allowed: dict[tuple[str, str], list[str]] = {}
         self._known: dict[tuple[str, str], bool] = {}
 
-    def certainly(self) -> "Releases":
+    def certainly(self) -> "PackageReleases":
         """Return the same releases, of which only what is certain counts."""
-        return Releases(self._ledger, self.situation, written=self._written, certain=True)
+        return PackageReleases(self._ledger, self.situation, written=self._written, certain=True)
 
     def package(self, name: str) -> Released | None:
         """The package, when the ledger knows what its releases are."""
         return self._ledger.package(name)
 
-    def known(self, asked: Asked) -> bool:
+    def known(self, asked: AskedRequirement) -> bool:
         """Whether the ledger can tell which releases are meant: not for those newer or older than itself."""
         key = asked.name, asked.specifiers
         if key not in self._known:
             self._known[key] = self._is_known(asked)
         return self._known[key]
 
-    def _is_known(self, asked: Asked) -> bool:
+    def _is_known(self, asked: AskedRequirement) -> bool:
         package = self.package(asked.name)
         if package is None or all(one.yanked for one in package.releases):
             return False  # or there are but pre-releases
@@ -197,13 +197,13 @@ class Releases:
         files = files_for(package, release.version, self.situation.target)
         return files is None or files[0] is not None
 
-    def required(self, one: Candidate) -> tuple[Asked, ...]:
+    def required(self, one: Candidate) -> tuple[AskedRequirement, ...]:
         """What a release requires here, as far as that is known."""
         if one not in self._required:
             self._required[one] = tuple(self._read(one))
         return self._required[one]
 
-    def _read(self, one: Candidate) -> Iterator[Asked]:
+    def _read(self, one: Candidate) -> Iterator[AskedRequirement]:
         package, (release, _, build) = self.package(one.name), one.version.partition("+")
         near = package.neighbours(release) if package is not None and release else (None, None)
         read = near[1 if self._behind else 0]
@@ -224,7 +224,7 @@ class Releases:
                 own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
                 if not near[0]:
                     own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
-                yield Asked(wanted.name, wanted.extras, own, by)
+                yield AskedRequirement(wanted.name, wanted.extras, own, by)
 
     def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
         """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
@@ -246,7 +246,7 @@ class Releases:
             return False
 
 
-def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iterator[Refusal]:
+def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row]) -> Iterator[TakingRefusal]:
     """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
     whose source is built with another package, which must be there before."""
     rows = {row["name"]: row for row in build_first}
@@ -257,28 +257,30 @@ def refusals(releases: Releases, step: Step, build_first: Iterable[Row]) -> Iter
         release, _, build = version.partition("+")
         one, key, other = listed(package, release), order(release), step.other(asked.name)
         if build and not other and not step.unseen:
-            yield Refusal("index", asked.name, version, str(asked))
+            yield TakingRefusal("index", asked.name, version, str(asked))
         elif one is None and key is not None and not key.is_pre and not other:
-            yield Refusal("release", asked.name, version, str(asked))
+            yield TakingRefusal("release", asked.name, version, str(asked))
         elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
-            yield Refusal(why[0], asked.name, version, str(asked), why[1])
+            yield TakingRefusal(why[0], asked.name, version, str(asked), why[1])
     for asked in step.asked:
         row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
         if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
-            yield Refusal("build", asked.name, version, str(asked), row["needs"])
+            yield TakingRefusal("build", asked.name, version, str(asked), row["needs"])
 
 
-def misnamed(step: Step, rows: Iterable[Row]) -> Iterator[Refusal]:
+def misnamed(step: LedgerStep, rows: Iterable[Row]) -> Iterator[TakingRefusal]:
     """Yield names that PyPI has only to refuse them, or not at all; a row says what is meant."""
     by_name = {row["name"]: row for row in rows}
     for asked in step.asked:
         row = None if step.other(asked.name) else by_name.get(asked.name)
         if row and allows(row["versions"], asked.pin or _FUTURE):
-            yield Refusal("name", asked.name, "", str(asked), row["meant"])
+            yield TakingRefusal("name", asked.name, "", str(asked), row["meant"])
 
 
-def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iterable[Row]) -> Iterator[Refusal]:
+def failing(
+    releases: PackageReleases, step: LedgerStep, taken: Mapping[str, str], rows: Iterable[Row]
+) -> Iterator[TakingRefusal]:
     """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
     asked = {one.name: str(one) for one in step.asked}
     for row in rows:
@@ -287,7 +289,7 @@ def failing(releases: Releases, step: Step, taken: Mapping[str, str], rows: Iter
         if order(version) is None or step.other(name) or not allows(row.get("python", ""), python):
             continue
         if allows(row["versions"], version) and releases.is_built(name, version):
-            yield Refusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
+            yield TakingRefusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
 
 
 def listed(package: Released | None, version: str) -> Release | None:

@@ -233,7 +233,7 @@ def _signature(released: Released, place: str, version: str) -> tuple[str, ...] 
     return released.items("parameters", place, version) if there is True else _NOT_READ
 
 
-class Taken(NamedTuple):
+class TakenNames(NamedTuple):
     """``module`` of another package, or its ``name`` ("" for the module itself), as ``place`` (a module) takes it when
     ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``); or what ``place`` asks for itself then
     (``wanted``, a requirement). ``beside`` are the distributions and versions without which it is not taken."""
@@ -247,7 +247,7 @@ class Taken(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def taken(consumer: Released, version: str) -> tuple[Taken, ...]:
+def taken(consumer: Released, version: str) -> tuple[TakenNames, ...]:
     """What a version takes of others; nothing where that is not known."""
     by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
     known = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
@@ -255,7 +255,7 @@ def taken(consumer: Released, version: str) -> tuple[Taken, ...]:
 
 
 @lru_cache(maxsize=10_000)
-def read_taken(subject: str, item: str) -> Taken:
+def read_taken(subject: str, item: str) -> TakenNames:
     """A line of the section [takes]."""
     what, _, rest = item.partition(" @")
     place, _, beside = rest.partition(" if ")
@@ -264,12 +264,12 @@ def read_taken(subject: str, item: str) -> Taken:
     statement = Message("from {} import {}", entry, asked) if asked else Message("import {}", entry)
     wanted = None if module.replace(".", "").isidentifier() else read_requirement(what)
     needs = tuple(map(read_requirement, beside.split(" and "))) if beside else ()
-    return Taken(statement, "" if wanted else module, name, wanted, place, needs)
+    return TakenNames(statement, "" if wanted else module, name, wanted, place, needs)
 
 
 def missing(
     ledger: Ledger, consumer: Released, version: str, installed: Callable[[str], Value], skip: Collection[str] = ()
-) -> Iterator[tuple[Taken, str]]:
+) -> Iterator[tuple[TakenNames, str]]:
     """What a version takes and the installed releases certainly do not have, with the package that would have it.
 
     ``installed`` gives the version of a package, ABSENT where it is not installed. Packages of ``skip`` are left out.
@@ -307,28 +307,28 @@ def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, ve
 
 
 @lru_cache(maxsize=1 << 12)
-def _having(provider: Released, take: Taken) -> Releases:
+def _having(provider: Released, take: TakenNames) -> Releases:
     return Releases.of(provider.read, [_has(provider, take, one) for one in provider.read])
 
 
-def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[Taken]:
+def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[TakenNames]:
     """What a version of the consumer takes of the provider, wherever it does."""
     takes = (take for take in taken(consumer, version) if provider_of(ledger, take) is provider)
     return dict.fromkeys(take._replace(entry="", place="") for take in takes)
 
 
-def provider_of(ledger: Ledger, take: Taken) -> Released | None:
+def provider_of(ledger: Ledger, take: TakenNames) -> Released | None:
     """The package that something is taken of; None for one that the ledger does not know."""
     owner = take.wanted.name if take.wanted else ledger.owner(take.module)
     return ledger.package(owner) if owner else None
 
 
-def lacks(provider: Released, take: Taken, version: Value) -> bool:
+def lacks(provider: Released, take: TakenNames, version: Value) -> bool:
     """Whether a version of the provider certainly has not what is taken there, nor does without it."""
     return isinstance(version, str) and _has(provider, take, version) is False
 
 
-def _has(provider: Released, take: Taken, version: str) -> bool | None:
+def _has(provider: Released, take: TakenNames, version: str) -> bool | None:
     """Whether a version of the provider has what is taken there, or does without it; None where nobody can tell."""
     if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
         return True

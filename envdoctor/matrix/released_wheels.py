@@ -14,7 +14,7 @@ from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order,
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 
-class Wanted(NamedTuple):
+class WantedWheel(NamedTuple):
     """What wheels are wanted for. ``python`` is the whole version, ``torch`` and ``cuda`` are those that are installed;
     None for what is not known or not there."""
 
@@ -32,11 +32,11 @@ class Gap(NamedTuple):
     source: bool
 
 
-def wanted_here(value: Callable[[str], Value]) -> Wanted | None:
+def wanted_here(value: Callable[[str], Value]) -> WantedWheel | None:
     """What the facts of an environment say; None where its wheels are not compared."""
     target = wheel_target(value)
     python, torch, cuda = map(View(value).text, ("python.version", "pkg.torch", "torch.cuda"))
-    return None if target is None else Wanted(target, base_release(python) if python else None, torch, cuda)
+    return None if target is None else WantedWheel(target, base_release(python) if python else None, torch, cuda)
 
 
 def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
@@ -45,7 +45,7 @@ def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
     return None if package is None or key is None or "+" in version else listed_releases(package).get(key)
 
 
-def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
+def no_wheel(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> Gap | Unknown | None:
     """Why a release of PyPI has no wheel for what is wanted; None when it has one. Not known of packages and releases
     that the ledger does not list, of builds with a local tag, and of packages that never had wheels."""
     package, release = matrix.ledger.package(name), release_named(matrix, name, version)
@@ -54,7 +54,7 @@ def no_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | U
     return _gap(matrix, package, release, wanted)
 
 
-def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple[str | None, str | None]:
+def with_wheel(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> tuple[str | None, str | None]:
     """The nearest release before a version and the nearest one after it that have a wheel for what is wanted."""
     package, key = matrix.ledger.package(name), order(version)
     if package is None or key is None:
@@ -70,7 +70,7 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: Wanted) -> tuple
     return next(older, None), next(newer, None)
 
 
-def _gap(matrix: Matrix, package: Released, release: Release, wanted: Wanted) -> Gap | Unknown | None:
+def _gap(matrix: Matrix, package: Released, release: Release, wanted: WantedWheel) -> Gap | Unknown | None:
     files = files_for(package, release.version, wanted.target)
     if files is None:
         return _elsewhere(matrix, package.name, release.version, wanted)
@@ -138,7 +138,7 @@ def _is_for(specifiers: str, torch: str) -> bool | Unknown:
         return Unknown(said_by(error))
 
 
-def _elsewhere(matrix: Matrix, name: str, version: str, wanted: Wanted) -> Gap | Unknown | None:
+def _elsewhere(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> Gap | Unknown | None:
     """The same of a package that has only source on PyPI, by the table torch-wheels."""
     table = matrix.rows("torch-wheels")
     rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]

@@ -26,7 +26,7 @@ __all__, __getattr__ = door(
         "model.reading.hub_cache": "CachedCommit cache_folder cached_repos commit_of_path matching",
         "model.reading.json_object": "JsonObject JsonProblem LARGEST parse_object",
         "model.reading.model_file": "read_bytes read_object",
-        "model.reading.names": "NameProblem Named is_repo_name is_revision parse_name printable spellings",
+        "model.reading.names": "NameProblem NamedModel is_repo_name is_revision parse_name printable spellings",
         "model.reading.shapes": "Shape shape_of",
         "model.reading.source": "resolve",
         "recipe.assignments": "AssignmentError parse_assignments",

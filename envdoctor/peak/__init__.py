@@ -19,6 +19,6 @@ __all__, __getattr__ = door(
         "stages": "Stage Staged",
         "stored": "Counted Packed stored_parameters",
         "summary": "DataError DataSection Padding fed_length measure",
-        "tracing": "FirstOf Source Trace Tracer",
+        "tracing": "FirstOf TraceSource Trace Tracer",
     },
 )

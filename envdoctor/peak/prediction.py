@@ -24,11 +24,11 @@ from envdoctor.peak.closed_form import (
     need_of,
     trained_parameters,
 )
-from envdoctor.peak.recipe import LESS, Plan, plan_of, settings_of
+from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.shipped import OnCuda
 from envdoctor.peak.stages import Staged
-from envdoctor.peak.tracing import Source, Trace
+from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import Message, as_message
 
 # The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers.
@@ -288,7 +288,7 @@ def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo:
     return not ignored if ignored or there else None
 
 
-def _doubts(plan: Plan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield what of the job nobody can tell, and the job with all of it so far that takes more."""
     if job["checkpointing"] and model.heeds is None:
         job = {**job, "checkpointing": False}
@@ -305,7 +305,7 @@ _SHORTEST = 16
 
 
 def predict(
-    facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any], usual: int | None = None
+    facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], usual: int | None = None
 ) -> MemorySection:
     """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
     then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
@@ -377,10 +377,10 @@ _GONE = ("logits and loss", "hidden states", "attention")
 class _Prediction(NamedTuple):
     """One run: ``base`` is its job without lengths, ``trace`` the step at its length."""
 
-    plan: Plan
+    plan: RunPlan
     given: Mapping[str, Any]
     model: Model
-    tracer: Source
+    tracer: TraceSource
     base: Mapping[str, Any]
     trace: Trace
 
@@ -527,7 +527,7 @@ class _Prediction(NamedTuple):
         return reach
 
 
-def traced(job: Mapping[str, Any], tracer: Source) -> Trace:
+def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
     """The trace of one job. Raises :class:`MemoryProblem`."""
     (trace,) = tracer.run([job])
     if isinstance(trace, str):

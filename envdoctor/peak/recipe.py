@@ -35,7 +35,7 @@ _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 _MANY, _MOST_PARTS = 8, 1 << 20
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
@@ -85,7 +85,7 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
     return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
-def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> Plan:
+def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> RunPlan:
     """What to trace; ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one. Raises
     :class:`MemoryProblem` where a number without more facts would be a guess."""
     given, keys = settings_of(facts), _keys(facts)
@@ -156,7 +156,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     parts = min(math.prod(sizes), _MOST_PARTS)
     untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
-    return Plan(
+    return RunPlan(
         *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted)
     )
 

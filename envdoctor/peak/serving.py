@@ -15,7 +15,7 @@ from envdoctor.peak.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes,
 from envdoctor.peak.prediction import Model, rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
-from envdoctor.peak.tracing import Source
+from envdoctor.peak.tracing import TraceSource
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
 
@@ -71,7 +71,7 @@ class _Engine(NamedTuple):
         return [{"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits"}] if fits else []
 
 
-def predict_serving(facts: FactSet, model: Model, tracer: Source, known: Mapping[str, Any]) -> MemorySection:
+def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any]) -> MemorySection:
     """The section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` where there is
     no number."""
     given, config = settings_of(facts), model.config

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.peak.closed_form import GIB, Residual, Terms
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.tracing import Source, Trace
+from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import said_by
 
 Row = Mapping[str, Any]
@@ -81,7 +81,7 @@ class OnCuda(NamedTuple):
     itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
     aten/src/ATen/native/cuda/SoftMax.cu)."""
 
-    source: Source
+    source: TraceSource
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """A trace for each job, or why there is none: one trace answers for loops that keep outputs and those that do

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import GENERATING, OF_THE_MODEL, gpu_of
-from envdoctor.peak.tracing import Job, Source, Trace, changed, with_terms
+from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 
 #: What a second model that is trained holds of its own for each batch.
@@ -32,7 +32,7 @@ class Stage(NamedTuple):
 class Staged(NamedTuple):
     """Traces of ``source`` as the ``stage`` has them."""
 
-    source: Source
+    source: TraceSource
     stage: Stage
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envdoctor.peak.tracing import Job, Source, Trace, changed, with_terms
+from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.revision.hub.local import LocalSnapshot
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
 from envdoctor.revision.hub.snapshot import FileEntry
@@ -22,7 +22,7 @@ _ALIKE = 0.1
 class Counted(NamedTuple):
     """Traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
 
-    source: Source
+    source: TraceSource
     parameters: int
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
@@ -38,7 +38,7 @@ class Packed(NamedTuple):
     """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. ``head`` tells
     that models whose head is the embedding were seen to hold both."""
 
-    source: Source
+    source: TraceSource
     each: float
     head: bool = False
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message, MessageError, packed, unpacked
 from envdoctor.system.target import Place, Task, run_in_target
@@ -96,7 +96,7 @@ def measure(
     asked = {"path": _unpacked(path, data, place), "folder": folder}
     limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
     seen = ask_once("envdoctor.peak.read_data:answer", asked, limits, packages=True)
-    problem = seen.clause() if isinstance(seen, Problem) else unpacked(seen.get("problem"))
+    problem = seen.clause() if isinstance(seen, ChildProblem) else unpacked(seen.get("problem"))
     if problem:
         raise DataError("--data {} {}", data, problem)
     rows = seen["rows"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envdoctor.system.cache import CacheFolder
 from envdoctor.system.message import Message, as_message, unpacked
-from envdoctor.system.target import PAYLOAD, Answer, Place, Task, run_in_target
+from envdoctor.system.target import PAYLOAD, ChildAnswer, Place, Task, run_in_target
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
@@ -37,14 +37,14 @@ class Trace(NamedTuple):
     absent: float = 0.0
 
 
-class Source(Protocol):
+class TraceSource(Protocol):
     """Where traces come from."""
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or the sentence that says why there is none."""
 
 
-def changed(source: Source, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
+def changed(source: TraceSource, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
     """Return the traces of the jobs after the change, and the sentences as they are."""
     found = zip(jobs, source.run(jobs), strict=True)
     return [one if isinstance(one, str) else change(one, job) for job, one in found]
@@ -68,8 +68,8 @@ def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str
 class FirstOf(NamedTuple):
     """Asks ``second`` for what ``first`` has not."""
 
-    first: Source
-    second: Source
+    first: TraceSource
+    second: TraceSource
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         """A trace for each job, or why there is none, as far as the first says so."""
@@ -113,7 +113,7 @@ class Tracer:
         needs = ("torch", "transformers", *(["peft"] if job["lora"] else []))
         return Task("tracing/trace.py", dict(job), needs, seconds=_SECONDS, memory_mib=_MEMORY_MIB)
 
-    def _taken(self, job: Mapping[str, Any], answer: Answer) -> Trace | str:
+    def _taken(self, job: Mapping[str, Any], answer: ChildAnswer) -> Trace | str:
         if answer.ending != "ok":
             return Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
         trace = _trace(answer.records)

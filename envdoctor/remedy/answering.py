@@ -13,7 +13,7 @@ from envdoctor.matrix.lookup import Asked, modules_with, name_moves
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
 from envdoctor.remedy.answer import Answer, Home, Moved, Named, Way
 from envdoctor.remedy.homes import (
-    Found,
+    FoundHomes,
     anybodys,
     called_of,
     changed_keyword,
@@ -312,7 +312,7 @@ def _arguments(question: Question) -> Answer:
     return _accepting(question, passing_homes(question.situation, question.failure.callee, str(given)))
 
 
-def _accepting(question: Question, found: Iterable[Found]) -> Answer:
+def _accepting(question: Question, found: Iterable[FoundHomes]) -> Answer:
     """A method of the user's own that is called in another way than it can take."""
     homes = tuple(one.home for one in distinct(found))
     return Answer(question.reading, homes, ways=(Way("accept", what=question.failure.name),) if homes else ())
@@ -328,7 +328,7 @@ def _missing(question: Question) -> Answer:
     released = situation.by_names(moves[0].package) if moves and not found else None
     if released is not None:
         told = "asks", f"{callee}({failure.name}=)"
-        found = [Found.read(situation, released.name, Releases(released.read, 0), told, moves)]
+        found = [FoundHomes.read(situation, released.name, Releases(released.read, 0), told, moves)]
     found = found or changed_keyword(situation, (callee,), failure.name, question.likely, required=True)
     homes: list[Home] = []
     ways: list[Way | None] = []

@@ -8,7 +8,7 @@ from envdoctor.facts.values import Fact
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.judging import errors_of, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.judge.selftest import Case, facts_of
+from envdoctor.judge.selftest import RuleCase, facts_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy.candidates import torch_row
@@ -18,7 +18,7 @@ from envdoctor.versions.pep440 import base_release
 _PIN = re.compile(r"(?<![\w.-])([a-z0-9][a-z0-9-]*)[=>]=([0-9][0-9a-z.]*(?:\+[a-z0-9.]+)?)")
 
 
-def check_fixes(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
+def check_fixes(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield each fix that, applied to environments that match, never ends the match. ``cases`` are the rule's tests."""
     matching = [case.facts for case in cases if case.got == "match"]
     offered = [offer_alone(rule, facts, matrix) for facts in matching]
@@ -29,7 +29,7 @@ def check_fixes(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[s
             yield f"fix {number + 1} ({fix['summary'].get('en', '')}) never helps: {reasons[0]}"
 
 
-def check_first_fix(rule: Rule, cases: Iterable[Case], matrix: Matrix) -> Iterator[str]:
+def check_first_fix(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
     """Yield why a first fix that installs something never cures: for no matching test, beside the torchvision and
     torchaudio that people have, it is offered and leaves no error of any rule."""
     fixes = matrix.texts(rule)["fix"]

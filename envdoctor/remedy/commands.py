@@ -27,7 +27,7 @@ _SPECIFIER = rf"({_CLAUSE}(,{_CLAUSE})*)?\Z"
 Pin = tuple[str, str]
 
 
-class Place(NamedTuple):
+class InstallPlace(NamedTuple):
     """The environment that a command changes: its installer (``pip``, ``uv``, ``conda``), interpreter and folder.
 
     Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for that of whoever runs the command
@@ -50,17 +50,19 @@ class Place(NamedTuple):
         return f"{self.interpreter}{self.folder}".isprintable()
 
 
-def place_of(facts: FactSet) -> Place:
+def place_of(facts: FactSet) -> InstallPlace:
     """The place of the judged environment; what a facts file says about files of another machine is not used."""
     python, path = (
         facts.text(key) if facts.get(key).source == "environment" else None
         for key in ("python.executable", "environment.path")
     )
-    return Place(facts.text("environment.installer") or "pip", python, path, facts.value("environment.kind") == "path")
+    return InstallPlace(
+        facts.text("environment.installer") or "pip", python, path, facts.value("environment.kind") == "path"
+    )
 
 
 def install_commands(
-    pins: Sequence[Pin], place: Place, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
+    pins: Sequence[Pin], place: InstallPlace, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a shell.
 
@@ -87,7 +89,9 @@ def install_commands(
     return (_joined(words),)
 
 
-def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def uninstall_commands(
+    names: Sequence[str], place: InstallPlace, packages: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
     """Shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
     plain = place.is_plain and all(re.match(_NAME, name) for name in names)
     if not names or not plain or (place.target and place.installer != "uv"):
@@ -99,7 +103,7 @@ def uninstall_commands(names: Sequence[str], place: Place, packages: Iterable[Ma
     return (_joined([*_words("uninstall", place), *yes, *names]),)
 
 
-def for_place(command: str, place: Place) -> str:
+def for_place(command: str, place: InstallPlace) -> str:
     """A rule's own command; one of pip's is written for the installer and interpreter of the environment."""
     pip, _, rest = command.partition(" ")
     if pip != "pip" or not place.is_plain:
@@ -114,7 +118,7 @@ def _joined(words: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _words(verb: str, place: Place) -> list[str]:
+def _words(verb: str, place: InstallPlace) -> list[str]:
     """``/srv/env/bin/python -m pip install``, or the same for uv."""
     bare = place.folder if place.target else None
     if place.installer == "uv":
@@ -123,7 +127,7 @@ def _words(verb: str, place: Place) -> list[str]:
     return [place.python, "-m", "pip", verb, *(["--target", bare, "--upgrade"] if bare and verb == "install" else [])]
 
 
-def _conda(verb: str, place: Place) -> list[str]:
+def _conda(verb: str, place: InstallPlace) -> list[str]:
     return ["conda", verb, *(["-p", place.folder] if place.folder else [])]
 
 
@@ -172,7 +176,7 @@ class Remedy(NamedTuple):
         settings = {**self.variables, **self.settings}
         return frozenset((*self.pins.items(), *((name, "absent") for name in self.removed), *settings.items()))
 
-    def commands(self, place: Place, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    def commands(self, place: InstallPlace, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """Shell commands in the order in which they are run."""
         rows = list(packages)
         pins: list[Pin] = list(self.pins.items())

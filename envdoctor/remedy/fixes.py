@@ -13,7 +13,7 @@ from envdoctor.remedy.candidates import Candidates, is_about_a_record
 from envdoctor.remedy.commands import (
     After,
     Before,
-    Place,
+    InstallPlace,
     Predict,
     Remedy,
     before,
@@ -58,7 +58,7 @@ def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = N
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
     """The fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
-    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), Place())
+    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), InstallPlace())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
 
@@ -66,7 +66,7 @@ class _Trial(NamedTuple):
     """What changes are tried on, and the environment that commands are written for."""
 
     now: Before
-    place: Place
+    place: InstallPlace
 
     def offer_all(self, rule: Rule, problem: Problem) -> tuple[OfferedFix, ...]:
         """The fixes of a rule in their order; those that would not help or would break something carry ``withheld``.

@@ -34,7 +34,7 @@ _ROLES = re.compile(r"(?:TrainingArguments|Config|Trainer)\Z")
 _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class Found(NamedTuple):
+class FoundHomes(NamedTuple):
     """The releases that have something, for people, and as what the ledger read (None: by a table)."""
 
     home: Home
@@ -43,7 +43,7 @@ class Found(NamedTuple):
     @classmethod
     def read(
         cls, situation: Situation, package: str, having: Releases, told: tuple[str, str], moves: Sequence[Move] = ()
-    ) -> "Found":
+    ) -> "FoundHomes":
         """Return what the ledger read, ``told`` as kind and thing, with the releases that rows of the table name: they
         know what decorators take."""
         installed = situation.version(package)
@@ -64,12 +64,12 @@ class Found(NamedTuple):
         return having.by_distance(self.home.installed)
 
 
-def found_by_table(situation: Situation, move: Move, kind: str, thing: str) -> Found:
+def found_by_table(situation: Situation, move: Move, kind: str, thing: str) -> FoundHomes:
     """The same by a row of the table."""
     installed = situation.version(move.package)
     there = move.has(installed) if installed else None
     releases = None if move.releases == "<0" else move.releases.replace(" | ", " or ")
-    return Found(Home(move.package, kind, thing, releases, installed=installed, there=there), None)
+    return FoundHomes(Home(move.package, kind, thing, releases, installed=installed, there=there), None)
 
 
 def offering(released: Released, module: str, name: str = "") -> Releases:
@@ -91,7 +91,7 @@ def usable_releases(situation: Situation, package: str, having: Releases) -> lis
     return Releases.of([one.version for one in listed], fits).by_distance(situation.version(package))
 
 
-def home_of(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
+def home_of(situation: Situation, package: str, module: str, name: str = "") -> FoundHomes | None:
     """The releases of a package that have it, by what changed between them, else by the ledger where it has read names,
     else by the table of moved names; None when none says anything."""
     released, changed = situation.by_names(package), changed_place(situation, package, module, name)
@@ -103,7 +103,7 @@ def home_of(situation: Situation, package: str, module: str, name: str = "") -> 
         if finer or (changed is not None and not having.yes):
             return changed
         if having.yes or not moves:
-            return Found.read(situation, package, having, (kind, thing))
+            return FoundHomes.read(situation, package, having, (kind, thing))
     return found_by_table(situation, moves[0], kind, thing) if moves else changed
 
 
@@ -115,7 +115,7 @@ def moved_by(moves: Iterable[Move], kind: str = "") -> list[Moved]:
     return []
 
 
-def changed_place(situation: Situation, package: str, module: str, name: str = "") -> Found | None:
+def changed_place(situation: Situation, package: str, module: str, name: str = "") -> FoundHomes | None:
     """The releases that have a name of a module, or the module; None when nothing about it changed."""
     released = situation.ledger.changes(package)
     if released is None:
@@ -129,7 +129,7 @@ def changed_place(situation: Situation, package: str, module: str, name: str = "
             return None
         if released.releases[0].version != released.read[0]:
             having = having._replace(doubt=f"{package} was read from {released.read[0]} on")
-    return Found.read(situation, package, having, ("name" if name else "module", below))
+    return FoundHomes.read(situation, package, having, ("name" if name else "module", below))
 
 
 def _are_all_listed(situation: Situation, released: Released, module: str, name: str) -> bool:
@@ -153,7 +153,7 @@ def _is_read(name: str) -> bool:
 
 def changed_keyword(
     situation: Situation, callees: Iterable[str], keyword: str, likely: Sequence[str], *, required: bool = False
-) -> list[Found]:
+) -> list[FoundHomes]:
     """The releases in which the first of these classes and functions that changed so takes a keyword (or must be given
     it): of the ``likely`` packages if there are any, else of those that are installed, else of all."""
     item, kind = (f"{keyword}!", "asks") if required else (keyword, "keyword")
@@ -186,7 +186,7 @@ def _classes(released: Released, keyword: str) -> Iterator[str]:
             yield subject
 
 
-def keyword_of_any(situation: Situation, keyword: str, likely: Sequence[str]) -> list[Found]:
+def keyword_of_any(situation: Situation, keyword: str, likely: Sequence[str]) -> list[FoundHomes]:
     """The same where the message does not say who was called: classes of one package alone that take such a keyword."""
     found = []
     for released in situation.all_changes():
@@ -200,12 +200,12 @@ def keyword_of_any(situation: Situation, keyword: str, likely: Sequence[str]) ->
         return []
     package, released, classes = meant[0]
     having = ((name, released.having("parameters", *places, item=keyword)) for name, places in classes.items())
-    return [Found.read(situation, package, one, ("keyword", f"{name}({keyword}=)")) for name, one in having]
+    return [FoundHomes.read(situation, package, one, ("keyword", f"{name}({keyword}=)")) for name, one in having]
 
 
 def changed_member(
     situation: Situation, owner: str, member: str, likely: Sequence[str], defined: Collection[str] = ()
-) -> list[Found]:
+) -> list[FoundHomes]:
     """The releases in which a class has a member: of its own, or of a class beside it, from which it may inherit.
     ``defined`` are the packages that are known to define the class; where there are none, it may be of any."""
     top, _, owner = owner.rpartition(".")
@@ -240,12 +240,12 @@ def _changed(
     listed: tuple[str, str],
     told: tuple[str, str],
     places: Callable[[Released], list[str]],
-) -> list[Found]:
+) -> list[FoundHomes]:
     """The releases in which any of the ``places`` in a package has what is ``listed`` (section and item), of the
     packages that are meant; ``told`` as kind and thing."""
     every = [(one.name, one, there) for one in situation.all_changes() if (there := places(one))]
     return [
-        Found.read(situation, package, released.having(listed[0], *there, item=listed[1]), told)
+        FoundHomes.read(situation, package, released.having(listed[0], *there, item=listed[1]), told)
         for package, released, there in _meant(situation, every, likely)
     ]
 
@@ -330,7 +330,7 @@ def _bases(situation: Situation, released: Released, subject: str, depth: int = 
             yield from _bases(situation, base, place, depth + 1)
 
 
-def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Found]:
+def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[FoundHomes]:
     """The releases that take the keyword there: of the package itself, and of those whose classes it inherits from. Of
     the package itself where none does. ``moves`` are the rows of the table about it."""
     told, found = ("keyword", f"{called.name}({keyword}=)"), []
@@ -339,13 +339,13 @@ def keyword_homes(situation: Situation, called: Called, keyword: str, moves: Seq
         if released is not None:
             subjects = [subject for owner, subject in called.places if owner == package]
             having = released.having("parameters", *subjects, item=keyword)
-            found.append(Found.read(situation, package, having, told, moves))
+            found.append(FoundHomes.read(situation, package, having, told, moves))
     return [one for one in found if one.home.releases is not None] or found[:1]
 
 
 def passing_homes(
     situation: Situation, method: str, passes: str, among: Collection[str] | None = None
-) -> Iterator[Found]:
+) -> Iterator[FoundHomes]:
     """The releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a number of
     positional arguments (``2``): a subclass of the user's has to take it. ``among`` are the places of the classes that
     a known one inherits from; None when it may be a subclass of any."""
@@ -358,10 +358,10 @@ def passing_homes(
             told = "passes", f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
             if items:
                 having = reduce(or_, [released.having("calls", subject, item=item) for item in items])
-                yield Found.read(situation, released.name, having, told)
+                yield FoundHomes.read(situation, released.name, having, told)
 
 
-def member_homes(situation: Situation, owner: str, member: str, likely: Sequence[str]) -> Iterator[Found]:
+def member_homes(situation: Situation, owner: str, member: str, likely: Sequence[str]) -> Iterator[FoundHomes]:
     """The releases in which a class has a method of that name, of its own or of a class it inherits from; of a class of
     settings, whose objects have what they were given, those that take it. Attributes that are set when an object is
     made are in no list: other releases may have it as one."""
@@ -379,7 +379,7 @@ def member_homes(situation: Situation, owner: str, member: str, likely: Sequence
         taken = {item for _, one in called.own for _, item, _, _ in released.items_of("parameters", one)}
         is_made = len(taken) > 1 and all(package == called.package for package, _ in called.places)
         if having.yes or (settings and not anybodys(situation, called, likely) and is_made):
-            yield Found.read(situation, called.package, having, ("member", f"{owner}.{member}"))
+            yield FoundHomes.read(situation, called.package, having, ("member", f"{owner}.{member}"))
 
 
 def taken_beside(situation: Situation, called: Iterable[Called], keyword: str) -> Iterator[Moved]:

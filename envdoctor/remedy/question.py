@@ -15,7 +15,7 @@ from envdoctor.observe.documents.tracebacks import Failure, Reading
 from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Way
 from envdoctor.remedy.candidates import Candidates
 from envdoctor.remedy.commands import Before, before, install_commands, place_of, try_remedy
-from envdoctor.remedy.homes import Found, usable_releases
+from envdoctor.remedy.homes import FoundHomes, usable_releases
 from envdoctor.remedy.situation import Situation
 from envdoctor.system.message import Message
 from envdoctor.versions.releases import Releases
@@ -93,7 +93,7 @@ class Question:
         return self.situation.matrix.rows("packages", "package")
 
 
-def with_ways(question: Question, found: Sequence[Found], moved: Sequence[Moved], asker: Asker | None) -> Answer:
+def with_ways(question: Question, found: Sequence[FoundHomes], moved: Sequence[Moved], asker: Asker | None) -> Answer:
     """The answer with what to do: another release of who asks, of who is asked, or of who has it now."""
     situation, failure = question.situation, question.failure
     notes: list[tuple[str, str]] = [("circular", failure.module)] if failure.circular else []
@@ -138,7 +138,7 @@ def caller(question: Question, of: str = "") -> Asker | None:
     return Asker(question.asking, question.asking_in, question.situation.version(question.asking))
 
 
-def distinct(found: Iterable[Found]) -> list[Found]:
+def distinct(found: Iterable[FoundHomes]) -> list[FoundHomes]:
     """One of each package and thing, the ones that are installed first."""
     unique = list({(one.home.package, one.home.thing): one for one in found}.values())
     return sorted(unique, key=lambda one: not one.home.installed)[:_MOST_HOMES]

@@ -15,7 +15,7 @@ __all__, __getattr__ = door(
         "page": "Page display_width",
         "probe_section": "catalogue_text",
         "report": "Notice Report TargetOutcome",
-        "revision_section": "Cost Introduced Mended Moved RevisionSection Side",
+        "revision_section": "Cost Introduced Mended MovedCommits RevisionSection Side",
         "terminal_report": "render",
     },
 )

@@ -27,7 +27,7 @@ class Commands(NamedTuple):
     lines: Sequence[str]
 
 
-class Sources(NamedTuple):
+class SourceList(NamedTuple):
     """Where the claim comes from, and how well it is known. A terminal shows the first unless all is asked for."""
 
     confidence: str
@@ -57,7 +57,7 @@ class Bars(NamedTuple):
             begin += size
 
 
-Content: TypeAlias = str | Items | Commands | Sources | Bars
+Content: TypeAlias = str | Items | Commands | SourceList | Bars
 
 
 class Field(NamedTuple):
@@ -156,7 +156,7 @@ class Section(NamedTuple):
     bare: bool = False
 
 
-class Case(NamedTuple):
+class ReportedCase(NamedTuple):
     """One message of a finding, with the places to edit; each of ``found`` are facts that it alone rests on."""
 
     message: str
@@ -173,7 +173,7 @@ class Card(NamedTuple):
     times: int
     marks: Sequence[str]
     anchor: str
-    cases: Sequence[Case]
+    cases: Sequence[ReportedCase]
     fields: Sequence[Field]
 
 

@@ -9,7 +9,7 @@ from shlex import quote
 
 from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.blocks import Banner, Card, Case, Commands, Field, Items, Paragraph, Section, Sources
+from envdoctor.report.blocks import Banner, Card, Commands, Field, Items, Paragraph, ReportedCase, Section, SourceList
 from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -55,7 +55,7 @@ def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | N
     fields += [Field("why", [why])] if why else []
     fields += [Field("note", [note]) for note in _notes(finding, page)]
     fields += _fixes(findings, page)
-    fields += [Field("proof", [Sources(finding.confidence, finding.evidence)])] if finding.evidence else []
+    fields += [Field("proof", [SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
     fields += [Field("try", [Commands([probe_command])])] if probe_command else []
     if page.verbosity > 0:
         about = ", ".join((finding.status, finding.confidence, finding.effect))
@@ -69,7 +69,7 @@ def finding_text(finding: Finding, page: Page) -> str:
     return "\n".join(line.removeprefix("  ") for line in part_lines(finding_card([finding], page), page)[1:])
 
 
-def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[Case], list[str]]:
+def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase], list[str]]:
     """Each message once, with the places to edit and what was found there; and what was found in all cases."""
     messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
@@ -84,7 +84,7 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[Case], list[st
             _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
             for words, members in found.items()
         ]
-        cases.append(Case(message, list(places), list(filter(None, own))))
+        cases.append(ReportedCase(message, list(places), list(filter(None, own))))
     if len(every) > 1:
         return cases, common
     return [case._replace(found=()) for case in cases], [

@@ -105,7 +105,7 @@ def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
             starts = [first, *[rest] * len(listed)]
             written = zip(starts, listed, strict=False)
             return [line for start, command in written for line in page.command(command, start, rest)]
-        case blocks.Sources():
+        case blocks.SourceList():
             return _sources(content, first, rest, page)
         case blocks.Bars():
             return _bars(content, first, rest, page)
@@ -127,7 +127,7 @@ def _bars(block: blocks.Bars, first: str, rest: str, page: Page) -> list[str]:
     return lines
 
 
-def _sources(sources: blocks.Sources, first: str, rest: str, page: Page) -> list[str]:
+def _sources(sources: blocks.SourceList, first: str, rest: str, page: Page) -> list[str]:
     """Return the first source with the confidence; with ``-v`` all of them, with what each shows."""
     lines: list[str] = []
     everything = page.verbosity > 0

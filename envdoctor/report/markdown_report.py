@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Evidence
-from envdoctor.report.blocks import Block, Card, Commands, Content, Diff, Field, Items, Part, Section, Sources
+from envdoctor.report.blocks import Block, Card, Commands, Content, Diff, Field, Items, Part, Section, SourceList
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.lines import block_lines, part_lines
@@ -98,7 +98,7 @@ def _content(content: Content, page: Page) -> str:
             return plain(page.separated(list(content.texts)))
         case Commands():
             return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
-        case Sources():
+        case SourceList():
             links = [_link(source) for source in content.evidence if source.url.startswith("https://")]
             return f"{page.separated(links)} ({content.confidence})" if links else content.confidence
         case str():

@@ -42,7 +42,7 @@ class Introduced(NamedTuple):
     commit: str
 
 
-class Moved(NamedTuple):
+class MovedCommits(NamedTuple):
     """The repository that was asked for, and its present name."""
 
     asked: str
@@ -86,7 +86,7 @@ class RevisionSection(NamedTuple):
     introduced: tuple[Introduced, ...]
     cost: Cost
     tensors: tuple[Change, ...] | None = None
-    moved: Moved | None = None
+    moved: MovedCommits | None = None
     pin: str | None = None
     unjudged: tuple[Change, ...] = ()
     effects: Mapping[str, Text] = {}

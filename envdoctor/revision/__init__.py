@@ -10,7 +10,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "code.parts.loaded": "Source parse",
+        "code.parts.loaded": "CodeSource parse",
         "code.parts.tree": "FileCode",
         "comparer": "AREAS Change Compared Revisions Values",
         "comparing": "COMPARERS Comparison attribute change_facts compare_snapshots effect_of files_of",
@@ -19,7 +19,7 @@ __all__, __getattr__ = door(
         "hub.online": "Access HubSnapshot open_hub",
         "hub.opening": "Pair open_pair open_snapshot",
         "hub.pickle_reading": "COMPUTED_NAME Checkpoint Clock TOO_LONG described read_checkpoint",
-        "hub.pins": "Compared PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
+        "hub.pins": "PinState PINS Pin PinError compare_with_pin find_pins pin_of pins_text read_pins",
         "hub.safetensors_header": "DTYPE_BITS HeaderError LARGEST_HEADER parse_header",
         "hub.snapshot": "FileEntry Snapshot SnapshotError Unread limited_to",
         "hub.transport": "Transport TransportError",

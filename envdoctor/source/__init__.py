@@ -17,7 +17,7 @@ __all__, __getattr__ = door(
         "names": "Names",
         "notebook": "NotANotebook parse_code",
         "signatures": "can_be_called spelled",
-        "uses": "Found TooMuch Use uses_of",
+        "uses": "FoundUses TooMuch Use uses_of",
         "values": "Stop UNKNOWN World",
     },
 )

@@ -194,7 +194,7 @@ class Unreadable(Exception):
         self.fails = fails
 
 
-class Found(NamedTuple):
+class FoundModule(NamedTuple):
     """Where a module lies.
 
     ``kind`` is ``source``, ``compiled`` (an extension module or bytecode alone) or ``namespace`` (folders without
@@ -218,7 +218,7 @@ class Library:
         self._folders = tuple(folders)
         self._files = files or Files()
         self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
-        self._found: dict[str, Found | None] = {}
+        self._found: dict[str, FoundModule | None] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
         self._given: set[str] = set()
@@ -229,7 +229,7 @@ class Library:
         self.exported: dict[str, dict[str, str]] = {}
         self.closed: dict[str, str] = {}
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> FoundModule | None:
         """The module of that dotted name; None when there is none below the folders."""
         if name not in self._found:
             parent, _, last = name.rpartition(".")
@@ -347,7 +347,7 @@ class Library:
         except OSError as error:
             raise Unreadable(Message("cannot be read: {}", because_of(error))) from None
 
-    def _look(self, folders: Sequence[str], name: str) -> Found | None:
+    def _look(self, folders: Sequence[str], name: str) -> FoundModule | None:
         portions: list[str] = []
         for folder in folders:
             names = self._names(folder)
@@ -355,20 +355,20 @@ class Library:
                 inner = os.path.join(folder, name)
                 inside = self._names(inner)
                 if inner in self.closed:
-                    return Found("compiled", inner, (inner,))
+                    return FoundModule("compiled", inner, (inner,))
                 if "__init__.py" in inside:
-                    return Found("source", os.path.join(inner, "__init__.py"), (inner,))
+                    return FoundModule("source", os.path.join(inner, "__init__.py"), (inner,))
                 if any(one.startswith("__init__.") and one.endswith(_COMPILED) for one in inside):
-                    return Found("compiled", inner, (inner,))
+                    return FoundModule("compiled", inner, (inner,))
                 if inside or self._files.is_folder(inner):
                     portions.append(inner)
             if name in self._extensions(folder):
-                return Found("compiled", os.path.join(folder, name), ())
+                return FoundModule("compiled", os.path.join(folder, name), ())
             if f"{name}.py" in names:
-                return Found("source", os.path.join(folder, f"{name}.py"), ())
+                return FoundModule("source", os.path.join(folder, f"{name}.py"), ())
             if f"{name}.pyc" in names:
-                return Found("compiled", os.path.join(folder, f"{name}.pyc"), ())
-        return Found("namespace", portions[0], tuple(portions)) if portions else None
+                return FoundModule("compiled", os.path.join(folder, f"{name}.pyc"), ())
+        return FoundModule("namespace", portions[0], tuple(portions)) if portions else None
 
     def _listed(self, folder: str) -> frozenset[str]:
         try:

@@ -17,7 +17,7 @@ _OPENS: Mapping[type, str] = {
 _STANDARD = sys.stdlib_module_names | {"__main__", "distutils", "imp", "asynchat", "asyncore", "smtpd"}
 
 
-class Target(NamedTuple):
+class AssignmentTarget(NamedTuple):
     """What an import binds: a module, or below it ``name``, which may be a module too."""
 
     module: str
@@ -36,10 +36,10 @@ class Scope:
 
     def __init__(self, kind: str, parent: "Scope | None") -> None:
         self.kind, self.parent = kind, parent
-        self.bound: dict[str, list[Target | None]] = {}
+        self.bound: dict[str, list[AssignmentTarget | None]] = {}
         self._elsewhere: dict[str, Scope] = {}
 
-    def bind(self, name: str, target: Target | None = None) -> None:
+    def bind(self, name: str, target: AssignmentTarget | None = None) -> None:
         """One more meaning of a name; of many that are alike two are kept, of different ones the first two kinds."""
         meanings = self._elsewhere.get(name, self).bound.setdefault(name, [])
         if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
@@ -60,14 +60,14 @@ class Scope:
         """Whether the name has one meaning here, which is no import."""
         return self._meanings(name) == [None]
 
-    def find(self, name: str) -> Target | None:
+    def find(self, name: str) -> AssignmentTarget | None:
         """The one import that the name stands for here; None when it may stand for anything else."""
         targets = self._meanings(name)
         first = targets[0] if targets else None
         one = first is not None and all(other and other.dotted == first.dotted for other in targets)
         return first if one else None
 
-    def _meanings(self, name: str) -> list[Target | None]:
+    def _meanings(self, name: str) -> list[AssignmentTarget | None]:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.bound and (scope is self or scope.kind != "class"):
@@ -130,12 +130,14 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
             for alias in aliases:
                 top = alias.name.partition(".")[0]
                 name, module = (alias.asname, alias.name) if alias.asname else (top, top)
-                scope.bind(name, Target(module) if is_foreign(top, own) else None)
+                scope.bind(name, AssignmentTarget(module) if is_foreign(top, own) else None)
         case ast.ImportFrom(module=source, names=aliases, level=level):
             foreign = not level and source is not None and is_foreign(source, own)
             for alias in aliases:
                 if alias.name != "*":
-                    scope.bind(alias.asname or alias.name, Target(str(source), alias.name) if foreign else None)
+                    scope.bind(
+                        alias.asname or alias.name, AssignmentTarget(str(source), alias.name) if foreign else None
+                    )
         case ast.NamedExpr(target=ast.Name(id=name)):
             scope.holder().bind(name)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

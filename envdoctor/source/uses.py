@@ -20,7 +20,15 @@ from envdoctor.source.definitions import (
     names_in,
     text_of,
 )
-from envdoctor.source.scopes import Scope, Target, class_parts, function_parts, inner_parts, is_foreign, scopes_of
+from envdoctor.source.scopes import (
+    AssignmentTarget,
+    Scope,
+    class_parts,
+    function_parts,
+    inner_parts,
+    is_foreign,
+    scopes_of,
+)
 from envdoctor.source.signatures import own_parameters
 
 # What a script has provided for: uses whose failure it catches, or that it makes only where something is there.
@@ -119,7 +127,7 @@ class Use(NamedTuple):
         return f"{self.module}.{self.name}" if self.name else self.module
 
 
-class Found(NamedTuple):
+class FoundUses(NamedTuple):
     """What one file says: its uses; ``mentioned``, names that it reads, each with the definition that it stands in;
     ``provided``, dotted names that it sets in other modules."""
 
@@ -138,10 +146,10 @@ class _Place(NamedTuple):
     outer: str = ""
     deferred: bool = False
     branch: bool = False
-    bases: tuple[Target, ...] = ()
+    bases: tuple[AssignmentTarget, ...] = ()
 
 
-def uses_of(tree: ast.Module, own: Collection[str] = ()) -> Found:
+def uses_of(tree: ast.Module, own: Collection[str] = ()) -> FoundUses:
     """The uses of one file; imports of modules ``own`` are the project's. Raises :class:`TooMuch`."""
     return _Reader(tree, own).read()
 
@@ -150,12 +158,12 @@ class _Class(NamedTuple):
     """A class of the file: the imported classes that it derives from, and the fields that it declares itself, which a
     dataclass takes. ``constructor``: it says itself how it is made, or its metaclass may."""
 
-    bases: tuple[Target, ...]
+    bases: tuple[AssignmentTarget, ...]
     fields: frozenset[str]
     constructor: bool
 
     @property
-    def made_by(self) -> Target | None:
+    def made_by(self) -> AssignmentTarget | None:
         """The one imported class whose constructor is called for it."""
         return self.bases[0] if len(self.bases) == 1 and not self.constructor else None
 
@@ -171,10 +179,10 @@ class _Reader:
             for node in tree.body
         )
         self._classes: dict[str, _Class] = {}
-        self._found = Found([], set(), set())
+        self._found = FoundUses([], set(), set())
         self._waiting: list[tuple[ast.AST, _Place]] = []
 
-    def read(self) -> Found:
+    def read(self) -> FoundUses:
         """Everything that the file uses."""
         self._push_block(self._tree.body, _Place(self._scopes[id(self._tree)]))
         while self._waiting:
@@ -263,10 +271,10 @@ class _Reader:
             if alias.name == "*":
                 self._use("module", target, node, place)
             elif target is not None:
-                self._use("name", Target(target.module, alias.name), alias, place)
+                self._use("name", AssignmentTarget(target.module, alias.name), alias, place)
 
-    def _foreign(self, module: str) -> Target | None:
-        return Target(module) if is_foreign(module, self._own) else None
+    def _foreign(self, module: str) -> AssignmentTarget | None:
+        return AssignmentTarget(module) if is_foreign(module, self._own) else None
 
     def _read_chain(self, node: ast.Attribute | ast.Name, place: _Place) -> None:
         root, read = chain(node)
@@ -284,7 +292,7 @@ class _Reader:
         shown = read[:_LONGEST_CHAIN]
         if target is not None and shown and not any(name.startswith("__") for name in shown):
             name = ".".join([*([target.name] if target.name else []), *shown])
-            self._use("attribute", Target(target.module, name), node, place)
+            self._use("attribute", AssignmentTarget(target.module, name), node, place)
 
     def _call(self, node: ast.Call, place: _Place) -> None:
         self._push([*node.args, *(keyword.value for keyword in node.keywords)], place)
@@ -298,21 +306,21 @@ class _Reader:
                 if keyword.arg is not None and keyword.arg not in own:
                     self._use("keyword", called, keyword, place, keyword=keyword.arg)
 
-    def _called(self, func: ast.expr, place: _Place) -> Target | None:
+    def _called(self, func: ast.expr, place: _Place) -> AssignmentTarget | None:
         """What is called: something imported, or a method of the one imported base class through ``super()``."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method):
                 base = place.bases[0] if len(place.bases) == 1 else None
                 if base is None or method == "__init__":
                     return base
-                return Target(base.module, f"{base.name}.{method}")
+                return AssignmentTarget(base.module, f"{base.name}.{method}")
             case ast.Name(id=name) if place.scope.is_one_definition(name) and name in self._classes:
                 return self._classes[name].made_by
         root, names = chain(func)
         target = place.scope.find(root.id) if isinstance(root, ast.Name) else None
         if target is None or len(names) > _LONGEST_CHAIN:
             return None
-        return Target(target.module, ".".join(filter(None, [target.name, *names])))
+        return AssignmentTarget(target.module, ".".join(filter(None, [target.name, *names])))
 
     def _class(self, node: ast.expr) -> _Class | None:
         """The class of the file that a name stands for."""
@@ -351,10 +359,10 @@ class _Reader:
             for function in functions_in(node.body):
                 parameters = own_parameters(function)
                 if parameters is not None:
-                    method = Target(base.module, f"{base.name}.{function.name}")
+                    method = AssignmentTarget(base.module, f"{base.name}.{function.name}")
                     self._use("override", method, function, inside._replace(deferred=True), parameters=parameters)
 
-    def _bases(self, base: ast.expr, place: _Place) -> tuple[Target, ...]:
+    def _bases(self, base: ast.expr, place: _Place) -> tuple[AssignmentTarget, ...]:
         """The imported classes that a base is or, for a class of this file, that it derives from."""
         known = self._class(base)
         if known is not None:
@@ -368,7 +376,7 @@ class _Reader:
     def _use(
         self,
         kind: str,
-        target: Target | None,
+        target: AssignmentTarget | None,
         node: ast.AST,
         place: _Place,
         *,

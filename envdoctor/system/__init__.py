@@ -9,7 +9,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "asking": "Limits Problem ask ask_program",
+        "asking": "Limits ChildProblem ask ask_program",
         "cache": "CacheFolder cache_home",
         "child": "minimal_environment run_child",
         "clean": "without_credentials without_url_credentials",
@@ -20,7 +20,7 @@ __all__, __getattr__ = door(
         "message": "Message MessageError as_message joined quoted said_by",
         "nearest": "alike did_you_mean",
         "process_tree": "processors",
-        "target": "Answer ENDINGS NO_TORCH PAYLOAD Place Task run_in_target scratch_folder",
+        "target": "ChildAnswer ENDINGS NO_TORCH PAYLOAD Place Task run_in_target scratch_folder",
         "templates": "Refusal template_environment",
     },
 )

@@ -16,7 +16,7 @@ from envdoctor.system.launcher import MODULE, REFUSED
 from envdoctor.system.looks import add
 from envdoctor.system.message import Message
 
-__all__ = ["Limits", "Problem", "ask", "ask_once", "ask_program"]
+__all__ = ["ChildProblem", "Limits", "ask", "ask_once", "ask_program"]
 
 if TYPE_CHECKING:
     from envdoctor.system.files import Looks
@@ -39,7 +39,7 @@ _WORDS = {
 }
 
 
-class Problem(NamedTuple):
+class ChildProblem(NamedTuple):
     """Why there is no answer: ``kind`` is timeout, memory, output-limit, crash, failed, unreached, unstarted, or the
     name of an exception. ``tail`` is what stood on stderr last, to be cleaned before it is shown."""
 
@@ -68,7 +68,7 @@ def ask(
     packages: bool = False,
     until: Callable[[], bool] = lambda: False,
 ) -> Iterator[Any]:
-    """Yield what a function of envdoctor's (``module:name``) answers to each question, or a :class:`Problem`.
+    """Yield what a function of envdoctor's (``module:name``) answers to each question, or a :class:`ChildProblem`.
 
     It runs in envdoctor's own interpreter, started without site, user site, ``.pth`` files and PYTHON* variables, and
     neither the working folder nor a script's is on ``sys.path``: only the standard library and envdoctor can be
@@ -80,7 +80,7 @@ def ask(
     while waiting and (problem is None or limits.in_all):
         seconds = round(min(limits.seconds, deadline - time.monotonic()), 1)
         if seconds <= 0 or until():
-            problem = Problem("unreached", seconds, limits.mib)
+            problem = ChildProblem("unreached", seconds, limits.mib)
             break
         child = run_child(
             [MODULE + function, *_folders(packages=packages)],
@@ -93,7 +93,7 @@ def ask(
         waiting = waiting[len(lines) :]
         if waiting:
             kind = "failed" if child.status == "unstarted" else child.status
-            problem = Problem(kind, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
+            problem = ChildProblem(kind, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
             yield problem
             waiting = waiting[1:]
     yield from [problem] * len(waiting)
@@ -110,7 +110,7 @@ def ask_once(
 ) -> Any:
     """Return the answer to one question. ``looks`` gets what the child looked at."""
     (answer,) = ask(function, [(asked, content)], limits, packages=packages)
-    if looks is not None and isinstance(answer, Problem):
+    if looks is not None and isinstance(answer, ChildProblem):
         looks.failed = True
     elif looks is not None:
         add(looks, answer["files"], answer["folders"])
@@ -119,10 +119,10 @@ def ask_once(
 
 def ask_program(
     argv: Sequence[str], limits: Limits, stdin: bytes = b"", *, environ: Mapping[str, str], cwd: str
-) -> tuple[str, Problem | None]:
+) -> tuple[str, ChildProblem | None]:
     """Return what a program of the user's wrote, and how it ended if not well."""
     child = run_child(argv, limits, stdin, confined=False, environ=environ, cwd=cwd)
-    problem = Problem(child.status, limits.seconds, limits.mib, child.stderr_tail.removeprefix(REFUSED))
+    problem = ChildProblem(child.status, limits.seconds, limits.mib, child.stderr_tail.removeprefix(REFUSED))
     return child.stdout.decode("utf-8", "replace"), None if child.status == "ok" else problem
 
 
@@ -137,7 +137,7 @@ def _received(line: list[Any], limits: Limits) -> Any:
         return line[0]
     _, kinds, number = line
     kind = next((kind for kind in kinds if kind in _WORDS), "failed")
-    return Problem(kind, limits.seconds, limits.mib, kinds[0], number)
+    return ChildProblem(kind, limits.seconds, limits.mib, kinds[0], number)
 
 
 def _folders(*, packages: bool) -> list[str]:

@@ -97,7 +97,7 @@ def run_in_target(
     *,
     heard: Callable[[int, int], None] = lambda task, records: None,
     until: Callable[[], bool] = lambda: False,
-) -> "list[Answer]":
+) -> "list[ChildAnswer]":
     """Run the tasks, all for one device, in one child; one answer a task. Never raises for what the child does.
 
     ``heard`` is told, in another thread, the place of the task that is at work and how many records it gave; ``until``
@@ -124,7 +124,7 @@ def run_in_target(
     return conversation.answers(result, [task.memory_mib for task in tasks])
 
 
-class Answer(NamedTuple):
+class ChildAnswer(NamedTuple):
     """What one task gave.
 
     ``ending`` is one of :data:`ENDINGS`, with a ``detail`` in words; "unreached" when the child ended before its turn.
@@ -203,17 +203,17 @@ class Conversation:
         self._heard(min(self._at, len(self._by_task) - 1), len(lines.records))
         return True
 
-    def answers(self, result: ChildResult, memory_mib: Sequence[int]) -> list[Answer]:
+    def answers(self, result: ChildResult, memory_mib: Sequence[int]) -> list[ChildAnswer]:
         """One answer a task, when the child has ended."""
         found = []
         for place, lines in enumerate(self._by_task):
             if place > self._at and result.status != "unstarted":
-                found.append(Answer((), "unreached"))
+                found.append(ChildAnswer((), "unreached"))
                 continue
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
             seconds = lines.number("seconds")
             peaks = [lines.number("peak_rss_mib"), None if lines.end else result.peak_mib]
-            answer = Answer(
+            answer = ChildAnswer(
                 tuple(lines.records),
                 ending,
                 detail,

@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
     {
         "joining": "join_specifiers",
         "marker": "NotAMarker holds",
-        "pep440": "Answer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order "
+        "pep440": "VersionAnswer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order "
         "rank release_of same_release same_start satisfies",
         "releases": "EVERY Range Releases contains intersect parse_ranges spell_ranges",
         "requirement": "NotARequirement Requirement normalise read_requirement valid_name",

@@ -155,7 +155,7 @@ def is_named_by(version: str, key: str) -> bool:
     return key == version or (key[:1] in tuple("<>=!~") and satisfies(version, key))
 
 
-class Answer(NamedTuple):
+class VersionAnswer(NamedTuple):
     """``holds`` is True, False or None (unknown). ``from_base`` is true when a post- or vendor release
     (2.5.0a0+nv24.08) and its base release (2.5.0) answer differently: then it holds, with less confidence."""
 
@@ -163,10 +163,10 @@ class Answer(NamedTuple):
     from_base: bool = False
 
 
-YES, NO, OPEN = Answer(True), Answer(False), Answer(None)
+YES, NO, OPEN = VersionAnswer(True), VersionAnswer(False), VersionAnswer(None)
 
 
-def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
+def holds(version: str, clauses: Sequence[Sequence[str]]) -> VersionAnswer:
     """Whether the clauses (operator, operand) of a rule hold for a version, and for its base release.
 
     A bound that is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1, was
@@ -188,7 +188,7 @@ def holds(version: str, clauses: Sequence[Sequence[str]]) -> Answer:
     by_base = _all(base_release(version) or version, base, "", clauses)
     if exact is not by_base and judged.is_pre and not of_vendor:
         return OPEN
-    return Answer(exact or by_base, exact is not by_base)
+    return VersionAnswer(exact or by_base, exact is not by_base)
 
 
 def _is_step_of(operand: str, version: Order) -> bool:

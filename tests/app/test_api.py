@@ -78,3 +78,14 @@ def test_what_is_wrong_is_an_error_of_ours(facts: str) -> None:
         envdoctor.check(settings={"recipe.batch_sice": 2}, facts=facts)
     with pytest.raises(envdoctor.JobError):
         envdoctor.diff_revision("no-such/model", offline=True)
+
+
+def test_memory_has_the_number_of_the_command(facts: str) -> None:
+    named = {"model": "Qwen/Qwen2.5-7B-Instruct", "gpu": "4090", "settings": {"recipe.max_length": 2048}}
+    report = envdoctor.memory(**named, method="full")
+    assert report.memory is not None and report.memory["verdict"] == "does-not-fit"
+
+
+def test_an_experiment_runs_or_says_that_there_is_no_torch(facts: str) -> None:
+    with pytest.raises(envdoctor.UsageProblem):
+        envdoctor.probe("no-such-experiment")

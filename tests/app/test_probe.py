@@ -12,9 +12,9 @@ from fakes import CONTEXT, payload, write_probe
 from observing import shipped
 
 from envdoctor.app import JobError, Sources, UsageProblem, collect_facts, launched
-from envdoctor.app.probe import Request, _drawn, catalogue, probe, run_probes
+from envdoctor.app.probe import ProbeRequest, _drawn, catalogue, probe, run_probes
 from envdoctor.experiments import read_recording
-from envdoctor.experiments.probe.released import Released
+from envdoctor.experiments.probe.released import ReleasedResults
 from envdoctor.facts import Fact, Records, Unknown
 from envdoctor.report import Report, load, names, render
 from envdoctor.system import Message
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Callable[..., Report]:
         if not home.exists():
             payload(tmp_path, **bodies)
         options = {"sources": Sources(python=sys.executable, cwd=tmp_path), **(request or {})}
-        return probe(Request(payload=home, device="cpu", **options), matrix=shipped())
+        return probe(ProbeRequest(payload=home, device="cpu", **options), matrix=shipped())
 
     return start
 
@@ -162,7 +162,7 @@ def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
 def test_what_is_known_of_released_code_is_not_run_and_said(
     run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[str, Any], ran: bool
 ) -> None:
-    known = Released({"one": 3}, "peft 0.21.2")
+    known = ReleasedResults({"one": 3}, "peft 0.21.2")
     monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: known)
     path = tmp_path / "run.jsonl"
     report = run({"record": path, **more}, one=PASS, two=PASS)
@@ -176,7 +176,7 @@ def test_what_is_known_of_released_code_is_not_run_and_said(
 def test_a_model_that_is_given_runs_what_is_known_without_it(
     run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, model: Path
 ) -> None:
-    monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: Released({"one": 3}, "peft 0.21.2"))
+    monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: ReleasedResults({"one": 3}, "peft 0.21.2"))
     report = run({"sources": Sources(python=sys.executable, cwd=model.parent, model="model")}, one=PASS)
     assert [item["name"] for item in items(report)] == ["one"]
 
@@ -271,7 +271,7 @@ def test_gpus_that_were_asked_for_and_are_busy_are_missing_from_the_answer(tmp_p
     gathered = collect_facts(sources, matrix)
     cards = [{"name": "H100", "uuid": f"GPU-{n}", "processes": n, "free_gib": 79.0} for n in range(2)]
     gathered.facts.update([Fact("gpu", Records(cards), Message("a stand-in"), "machine")])
-    request = Request(all_gpus=True, device="cuda", sources=sources, payload=home)
+    request = ProbeRequest(all_gpus=True, device="cuda", sources=sources, payload=home)
     results, _ = run_probes(gathered, request, matrix, catalogue(home))
     (value,) = [fact.value for fact in results.facts if fact.key == "probe"]
     assert isinstance(value, Records) and [item["verdict"] for item in value.items] == ["pass"]

@@ -25,7 +25,7 @@ from pinned import pinned
 from envdoctor.app import Gathered, JobError, Sources, UsageProblem, all_ranks, launched
 from envdoctor.facts import Fact, FactSet
 from envdoctor.observe import Target
-from envdoctor.system import Answer
+from envdoctor.system import ChildAnswer
 
 TORCHRUN = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}
 TORCHRUN |= {"MASTER_ADDR": "n1", "MASTER_PORT": "1234"}
@@ -80,7 +80,7 @@ def gather(monkeypatch, matrix):
 
     def do(records, world, kind="venv", python=sys.executable):
         if records is not None:
-            answers = [Answer(tuple(records), "ok")]
+            answers = [ChildAnswer(tuple(records), "ok")]
             monkeypatch.setattr("envdoctor.app.ranks.run_in_target", lambda *_: answers)
         environ = {"RANK": "0", "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"}
         facts = FactSet([Fact("python.executable", python, "", "")])

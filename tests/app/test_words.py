@@ -115,14 +115,14 @@ def test_a_list_that_never_ends_is_looked_at_up_to_a_bound(tmp_path: Path) -> No
 
 def test_words_and_options_say_one_thing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from envdoctor.cli import check
-    from envdoctor.cli.reporting import Run
+    from envdoctor.cli.reporting import CommandRun
 
     monkeypatch.chdir(folder)
 
     def run(*words: str) -> Any:
         options = check.OPTIONS.read(words, {})
         assert options is not None
-        return Run(options)
+        return CommandRun(options)
 
     typed, named = (
         run("train.py", "uv.lock", "a/b"),

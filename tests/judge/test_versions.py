@@ -13,7 +13,7 @@ from packaging.version import Version
 from envdoctor.facts import ABSENT, FactSpec, FactTypeError, Range, Records, Registry, Unknown, parse_value
 from envdoctor.judge import answer
 from envdoctor.matrix import ConditionError, parse_condition
-from envdoctor.versions import Answer, base_release, satisfies
+from envdoctor.versions import VersionAnswer, base_release, satisfies
 
 
 def answered(registry, key, operand, value):
@@ -69,7 +69,7 @@ def test_every_version_and_specifier_gets_packagings_answer_or_that_of_its_base_
 @given(numbers, local, specifiers)
 def test_a_plain_release_gets_exactly_packagings_answer(release, tag, specifier):
     given_answer = answered(OWN, "pkg.torch", specifier, release + tag)
-    assert given_answer == Answer(SpecifierSet(specifier).contains(release + tag, prereleases=True))
+    assert given_answer == VersionAnswer(SpecifierSet(specifier).contains(release + tag, prereleases=True))
 
 
 @settings(max_examples=150)
@@ -182,7 +182,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
 def test_what_a_value_answers(registry, key, row):
     operand, value, *told = row
     found = answered(registry, key, operand, value)
-    assert found == Answer(*told)
+    assert found == VersionAnswer(*told)
 
 
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=5).map(lambda parts: ".".join(map(str, parts))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envdoctor.matrix import Entry, entries, load_matrix
+from envdoctor.matrix import EntryStatement, entries, load_matrix
 
 
 def statements(**installed):
@@ -11,9 +11,9 @@ def statements(**installed):
 
 def test_a_statement_gives_its_package_module_and_name():
     found = {entry.statement: entry for entry in entries(load_matrix().rows, {"trl": "1.16.0", "peft": "0.17.0"})}
-    asked = Entry("from trl import SFTTrainer", "trl", "trl", "SFTTrainer", needs_gpu=False, derives=True)
+    asked = EntryStatement("from trl import SFTTrainer", "trl", "trl", "SFTTrainer", needs_gpu=False, derives=True)
     assert found["from trl import SFTTrainer"] == asked
-    assert found["import peft"] == Entry("import peft", "peft", "peft", None, needs_gpu=False, derives=True)
+    assert found["import peft"] == EntryStatement("import peft", "peft", "peft", None, needs_gpu=False, derives=True)
 
 
 def test_names_of_later_releases_are_not_asked_of_earlier_ones():

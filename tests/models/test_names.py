@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envdoctor.observe import Named, NameProblem, is_repo_name, is_revision, parse_name, spellings
+from envdoctor.observe import NamedModel, NameProblem, is_repo_name, is_revision, parse_name, spellings
 
 ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 
@@ -12,13 +12,13 @@ ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ("THUDM/tiny", Named(None, "THUDM/tiny", None)),
-        ("gpt2", Named(None, "gpt2", None)),
-        ("THUDM/tiny@b098244", Named(None, "THUDM/tiny", "b098244")),
-        ("THUDM/tiny@refs/pr/3", Named(None, "THUDM/tiny", "refs/pr/3")),
-        ("https://huggingface.co/THUDM/tiny", Named(None, "THUDM/tiny", None)),
-        ("https://hf-mirror.com/THUDM/tiny/tree/b098244", Named(None, "THUDM/tiny", "b098244")),
-        ("https://huggingface.co/THUDM/tiny/commit/b098244/", Named(None, "THUDM/tiny", "b098244")),
+        ("THUDM/tiny", NamedModel(None, "THUDM/tiny", None)),
+        ("gpt2", NamedModel(None, "gpt2", None)),
+        ("THUDM/tiny@b098244", NamedModel(None, "THUDM/tiny", "b098244")),
+        ("THUDM/tiny@refs/pr/3", NamedModel(None, "THUDM/tiny", "refs/pr/3")),
+        ("https://huggingface.co/THUDM/tiny", NamedModel(None, "THUDM/tiny", None)),
+        ("https://hf-mirror.com/THUDM/tiny/tree/b098244", NamedModel(None, "THUDM/tiny", "b098244")),
+        ("https://huggingface.co/THUDM/tiny/commit/b098244/", NamedModel(None, "THUDM/tiny", "b098244")),
     ],
 )
 def test_names(given, named, tmp_path):

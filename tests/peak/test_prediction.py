@@ -10,7 +10,7 @@ from traced_jobs import GIB, config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.matrix import load_matrix
-from envdoctor.peak import FirstOf, Residual, Shipped, Source, Trace, model_of, predict
+from envdoctor.peak import FirstOf, Residual, Shipped, Trace, TraceSource, model_of, predict
 
 MATRIX = load_matrix()
 KNOWN = MATRIX.table("memory-frameworks")
@@ -21,7 +21,7 @@ TARGETS = {"chatglm": ("query_key_value",), "llama": ("all-linear",)}
 class KeptTrace:
     """The trace of one job, as envdoctor's cache has it after a run that fitted."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TraceSource) -> None:
         self.source = source
         self.first: Mapping[str, Any] | None = None
 
@@ -50,7 +50,7 @@ def section(facts_of: Any) -> Callable[..., Any]:
     def do(name: str, gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:
         data = config(name)
         facts = facts_of(gib, lora_targets=TARGETS[data["model_type"]], optimizer="adamw_torch", **recipe)
-        source: Source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+        source: TraceSource = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
         model = model_of(data, MATRIX.rows("native-types"), methods)
         return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source, KNOWN)
 

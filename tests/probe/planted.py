@@ -14,8 +14,8 @@ from observing import shipped
 
 from envdoctor.experiments import (
     PAYLOAD,
-    Case,
     Job,
+    JudgedCase,
     Outcome,
     Results,
     Wishes,
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     findings: Sequence[Finding]
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[JudgedCase]:
         return cases_of(self.outcomes)
 
     @property

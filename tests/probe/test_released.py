@@ -17,7 +17,7 @@ from observing import shipped
 
 from envdoctor.app import Sources, collect_facts
 from envdoctor.experiments import find_probes
-from envdoctor.experiments.probe.released import NAMES, PACKAGES, Released, digest_of, released
+from envdoctor.experiments.probe.released import NAMES, PACKAGES, ReleasedResults, digest_of, released
 
 VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "accelerate": "1.15.0", "peft": "0.21.2"}
 CLEAN = {"lora": 15, "eval-mode": 5}
@@ -35,11 +35,11 @@ def put(site: Path, name: str, version: str) -> Path:
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> Callable[..., Released]:
+def known(tmp_path: Path) -> Callable[..., ReleasedResults]:
     """What is known of an environment with these packages, once this was done to its folder of packages."""
     home = payload(tmp_path, lora="pass")
 
-    def ask(do: Callable[[Path], Any] = lambda site: None, row: dict[str, Any] | None = None) -> Released:
+    def ask(do: Callable[[Path], Any] = lambda site: None, row: dict[str, Any] | None = None) -> ReleasedResults:
         target = tmp_path / "target"
         venv.create(target, with_pip=False)
         (site,) = target.glob("lib/python*/site-packages")
@@ -54,9 +54,9 @@ def known(tmp_path: Path) -> Callable[..., Released]:
     return ask
 
 
-def test_what_ci_saw_of_the_same_files_is_known(known: Callable[..., Released]) -> None:
+def test_what_ci_saw_of_the_same_files_is_known(known: Callable[..., ReleasedResults]) -> None:
     named = "torch 2.13.0, transformers 5.23.0, accelerate 1.15.0, peft 0.21.2"
-    assert known() == Released(CLEAN, named, None)
+    assert known() == ReleasedResults(CLEAN, named, None)
 
 
 def write(name: str, text: str = "import os\n") -> Callable[[Path], Any]:
@@ -82,7 +82,9 @@ def without_digests(site: Path) -> None:
         (lambda site: put(site, "liger_kernel", "0.6.0"), "liger-kernel is installed, which replaces code"),
     ],
 )
-def test_code_that_may_be_another_is_run(known: Callable[..., Released], do: Callable[[Path], Any], why: str) -> None:
+def test_code_that_may_be_another_is_run(
+    known: Callable[..., ReleasedResults], do: Callable[[Path], Any], why: str
+) -> None:
     found = known(do)
     assert not found.clean
     assert found.why is not None and why in found.why
@@ -92,7 +94,7 @@ def test_code_that_may_be_another_is_run(known: Callable[..., Released], do: Cal
     "row", [{"versions": {**VERSIONS, "peft": "0.21.1"}}, {"experiments": "0" * 16}, {"versions": {"torch": "2.13.0"}}]
 )
 def test_nothing_is_known_of_other_versions_and_other_experiments(
-    known: Callable[..., Released], row: dict[str, Any]
+    known: Callable[..., ReleasedResults], row: dict[str, Any]
 ) -> None:
     found = known(row=row)
     assert (found.clean, found.why) == (
@@ -101,7 +103,7 @@ def test_nothing_is_known_of_other_versions_and_other_experiments(
     )
 
 
-def test_what_tools_of_packaging_write_is_no_patch(known: Callable[..., Released]) -> None:
+def test_what_tools_of_packaging_write_is_no_patch(known: Callable[..., ReleasedResults]) -> None:
     def do(site: Path) -> None:
         write("_virtualenv.pth", "import _virtualenv")(site)
         write("_virtualenv.py", '"""Patches that are applied at runtime to the virtual environment."""\n')(site)

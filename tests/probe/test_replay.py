@@ -12,7 +12,7 @@ import recordings
 from observing import shipped
 
 from envdoctor.app import Sources
-from envdoctor.app.probe import Request, probe
+from envdoctor.app.probe import ProbeRequest, probe
 from envdoctor.experiments import judge
 from envdoctor.report import render
 
@@ -117,7 +117,7 @@ def test_a_stand_in_of_torch_2_5_0_on_hopper_ends_in_the_kernel_and_its_cures(ki
     """No card with torch 2.5.0 can be had: its cases as a CPU gave them, with what is told of cuDNN's kernel."""
     path = tmp_path / "stand-in-of-an-H100-with-torch-2.5.0.jsonl"
     recordings.hopper(path, WRONG[kind])
-    report = probe(Request(replay=path, sources=Sources()), matrix=shipped())
+    report = probe(ProbeRequest(replay=path, sources=Sources()), matrix=shipped())
     (finding,) = (finding for finding in report.findings if finding.superseded_by is None)
     assert (finding.id, finding.severity, report.exit_code) == ("probe-cudnn-attention-2-5-0", "error", 1)
     assert "cuDNN attention" in finding.message.en

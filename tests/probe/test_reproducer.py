@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from planted import inside, pure
 
-from envdoctor.experiments import Case, Verdict
+from envdoctor.experiments import JudgedCase, Verdict
 from envdoctor.experiments.probe.reproducer import LINES, script_of
 
 MASKS = ("none", "causal", "alltrue", "bool_left", "inf_left", "min_left", "bool_right", "bool_key", "bool_left_dead")
@@ -33,7 +33,7 @@ CASES = [
 USUAL = {"mask": "none", "layout": "bhsd", "dout": "hf", "stress": "unit", "gqa": ""}
 
 
-def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Case:
+def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> JudgedCase:
     heads = 4 if params.get("gqa") else 2
     sizes = {"B": 2, "H": heads, "Hk": 2, "L": 20, "S": 20, "D": 16, "seed": 1005}
     observation = {
@@ -43,7 +43,7 @@ def failing(backend: str = "default", dtype: str = "bf16", **params: Any) -> Cas
         "backend": backend,
         "params": {**sizes, **params},
     }
-    return Case(observation, Verdict("fail", "nan-gradient", ("dq",), None, "dq 5"))
+    return JudgedCase(observation, Verdict("fail", "nan-gradient", ("dq",), None, "dq 5"))
 
 
 @pytest.mark.parametrize("number", range(0, len(CASES), 97))
@@ -70,9 +70,9 @@ def test_a_case_that_is_not_understood_has_no_script(params: dict[str, Any]) -> 
 
 def test_no_line_of_a_script_comes_from_an_observation() -> None:
     wrong = failing(**USUAL)
-    told = Case({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
+    told = JudgedCase({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
     assert script_of(told, {}) == script_of(wrong, {})
-    assert script_of(Case({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
+    assert script_of(JudgedCase({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
 
 
 def _script(dtype: str, case: dict[str, Any], backend: str = "default") -> str:

@@ -13,7 +13,7 @@ import pytest
 from observing import shipped
 
 from envdoctor import diff_revision
-from envdoctor.app import Request
+from envdoctor.app import RevisionRequest
 from envdoctor.judge import Text
 from envdoctor.report import Cost, Report, RevisionSection, Side, render
 from envdoctor.revision import AREAS, Change, effect_of
@@ -110,7 +110,7 @@ def compare(tmp_path: Path) -> Callable[..., Report]:
             (tmp_path / side).mkdir(exist_ok=True)
             for name, text in files.items():
                 (tmp_path / side / name).write_text(text)
-        return diff_revision(Request(str(tmp_path / "old"), str(tmp_path / "new"), environment=False))
+        return diff_revision(RevisionRequest(str(tmp_path / "old"), str(tmp_path / "new"), environment=False))
 
     return run
 
@@ -132,7 +132,7 @@ def test_a_kind_that_nothing_excuses_is_never_calmed(report: Report, kind: str, 
 
 @pytest.mark.parametrize(("old", "new"), [pair[::step] for pair in PAIRS for step in (1, -1)])
 def test_no_fixture_is_calmed_without_ground(old: Path, new: Path) -> None:
-    report = diff_revision(Request(str(old), str(new), environment=False))
+    report = diff_revision(RevisionRequest(str(old), str(new), environment=False))
     assert not calms(report)
     holds(report)
 

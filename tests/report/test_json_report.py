@@ -11,7 +11,7 @@ import pytest
 from jsonschema import ValidationError
 
 from envdoctor import check, diff_revision
-from envdoctor.app import Request, Sources
+from envdoctor.app import RevisionRequest, Sources
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Unknown
 from envdoctor.report import Notice, Report, load
 
@@ -136,7 +136,7 @@ def test_real_reports_fit_the_schema_and_say_the_same_in_every_language(validate
     environments, code = FIXTURES / "environments", FIXTURES / "code" / "attention"
     for one in (
         check(Sources(facts=str(environments / "openrlhf-dpo-glm4.json"))),
-        diff_revision(Request(str(code / "old"), str(code / "new"), environment=False)),
+        diff_revision(RevisionRequest(str(code / "old"), str(code / "new"), environment=False)),
     ):
         document = json.loads(render(one, lang))
         validate("report", document)

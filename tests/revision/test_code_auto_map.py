@@ -8,7 +8,7 @@ import pytest
 from comparing import holds, outcome
 from rooms import comparer
 
-from envdoctor.revision import FileCode, Source, parse
+from envdoctor.revision import CodeSource, FileCode, parse
 
 remote_code = comparer("remote_code")
 
@@ -75,6 +75,6 @@ def test_a_configuration_that_is_no_json_is_unread() -> None:
     ],
 )
 def test_imports_that_must_succeed_are_those_that_always_run(text: str, required: bool) -> None:
-    (code,) = parse([Source("m.py", text.encode())])
+    (code,) = parse([CodeSource("m.py", text.encode())])
     assert isinstance(code, FileCode)
     assert [one.name for one in code.imports if one.required] == (["transformers.a"] if required else [])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rooms import comparer
 
-from envdoctor.revision import Compared, FileCode, Source, Unread, parse
+from envdoctor.revision import CodeSource, Compared, FileCode, Unread, parse
 from envdoctor.revision.code.parts.tree import read_code
 from envdoctor.source import TooMuch
 
@@ -119,7 +119,9 @@ def test_lone_surrogates_and_huge_numbers_are_carried() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
 def test_a_child_that_dies_takes_only_its_file_along() -> None:
     heavy = b"x=" + b"[a for a in b]," * 66_000
-    results = parse([Source("a.py", PLAIN), Source("b.py", heavy), Source("c.py", PLAIN), Source("d.py", PLAIN)])
+    results = parse(
+        [CodeSource("a.py", PLAIN), CodeSource("b.py", heavy), CodeSource("c.py", PLAIN), CodeSource("d.py", PLAIN)]
+    )
     assert isinstance(results[1], (FileCode, Unread))
     assert all(isinstance(result, FileCode) for result in (results[0], *results[2:]))
 

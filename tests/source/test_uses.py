@@ -7,10 +7,10 @@ import textwrap
 
 import pytest
 
-from envdoctor.source import Found, TooMuch, Use, uses_of
+from envdoctor.source import FoundUses, TooMuch, Use, uses_of
 
 
-def found(source: str, own: tuple[str, ...] = ()) -> Found:
+def found(source: str, own: tuple[str, ...] = ()) -> FoundUses:
     return uses_of(ast.parse(textwrap.dedent(source)), own)
 
 

@@ -8,7 +8,7 @@ from envdoctor.experiments import Result
 from envdoctor.facts import Fact, FactSet, Origin, Records, Unknown
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
-from envdoctor.report import Cost, Introduced, Mended, Moved, Notice, Report, RevisionSection, Side
+from envdoctor.report import Cost, Introduced, Mended, MovedCommits, Notice, Report, RevisionSection, Side
 from envdoctor.revision import Change, Unread
 from envdoctor.system.clean import clean
 
@@ -143,7 +143,7 @@ def compared(report: Report, bad: str) -> Report:
         introduced=(Introduced(clean(bad), bad),),
         cost=Cost(3, 1000),
         tensors=(change,),
-        moved=Moved(bad, bad),
+        moved=MovedCommits(bad, bad),
         pin=bad,
         unjudged=(change,),
         effects={f"config {bad}": Text(bad, bad)},

@@ -14,7 +14,7 @@ import pytest
 from known import given
 
 from envdoctor.facts import FactSet, Registry
-from envdoctor.judge.evaluate import Outcome, evaluate
+from envdoctor.judge.evaluate import RuleOutcome, evaluate
 from envdoctor.matrix import Matrix, Rule, load_source, load_toml, parse_rule
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
@@ -104,6 +104,6 @@ def facts(registry: Registry) -> Callable[..., FactSet]:
 @pytest.fixture
 def outcome(
     rule: Callable[..., Rule], facts: Callable[..., FactSet], registry: Registry
-) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Outcome]:
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], RuleOutcome]:
     """What a rule, given by parts of its document, answers for facts."""
     return lambda parts, values: evaluate(rule(**parts), facts(values), registry)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import envdoctor
-from envdoctor.system import Limits, Problem, ask, ask_program, run_child, sentence
+from envdoctor.system import ChildProblem, Limits, ask, ask_program, run_child, sentence
 
 LIMITS = Limits(seconds=20.0, mib=512)
 TREE = "envdoctor.revision.code.parts.tree:read_code"
@@ -18,7 +18,7 @@ TEMPLATE = "envdoctor.revision.template.parts.render_suite:answer"
 def code(*files: bytes, limits: Limits = LIMITS) -> list[object]:
     """How each file of Python was answered: ``read``, or the problem in words."""
     answers = ask(TREE, [({}, content) for content in files], limits)
-    return [answer.said() if isinstance(answer, Problem) else "read" for answer in answers]
+    return [answer.said() if isinstance(answer, ChildProblem) else "read" for answer in answers]
 
 
 def test_two_modules_start_children() -> None:
@@ -95,6 +95,6 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_ending_has_its_chinese(kind: str) -> None:
-    problem = Problem(kind, 20.0, 512, "x", 3)
+    problem = ChildProblem(kind, 20.0, 512, "x", 3)
     for text in (problem.said(), problem.clause()):
         assert not sentence("zh", text).isascii(), text

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from processes import gone
 
-from envdoctor.system import PAYLOAD, Answer, Place, Task, run_in_target
+from envdoctor.system import PAYLOAD, ChildAnswer, Place, Task, run_in_target
 from envdoctor.system.target import Conversation
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-Run = Callable[..., Answer]
+Run = Callable[..., ChildAnswer]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def run(place: Place) -> Run:
     """Run one script, given by the body of its ``run``, in a place that is changed so; further arguments are those of
     the task."""
 
-    def start(body: str, where: dict[str, Any] | None = None, **more: Any) -> Answer:
+    def start(body: str, where: dict[str, Any] | None = None, **more: Any) -> ChildAnswer:
         lines = "".join(f"    {line}\n" for line in body.splitlines())
         (place.payload / "script.py").write_text(f"def run(job, emit):\n{lines}")
         task = Task("script.py", **{"memory_mib": 300, "seconds": 20, **more})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envdoctor.matrix import Ledger, Released, Taken
+from envdoctor.matrix import Ledger, Released, TakenNames
 from envdoctor.matrix.lookup import lacks, provider_of, read_taken
 from envdoctor.versions import normalise, read_requirement
 
@@ -46,7 +46,7 @@ class Breaking:
             kept[subject] = [item for item in kept[subject] if item.partition(" @")[0] not in whole]
         return {subject: items for subject, items in kept.items() if items}
 
-    def _can_break(self, take: Taken, provider: Released | None) -> bool:
+    def _can_break(self, take: TakenNames, provider: Released | None) -> bool:
         if provider is None:
             return False
         key = take.module, take.name, take.wanted, take.beside
@@ -60,7 +60,7 @@ class Breaking:
         return self._known[key]
 
     @staticmethod
-    def _may_have(provider: Released, take: Taken, version: str) -> bool:
+    def _may_have(provider: Released, take: TakenNames, version: str) -> bool:
         """Whether the module is there, and not known to lack the name."""
         there = provider.exists(take.module, version) is True
         return there and not lacks(provider, take, version)

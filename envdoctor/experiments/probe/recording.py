@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import SUITES, Job
-from envdoctor.experiments.probe.released import ALL_RUN, Released
+from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
 from envdoctor.experiments.probe.running import Outcome
 from envdoctor.system.documents import read_bounded
 from envdoctor.system.files import because_of
@@ -40,7 +40,7 @@ class Recording(NamedTuple):
     head: Mapping[str, Any]
     facts: Mapping[str, Any]
     outcomes: Sequence[Outcome]
-    known: Released = ALL_RUN
+    known: ReleasedResults = ALL_RUN
 
 
 def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
@@ -102,7 +102,7 @@ def read_recording(path: Path) -> Recording:
     try:
         clean, versions, why = head.get("released", ALL_RUN)
         counts = {str(name): int(_amount(cases, "released")) for name, cases in dict(clean).items()}
-        known = Released(counts, str(versions), quoted(str(why)) if why is not None else None)
+        known = ReleasedResults(counts, str(versions), quoted(str(why)) if why is not None else None)
     except (TypeError, ValueError):
         raise RecordingError("{}:1: released: what was not run is expected", path) from None
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]

@@ -26,7 +26,7 @@ _PATCHING = ("unsloth", "unsloth-zoo", "liger-kernel")
 _Rows = Callable[[str, str], Sequence[Mapping[str, Any]]]
 
 
-class Released(NamedTuple):
+class ReleasedResults(NamedTuple):
     """What need not run: the number of right cases by experiment (``clean``) of these ``versions``. Where all of them
     run nevertheless, ``why`` says what is not as in the table; None where more was asked for."""
 
@@ -36,10 +36,10 @@ class Released(NamedTuple):
 
 
 #: Nothing is left out, and nothing was looked up.
-ALL_RUN = Released()
+ALL_RUN = ReleasedResults()
 
 
-def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path = PAYLOAD) -> Released:
+def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path = PAYLOAD) -> ReleasedResults:
     """What is known of the installed packages. ``rows`` gives a table's rows by its name and the word for a row."""
     installed = versions_of(facts)
     named = ", ".join(f"{name} {version}" for name, version in installed.items())
@@ -47,10 +47,10 @@ def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path =
     alike = [row for row in rows("released-experiments", "combination") if row["experiments"] == experiments]
     row = next((row for row in alike if row["versions"] == installed), None)
     if row is None:
-        return Released(why=Message("no results are shipped for {}", named))
+        return ReleasedResults(why=Message("no results are shipped for {}", named))
     altered = tuple(str(one["name"]) for one in rows("installers", "installer"))
     why = touched(facts, layout, altered)
-    return Released(why=why) if why is not None else Released(row["clean"], named)
+    return ReleasedResults(why=why) if why is not None else ReleasedResults(row["clean"], named)
 
 
 def versions_of(facts: FactSet) -> dict[str, str]:

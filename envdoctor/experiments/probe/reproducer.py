@@ -45,7 +45,7 @@ _MODULI = (128, 64, 32, 16)
 _SHORT = 16
 
 
-class Case(NamedTuple):
+class JudgedCase(NamedTuple):
     """One observation with its verdict."""
 
     observation: Mapping[str, Any]
@@ -100,14 +100,14 @@ class Result(NamedTuple):
     batch: str | None = None
 
 
-def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
+def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
     """Every observation that is a case, judged, in the order in which they came.
 
     A case that failed, at first or when its job ran again, and that gave other numbers for the same input at another
     time, is none of what it failed by: it is "unlike-answers", and so is all that failed in the same job.
     """
     once = [outcome for outcome in outcomes if not outcome.again]
-    repeated: dict[_Same, list[Case]] = {}
+    repeated: dict[_Same, list[JudgedCase]] = {}
     for outcome in outcomes:
         for same, case in _named(outcome, _judged([outcome])) if outcome.again else ():
             repeated.setdefault(same, []).append(case)
@@ -123,13 +123,15 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[Case]:
 _Same = tuple[str, str, str, int]
 
 
-def _judged(outcomes: Iterable[Outcome]) -> list[Case]:
+def _judged(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
     observations = [observation for outcome in outcomes for observation in outcome.observations]
     verdicts = judge_all(observations)
-    return [Case(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None]
+    return [
+        JudgedCase(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None
+    ]
 
 
-def _named(outcome: Outcome, cases: Iterable[Case]) -> list[tuple[_Same, Case]]:
+def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, JudgedCase]]:
     """The cases of a job, each with what names it in every run of that job."""
     count: Counter[tuple[str, str, str]] = Counter()
     named = []
@@ -140,7 +142,7 @@ def _named(outcome: Outcome, cases: Iterable[Case]) -> list[tuple[_Same, Case]]:
     return named
 
 
-def _doubted(case: Case, others: Sequence[Case]) -> Case:
+def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:
     """The case, with a verdict of its own when the same input gave two answers of which one is wrong."""
     wrong = next((one for one in (case, *others) if one.verdict.verdict in DOUBTED), None)
     other = next((one for one in others if _unlike(case, one)), None)
@@ -151,7 +153,7 @@ def _doubted(case: Case, others: Sequence[Case]) -> Case:
     return case._replace(verdict=Verdict("fail", _UNLIKE, wrong.verdict.tensors, None, why))
 
 
-def _shaken(case: Case) -> Case:
+def _shaken(case: JudgedCase) -> JudgedCase:
     """The case, whose verdict is not its own where other cases of its job gave two answers."""
     if case.verdict.verdict not in DOUBTED or case.verdict.signature == _UNLIKE:
         return case
@@ -159,7 +161,7 @@ def _shaken(case: Case) -> Case:
     return case._replace(verdict=Verdict("fail", _UNLIKE, case.verdict.tensors, None, why))
 
 
-def _unlike(one: Case, other: Case) -> bool:
+def _unlike(one: JudgedCase, other: JudgedCase) -> bool:
     """Whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
     first, second = one.verdict, other.verdict
     if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
@@ -169,7 +171,7 @@ def _unlike(one: Case, other: Case) -> bool:
     return any(abs(seen - again) > _APART * max(seen, again) for seen, again in pairs)
 
 
-def _numbers(case: Case) -> dict[str, float]:
+def _numbers(case: JudgedCase) -> dict[str, float]:
     """What was measured, by name."""
     seen = case.observation
     ratios = seen.get("ratio")
@@ -185,19 +187,19 @@ def groups_of(outcomes: Sequence[Outcome]) -> list[Result]:
     return [result for result, _ in grouped(outcomes, cases_of(outcomes))]
 
 
-def grouped(outcomes: Sequence[Outcome], cases: Iterable[Case]) -> list[tuple[Result, Case | None]]:
+def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tuple[Result, JudgedCase | None]]:
     """:func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
     outcomes = [outcome for outcome in outcomes if not outcome.again]
-    families: dict[_Family, list[Case]] = {_family(outcome): [] for outcome in outcomes}
+    families: dict[_Family, list[JudgedCase]] = {_family(outcome): [] for outcome in outcomes}
     for case in cases:
         said = case.observation
         family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
         families.setdefault(family, []).append(case)
-    found: list[tuple[Result, Case | None]] = []
+    found: list[tuple[Result, JudgedCase | None]] = []
     ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
     for family, members in families.items():
         right = [case for case in members if case.verdict.verdict == "pass"]
-        kinds: dict[tuple[str, str | None], list[Case]] = {}
+        kinds: dict[tuple[str, str | None], list[JudgedCase]] = {}
         for case in members:
             kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
         for (_, model), alike in kinds.items():
@@ -217,8 +219,8 @@ def grouped(outcomes: Sequence[Outcome], cases: Iterable[Case]) -> list[tuple[Re
 
 
 def _result(
-    family: _Family, model: str | None, alike: Sequence[Case], ran: int, right: Sequence[Case]
-) -> tuple[Result, Case]:
+    family: _Family, model: str | None, alike: Sequence[JudgedCase], ran: int, right: Sequence[JudgedCase]
+) -> tuple[Result, JudgedCase]:
     """What these cases say together, beside those that are ``right``, and the one that is furthest off; of lost values
     the first, because a grid begins simply."""
     verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
@@ -249,20 +251,20 @@ def _result(
     return told, worst
 
 
-def _values(cases: Iterable[Case], name: str) -> tuple[str, ...]:
+def _values(cases: Iterable[JudgedCase], name: str) -> tuple[str, ...]:
     """What a parameter was in these cases: numbers in order, words in alphabetical order."""
     found = {value for case in cases if (value := case.param(name)) is not None}
     return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
 
 
-def _lse(cases: Iterable[Case]) -> tuple[float, float] | None:
+def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
     pairs = [case.observation.get("lse") for case in cases]
     both = [[_float(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
     ends = [pair for pair in both if all(map(math.isfinite, pair))]
     return (min(pair[0] for pair in ends), max(pair[1] for pair in ends)) if ends else None
 
 
-def _tile(cases: Sequence[Case], right: Iterable[Case]) -> str | None:
+def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | None:
     """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
 
     Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
@@ -283,7 +285,7 @@ def _tile(cases: Sequence[Case], right: Iterable[Case]) -> str | None:
     return None
 
 
-def _batch(signature: str, cases: Sequence[Case], right: Sequence[Case]) -> str | None:
+def _batch(signature: str, cases: Sequence[JudgedCase], right: Sequence[JudgedCase]) -> str | None:
     """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
     if signature.startswith("mask-"):
         return "padded"
@@ -390,7 +392,7 @@ _COMPARE = (
 
 
 def reproducer(
-    found: Iterable[tuple[Result, Case | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
+    found: Iterable[tuple[Result, JudgedCase | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
 ) -> Sequence[str] | None:
     """The lines of the script for the worst failing case that one can be written for; None when there is none."""
     worst = (case for result, case in found if case is not None and result.verdict == "fail")
@@ -398,7 +400,7 @@ def reproducer(
 
 
 def script_of(
-    case: Case, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
+    case: JudgedCase, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
 ) -> Sequence[str] | None:
     """The lines of the script of one case, which name the ``seed`` of the run; None for a case of another kind."""
     lines = _attention(case) if case.observation.get("judge") == "attention" else []
@@ -414,7 +416,7 @@ def script_of(
     return [*(f"# {head}" for head in heads), *lines]
 
 
-def _attention(case: Case) -> list[str]:
+def _attention(case: JudgedCase) -> list[str]:
     seen, params = case.observation, params_of(case.observation)
     if not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
         return []

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import FIRST, Probe
-from envdoctor.experiments.probe.released import ALL_RUN, Released
-from envdoctor.experiments.probe.reproducer import Case, Result, cases_of, grouped, is_length, reproducer, text_of
+from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
+from envdoctor.experiments.probe.reproducer import JudgedCase, Result, cases_of, grouped, is_length, reproducer, text_of
 from envdoctor.experiments.probe.running import UNUSABLE, Outcome
 from envdoctor.experiments.probe.session import Session
 from envdoctor.experiments.probe.verdict import cause_of, failure_of, text_in
@@ -48,7 +48,7 @@ def results_of(
     suite: str,
     asked: Sequence[str],
     using: bool | Unknown,
-    known: Released = ALL_RUN,
+    known: ReleasedResults = ALL_RUN,
 ) -> Results:
     """Judge the session. ``asked`` are the names that were asked for, or none for the whole ``suite``; ``using`` is
     whether training would use the device, ``known`` what was not run."""
@@ -150,13 +150,13 @@ def _import_run(seen: Mapping[str, Any]) -> Mapping[str, Value]:
 
 def _section(
     session: Session,
-    cases: Sequence[Case],
-    found: Sequence[tuple[Result, Case | None]],
+    cases: Sequence[JudgedCase],
+    found: Sequence[tuple[Result, JudgedCase | None]],
     probes: Mapping[str, Probe],
     *,
     suite: str,
     using: bool | Unknown,
-    known: Released,
+    known: ReleasedResults,
 ) -> dict[str, Any]:
     """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
 
@@ -197,7 +197,7 @@ def _section(
     }
 
 
-def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
+def _probes(session: Session, cases: Sequence[JudgedCase], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
     """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
     took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
@@ -218,7 +218,7 @@ def _probes(session: Session, cases: Sequence[Case], probes: Mapping[str, Probe]
     return entries
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: JudgedCase) -> dict[str, Any]:
     seen, verdict = case.observation, case.verdict
     kept = {key: seen.get(key) for key in ("probe", "device", "dtype", "backend", "params", "node", "lse", "ratio")}
     return {
@@ -230,7 +230,7 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
-def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
+def _skipped(cases: Sequence[JudgedCase]) -> list[dict[str, Any]]:
     """Why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
@@ -238,11 +238,11 @@ def _skipped(cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [{"name": name, "why": why, "cases": count} for (name, why), count in reasons.items()]
 
 
-def _errors_by_length(cases: Iterable[Case]) -> list[dict[str, Any]]:
+def _errors_by_length(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
     """What a plot needs: the worst of the cases of one experiment, dtype, backend and number of keys, in the order of
     ``length``; cases without a length or a measure are none. ``ratio`` is in units of unavoidable rounding, None when
     none is finite; ``not_finite``: some case had values that are not finite."""
-    points: dict[tuple[str | int | None, ...], list[Case]] = {}
+    points: dict[tuple[str | int | None, ...], list[JudgedCase]] = {}
     for case in cases:
         length, seen = case.param("S") or "", case.observation
         if case.verdict.verdict == "skip" or not is_length(length):
@@ -280,7 +280,7 @@ def _not_measured(section: dict[str, Any], probes: Mapping[str, Probe], asked: S
         )
 
 
-def _model_not_measured(session: Session, cases: Sequence[Case]) -> Iterator[Message]:
+def _model_not_measured(session: Session, cases: Sequence[JudgedCase]) -> Iterator[Message]:
     """A sentence when a model was given, experiments tried to build it, and none of them could measure it."""
     own = [case for case in cases if (case.param("model") or "").split(" ")[0] == "own"]
     given = any(outcome.job.model for outcome in session.outcomes)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import FIRST, Job
 from envdoctor.system.message import NOTHING, Message
-from envdoctor.system.target import NO_TORCH, Answer, Place, run_in_target
+from envdoctor.system.target import NO_TORCH, ChildAnswer, Place, run_in_target
 
 #: Endings that say that no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
@@ -147,7 +147,7 @@ class _Run:
         return Outcome(job, (), self._hopeless.ending, self._hopeless.detail)
 
 
-def outcome_of(job: Job, answer: Answer) -> Outcome:
+def outcome_of(job: Job, answer: ChildAnswer) -> Outcome:
     """The answer of a job's task, with the observations stamped."""
     stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
     stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})

@@ -22,7 +22,7 @@ except ImportError:  # a plain loop needs none
 
 from envdoctor.experiments.watch.losses import bytes_of, describe, loss_of, shape_of
 from envdoctor.experiments.watch.rerun import is_sharded, processes
-from envdoctor.experiments.watch.steps import Run, Steps, Teller, scales
+from envdoctor.experiments.watch.steps import Steps, Teller, WatchedRun, scales
 
 # The losses of an evaluation, batch by batch, which the Trainer's log shows as one number that may hide them.
 
@@ -51,7 +51,7 @@ class Evaluation:
             self._waiting.append((self._count, batch, loss.detach()))
             self._count += 1
 
-    def look(self, run: Run, *, end: bool) -> None:
+    def look(self, run: WatchedRun, *, end: bool) -> None:
         """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
         and the next batch is the first of another evaluation."""
         waiting = list(self._waiting)
@@ -122,7 +122,7 @@ class Watch(TrainerCallback):
     ) -> None:
         self.folder, self.stop, self.rerun = folder, stop, rerun
         self._given = (model, optimizer)
-        self._loop: Run | None = None
+        self._loop: WatchedRun | None = None
         self._model: Any = None
         self._names: list[str] = []
         self._handles: list[Any] = []
@@ -153,7 +153,7 @@ class Watch(TrainerCallback):
         control = SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
         self._begin()
         self._listen(model)
-        self._loop = Run(args, SimpleNamespace(global_step=0), control, model, optimizer)
+        self._loop = WatchedRun(args, SimpleNamespace(global_step=0), control, model, optimizer)
         self._handles += [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -168,7 +168,7 @@ class Watch(TrainerCallback):
             self._evaluation.look(loop, end=True)
             self.on_train_end(*loop[:3])
 
-    def _loop_of(self, optimizer: Any) -> Run | None:
+    def _loop_of(self, optimizer: Any) -> WatchedRun | None:
         """The loop if this optimizer's steps are counted: the given one's, else those of the first with our weights."""
         loop = self._loop
         if loop is None or self._teller.busy:
@@ -199,7 +199,7 @@ class Watch(TrainerCallback):
 
         return arguments[:1], {**given, "closure": closure}
 
-    def _look(self, loop: Run) -> None:
+    def _look(self, loop: WatchedRun) -> None:
         """Judge the step of a plain loop. Raises :class:`RunStopped`."""
         self._evaluation.look(loop, end=True)
         self._steps.look(loop, applied=False)
@@ -222,18 +222,18 @@ class Watch(TrainerCallback):
         self._begin()
         self._listen(model)
         if not _TOLD_BEFORE_STEP:
-            self._loop = Run(args, state, control, model, optimizer)
+            self._loop = WatchedRun(args, state, control, model, optimizer)
             self._handles.append(register_optimizer_step_pre_hook(self._before_step))
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
     ) -> None:
         """After clipping, before the weights move."""
-        self._steps.look(Run(args, state, control, model, optimizer), applied=False)
+        self._steps.look(WatchedRun(args, state, control, model, optimizer), applied=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
         """Before anything is saved the numbers must be known."""
-        run = Run(args, state, control, model, optimizer)
+        run = WatchedRun(args, state, control, model, optimizer)
         steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
         if steps.kept.count:  # nobody told before the step
             steps.look(run, applied=not skipped)
@@ -263,7 +263,7 @@ class Watch(TrainerCallback):
         event = event_of_log(entry)
         if event is None or self._steps.tripped:
             return
-        run = Run(args, state, control, optimizer=optimizer)
+        run = WatchedRun(args, state, control, optimizer=optimizer)
         if event in ("infinite-norm", "nan-gradient") and scales(run):
             return
         if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
@@ -276,7 +276,7 @@ class Watch(TrainerCallback):
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After each batch of an evaluation."""
-        run = Run(args, state, control, model)
+        run = WatchedRun(args, state, control, model)
         self._evaluation.look(run, end=False)
         shape = self._evaluation.shape
         if shape is not None and _on_cuda():
@@ -285,7 +285,7 @@ class Watch(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """After the last one."""
-        self._evaluation.look(Run(args, state, control, model), end=True)
+        self._evaluation.look(WatchedRun(args, state, control, model), end=True)
         self._memory.forget("evaluation-memory-grows")
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -342,7 +342,7 @@ class Watch(TrainerCallback):
             control.should_save = False
             control.should_training_stop = True
 
-    def _note_growth(self, run: Run, seen: tuple[str, dict[str, Any]] | None) -> None:
+    def _note_growth(self, run: WatchedRun, seen: tuple[str, dict[str, Any]] | None) -> None:
         if seen is not None:
             event, facts = seen
             self._teller.record(run, event, run.state.global_step, facts)

@@ -90,7 +90,7 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-class Kept:
+class StepLosses:
     """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
     ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``arrived`` are the
     gradients with which backward passes have come to losses of the model's own."""

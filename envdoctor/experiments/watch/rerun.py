@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from envdoctor.experiments.watch.losses import Kept, loss_of, tensors_of
+from envdoctor.experiments.watch.losses import StepLosses, loss_of, tensors_of
 
 # Whether loss and gradients of a step are finite: some numbers on the device, read by all processes alike.
 
@@ -45,7 +45,7 @@ class Gradients:
     def __init__(self) -> None:
         self._sentinel: Any = None
 
-    def look(self, model: Any, args: Any, step: int, kept: Kept) -> tuple[Any, Any] | None:
+    def look(self, model: Any, args: Any, step: int, kept: StepLosses) -> tuple[Any, Any] | None:
         """(numbers of all processes, numbers of this one): the largest loss, the largest magnitude of each gradient
         that was looked at, and last the smallest loss. A loss is 0 where it is not known. In those of all processes
         what is not finite is infinite. None when there was nothing to look at.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from envdoctor.experiments.watch.losses import Kept, describe
+from envdoctor.experiments.watch.losses import StepLosses, describe
 from envdoctor.experiments.watch.rerun import (
     Gradients,
     bad_gradients,
@@ -47,7 +47,12 @@ class Teller:
             self.busy = False
 
     def record(
-        self, run: "Run", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] | None = None
+        self,
+        run: "WatchedRun",
+        event: str,
+        step: int,
+        about: Mapping[str, Any],
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
         ``about`` it, a text about the second run, is a detail."""
@@ -85,7 +90,7 @@ _DEAD, _LEAST = 5, 1e-3
 _EVERY, _SAMPLE = 100, 1024
 
 
-class Run(NamedTuple):
+class WatchedRun(NamedTuple):
     """What the Trainer hands to every callback, or what stands for it in a plain loop."""
 
     args: Any
@@ -100,9 +105,9 @@ class _Step(NamedTuple):
     process (see :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have
     moved already."""
 
-    run: Run
+    run: WatchedRun
     number: int
-    kept: Kept
+    kept: StepLosses
     own: Any
     rate: float | None
     warms: bool
@@ -113,7 +118,7 @@ class Steps:
     """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
 
     def __init__(self, teller: Teller, *, stop: bool, rerun: bool) -> None:
-        self.kept = Kept()
+        self.kept = StepLosses()
         self.shape: tuple[int, int] | None = None
         self.tripped = False
         self._teller = teller
@@ -128,9 +133,9 @@ class Steps:
         self._zeroed: _Step | None = None
         self._noted: tuple[str, Any, Any, Any] | None = None
 
-    def look(self, run: Run, *, applied: bool) -> None:
+    def look(self, run: WatchedRun, *, applied: bool) -> None:
         """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
-        kept, self.kept = self.kept, Kept()
+        kept, self.kept = self.kept, StepLosses()
         if run.model is None or self.tripped:
             return
         number = run.state.global_step + (not applied)
@@ -310,7 +315,7 @@ class Steps:
         return {**about, **found}
 
 
-def scales(run: Run) -> bool:
+def scales(run: WatchedRun) -> bool:
     """Whether a loss scaler looks at the gradients and skips steps by itself."""
     return bool(getattr(run.args, "fp16", False)) or getattr(run.optimizer, "scaler", None) is not None
 

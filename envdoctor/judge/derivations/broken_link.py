@@ -13,7 +13,7 @@ from envdoctor.facts.view import View
 from envdoctor.judge.derivations.running import Answer, Derived, derives
 from envdoctor.matrix.entry_statements import choices, entries, parse_statement
 from envdoctor.matrix.ledger import Ledger
-from envdoctor.matrix.lookup import Asked, Taken, fitting_consumers, fitting_providers, missing, where
+from envdoctor.matrix.lookup import Asked, TakenNames, fitting_consumers, fitting_providers, missing, where
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.needed import needed
 from envdoctor.source.signatures import spelled
@@ -182,7 +182,7 @@ def _of_ledger(
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
-        found: dict[tuple[str, str], list[Taken]] = {}
+        found: dict[tuple[str, str], list[TakenNames]] = {}
         for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
             if (take.wanted and name in declaring) or (known and installed(provider) is ABSENT):
                 continue  # metadata says what is required, and an installer adds it
@@ -215,13 +215,13 @@ def _whole(statement: str) -> str:
     return statement.partition(" import ")[0].replace("from ", "import ", 1)
 
 
-def _named(take: Taken) -> str:
+def _named(take: TakenNames) -> str:
     if take.wanted:
         return take.wanted.name + take.wanted.specifiers
     return ".".join(filter(None, (take.module, take.name)))
 
 
-def _most(found: tuple[tuple[str, str], list[Taken]]) -> tuple[bool, bool, int, str]:
+def _most(found: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, int, str]:
     """Versions that are asked for first, then what stops the whole package, then what stops most."""
     (_, what), takes = found
     return not takes[0].wanted, all(take.entry.startswith("from ") for take in takes), -len(takes), what

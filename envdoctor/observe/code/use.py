@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envdoctor.facts.values import Fact, Records, Value
-from envdoctor.observe.code.reading.code_files import CodeFile, Unread, find_code
+from envdoctor.observe.code.reading.code_files import CodeFile, UnreadCode, find_code
 from envdoctor.observe.code.reading.reading_uses import CELL, answers, completed, items
 from envdoctor.observe.model.reading.names import printable
 from envdoctor.observe.request import Request
@@ -46,7 +46,7 @@ def observe(request: Request) -> list[Fact]:
     uses = tuple(items(read))
     if len(uses) > _MOST:
         unread.append(
-            Unread(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
+            UnreadCode(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
         )
     why = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
     values: tuple[Value, ...] = (

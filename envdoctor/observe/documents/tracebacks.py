@@ -213,7 +213,7 @@ def _plain(line: str) -> str:
     return line
 
 
-class Frame(NamedTuple):
+class TracebackFrame(NamedTuple):
     """``path`` as written, ``function`` ("" when it is not said), ``code`` the source line below ("" for none)."""
 
     path: str
@@ -235,7 +235,7 @@ class Reading(NamedTuple):
     error: str
     message: str
     failure: Failure | None
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
     statements: tuple[str, ...] = ()
 
 
@@ -350,7 +350,7 @@ def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
     return before + 1
 
 
-def _completed(failure: Failure, error: _Error, frames: Sequence[Frame], block: Sequence[str]) -> Failure:
+def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:
     """What older Pythons leave out of the message, from the statement that failed."""
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
@@ -389,19 +389,19 @@ def imported_in(code: str) -> str:
     return found[1] if found else ""
 
 
-def frames_of(lines: Sequence[str]) -> Iterator[Frame]:
+def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
     """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
         if (place := _place(line)) is not None:
-            yield Frame(*place, _code(lines, number))
+            yield TracebackFrame(*place, _code(lines, number))
             continue
         found = _OLD_IPYTHON.match(line) if " in " in line else None
         if found is not None:
-            yield Frame(found[1].strip(), 0, found[2], _code(lines, number))
+            yield TracebackFrame(found[1].strip(), 0, found[2], _code(lines, number))
             continue
         found = _CELL.search(line)
         if found is not None:
-            yield Frame("", int(found[1]), "", _code(lines, number))
+            yield TracebackFrame("", int(found[1]), "", _code(lines, number))
 
 
 def _code(lines: Sequence[str], number: int) -> str:

@@ -37,7 +37,7 @@ class Running(NamedTuple):
         return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
 
 
-class Answer(NamedTuple):
+class InterpreterAnswer(NamedTuple):
     """What an interpreter says of itself: version ("3.11.9"), implementation ("cpython"), its own path and prefix."""
 
     version: str
@@ -56,7 +56,7 @@ class Caller(NamedTuple):
     files: Files
     started: list[str]
 
-    def ask(self, executable: str) -> Answer | Unknown:
+    def ask(self, executable: str) -> InterpreterAnswer | Unknown:
         """Start an interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is; it is
         named in ``started`` from then on.
 
@@ -81,7 +81,7 @@ class Caller(NamedTuple):
 
         try:
             said: Any = json.loads(text.strip().splitlines()[-1])
-            answer = Answer(*(said[name] for name in Answer._fields))
+            answer = InterpreterAnswer(*(said[name] for name in InterpreterAnswer._fields))
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
             answer = None
         if answer is None or not all(

@@ -34,7 +34,7 @@ _STANDARD = 3
 _MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
 
 
-class Change(NamedTuple):
+class PathChange(NamedTuple):
     """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site``
     where its ``.pth`` files count too."""
 
@@ -62,9 +62,9 @@ def touches(code: str) -> bool:
     return ("sys" in code or "add" in code) and re.search(_TOUCHES, code) is not None
 
 
-def read_startup(file: str, code: str) -> tuple[Startup, tuple[Change, ...]]:
+def read_startup(file: str, code: str) -> tuple[Startup, tuple[PathChange, ...]]:
     """Read what the code does to the import path, as far as all of it is literal."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PathChange, ...] = ()
     known = not touches(code)
     if not known and len(code) <= LONGEST:
         import ast
@@ -88,7 +88,7 @@ class _Reader:
     def __init__(self, ast: Any) -> None:
         self._ast, self._texts, self.lost = ast, dict[str, str](), False
 
-    def changes(self, statement: Any) -> Iterator[Change]:
+    def changes(self, statement: Any) -> Iterator[PathChange]:
         ast = self._ast
         match statement:
             case ast.Pass():
@@ -118,7 +118,7 @@ class _Reader:
                 return self._texts.get(name)
         return None
 
-    def _of_path(self, statement: Any) -> list[Change] | None:
+    def _of_path(self, statement: Any) -> list[PathChange] | None:
         """The folders that a statement adds; None where it does something else."""
         ast = self._ast
         match statement:
@@ -137,22 +137,22 @@ class _Reader:
                         return self._listed(right, None) if ast.unparse(left) == "sys.path" else None
         return None
 
-    def _called(self, function: str, arguments: list[Any], text: str) -> list[Change] | None:
+    def _called(self, function: str, arguments: list[Any], text: str) -> list[PathChange] | None:
         match function, arguments:
             case "sys.path.insert", [self._ast.Constant(value=int(place)), _] if type(place) is int and place >= 0:
-                return [Change(text, place)]
+                return [PathChange(text, place)]
             case "sys.path.append" | "site.addsitedir", [_]:
-                return [Change(text, None, function == "site.addsitedir")]
+                return [PathChange(text, None, function == "site.addsitedir")]
         return None
 
-    def _listed(self, node: Any, index: int | None) -> list[Change] | None:
+    def _listed(self, node: Any, index: int | None) -> list[PathChange] | None:
         if not isinstance(node, (self._ast.List, self._ast.Tuple)):
             return None
         texts = [self._text(one) for one in node.elts]
         folders = [text for text in texts if text is not None]
         if len(folders) < len(texts):
             return None
-        return [Change(folder, index) for folder in (folders if index is None else reversed(folders))]
+        return [PathChange(folder, index) for folder in (folders if index is None else reversed(folders))]
 
 
 class ImportPath:
@@ -214,7 +214,7 @@ class ImportPath:
         for change in changes:
             self._change(change)
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: PathChange) -> None:
         folder, count = os.path.normpath(self._files.inside(change.folder)), len(self.folders)
         if change.site:
             self.add_site(folder)

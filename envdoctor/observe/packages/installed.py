@@ -15,7 +15,7 @@ from envdoctor.observe.locate.installation import conda_name_version
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
 from envdoctor.observe.packages.reading.metadata_directory import (
     Distribution,
-    Problem,
+    MetadataProblem,
     checked_version,
     first_named,
     invalid_name,
@@ -56,7 +56,7 @@ class _Folders(NamedTuple):
     source folders that ``.egg-link`` files lead to."""
 
     distributions: dict[str, list[Distribution]]
-    problems: list[Problem]
+    problems: list[MetadataProblem]
     trouble: list[Message]
     linked: list[str]
 
@@ -225,7 +225,7 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
     return found
 
 
-def _read_tags(item: Distribution, files: Files, problems: list[Problem]) -> tuple[str, ...]:
+def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]) -> tuple[str, ...]:
     """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
     and then the file says nothing."""
     text = files.text_or_empty(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else ""
@@ -235,14 +235,15 @@ def _read_tags(item: Distribution, files: Files, problems: list[Problem]) -> tup
         return tags
     detail = Message("{}/WHEEL has a tag that is none: {}", os.path.basename(item.path), broken)
     version = item.version if isinstance(item.version, str) else ABSENT
-    problems.append(Problem(item.name, "unreadable", detail, version, item.path))
+    problems.append(MetadataProblem(item.name, "unreadable", detail, version, item.path))
     return ()
 
 
 def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
     """The distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
-    Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a :class:`Problem`.
+    Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a
+    :class:`MetadataProblem`.
     """
     items: list[Distribution | None] = []
     editable: set[str | None] = set()
@@ -251,7 +252,7 @@ def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distributio
         if entry.startswith("~"):
             name = readable(entry)
             detail = Message("{} is what an interrupted pip left behind", name)
-            found.problems.append(Problem(name, "leftover", detail, ABSENT, path))
+            found.problems.append(MetadataProblem(name, "leftover", detail, ABSENT, path))
         elif entry.endswith((".dist-info", ".egg-info")):
             items.append(read_directory(path, entry, entry.rpartition(".")[2], files, found.problems))
         elif entry.endswith(".egg-link"):
@@ -270,7 +271,7 @@ def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distributio
     return here
 
 
-def _read_egg(folder: str, files: Files, problems: list[Problem]) -> Distribution | None:
+def _read_egg(folder: str, files: Files, problems: list[MetadataProblem]) -> Distribution | None:
     """A folder with EGG-INFO, or a zip file that has only its name to read."""
     entry, inside = os.path.basename(folder), os.path.join(folder, "EGG-INFO")
     if files.is_folder(folder):
@@ -284,7 +285,7 @@ def _read_egg(folder: str, files: Files, problems: list[Problem]) -> Distributio
     return Distribution(name, version, "egg-info", ABSENT, False, inside, entry)
 
 
-def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Problem]:
+def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[MetadataProblem]:
     """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
     groups: dict[str, list[Distribution]] = {}
     for item in distributions:
@@ -294,7 +295,7 @@ def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Prob
             versions = ", ".join(first_named(sorted({item.version for item in items if isinstance(item.version, str)})))
             entries = " and ".join(first_named([os.path.basename(item.path) for item in items]))
             detail = Message("{} are in the same folder", entries)
-            yield Problem(name, "duplicate", detail, versions or ABSENT, folder)
+            yield MetadataProblem(name, "duplicate", detail, versions or ABSENT, folder)
 
 
 def _decide_versions(folders: _Folders, layout: Layout, replaced: Mapping[str, VersionFile]) -> list[Fact]:
@@ -345,10 +346,10 @@ def _prefer_file(name: str, file: VersionFile, chosen: dict[str, Fact], folders:
         return
     if fact is None:
         detail = Message("{} is there, and no metadata directory", file.origin)
-        folders.problems.append(Problem(name, "no-metadata", detail, version, path))
+        folders.problems.append(MetadataProblem(name, "no-metadata", detail, version, path))
     elif isinstance(fact.value, str) and not same_release(fact.value, version):
         detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
-        folders.problems.append(Problem(name, "mismatch", detail, f"{fact.value}, {version}", path))
+        folders.problems.append(MetadataProblem(name, "mismatch", detail, f"{fact.value}, {version}", path))
     elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
         return  # here it is METADATA that has the tag
     chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")

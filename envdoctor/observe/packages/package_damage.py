@@ -22,7 +22,7 @@ from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_li
 from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.reading.version_files import module_in
 from envdoctor.observe.request import Request
-from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
@@ -208,7 +208,7 @@ def _compared(
         "lists": [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"],
     }
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
-    if isinstance(answer, Problem):
+    if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return [[compared[0]["name"], "unread", [reason], False]]
     return list(answer["damage"])

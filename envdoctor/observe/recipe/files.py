@@ -9,7 +9,7 @@ from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import Entry, Part, RecipeError, folders_above, read_document
+from envdoctor.observe.recipe.reading.document import Part, RecipeEntry, RecipeError, folders_above, read_document
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, said_by
 
@@ -153,19 +153,21 @@ def python_calls(
 
     Raises :class:`RecipeError`.
     """
-    from envdoctor.system.asking import Limits, Problem, ask_once
+    from envdoctor.system.asking import ChildProblem, Limits, ask_once
 
     asked = {"notebook": notebook, "words": words, "folder": folder}
     asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
     child = "envdoctor.observe.recipe.reading.calls:calls_of"
     answer = ask_once(child, asked, Limits(seconds=20.0, mib=1024), content, packages=True)
-    if isinstance(answer, Problem):
+    if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
     return [
         Part(
             name,
             tuple(
-                Entry(key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2)
+                RecipeEntry(
+                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2
+                )
                 for key, value, place, how in settings
             ),
             perhaps=perhaps,
@@ -176,7 +178,7 @@ def python_calls(
 
 def _unfolded(part: Part) -> Part:
     """A command with the settings of an option that holds JSON, each for itself."""
-    entries: list[Entry] = []
+    entries: list[RecipeEntry] = []
     for entry in part.entries:
         if isinstance(entry.value, str) and entry.value.startswith("{"):
             try:

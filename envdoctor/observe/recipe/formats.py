@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.observe.recipe.reading.document import Entry, Part
+from envdoctor.observe.recipe.reading.document import Part, RecipeEntry
 
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets")
@@ -121,7 +121,7 @@ class Formats:
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
-    def _decided(self, form: Format, entries: Sequence[Entry]) -> bool:
+    def _decided(self, form: Format, entries: Sequence[RecipeEntry]) -> bool:
         """Whether the keys may be those of the format that a name speaks for."""
         deciding = form.row.get("keys_decide")
         if deciding is None:
@@ -129,10 +129,10 @@ class Formats:
         known = self._count(form, entries)
         return known == len(entries) if deciding == "all" else 2 * known > len(entries)
 
-    def _count(self, form: Format, entries: Sequence[Entry]) -> int:
+    def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
 
-    def _share(self, form: Format, entries: Sequence[Entry]) -> float:
+    def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
         """How much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing, without
         one, where it knows less than a third of them."""
         marks = form.row.get("marks", ())

@@ -9,7 +9,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
-from envdoctor.observe.recipe.reading.document import Entry, Part
+from envdoctor.observe.recipe.reading.document import Part, RecipeEntry
 from envdoctor.system.message import Message, said_by
 from envdoctor.system.nearest import alike
 from envdoctor.versions.pep440 import satisfies
@@ -27,7 +27,7 @@ _SHOWN = (
     r"(?:.*\.)?(?:beta|task_type|reward_model_type|galore_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
-_Here = dict[str, tuple[Fact, Entry]]
+_Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
 class Statements:
@@ -80,7 +80,7 @@ class Statements:
             if (form.authority >= 0 and not made) or field not in self.said:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 
-    def _key(self, entry: Entry, place: str, form: Format, call: str | None, here: _Here) -> None:
+    def _key(self, entry: RecipeEntry, place: str, form: Format, call: str | None, here: _Here) -> None:
         """One item of ``recipe_key``, and what the key says."""
         found = self.formats.find(form, entry.key)
         if found is None and entry.key.startswith(("no_", "no-")) and entry.value is True:
@@ -109,7 +109,7 @@ class Statements:
         self.keys.append({**{name: cell or ABSENT for name, cell in item.items()}, "place": (place,)})
 
     def _take(
-        self, entry: Entry, place: str, meanings: Sequence[Meaning], owner: Format, here: _Here
+        self, entry: RecipeEntry, place: str, meanings: Sequence[Meaning], owner: Format, here: _Here
     ) -> tuple[str, str]:
         """What the key's meanings say; the state of the key, and what is to be said beside it. Of two keys that speak
         against each other the first counts."""
@@ -151,7 +151,7 @@ class Statements:
         spec = self.registry.find(fact.key)
         return list(spec.values).index(str(fact.value)) if spec is not None else 0
 
-    def fact_of(self, meaning: Meaning, entry: Entry, place: str) -> Fact | None:
+    def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
             reason = Message("the recipe computes it, or takes it from a variable")
@@ -394,7 +394,7 @@ def _released(statements: Statements, field: str, form: Format, installed: Calla
             for span in spans:
                 if not known or satisfies(str(version), span["releases"]) is True:
                     value = None if span["value"] == "none" else span["value"]
-                    entry = Entry(key, tuple(value) if isinstance(value, list) else value, ())
+                    entry = RecipeEntry(key, tuple(value) if isinstance(value, list) else value, ())
                     fact = statements.fact_of(meaning, entry, origin) if value is not None else None
                     if fact is None and otherwise is not None:
                         fact = statements.fact(field, otherwise, origin)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
-from envdoctor.matrix.entry_statements import Entry, entries
+from envdoctor.matrix.entry_statements import EntryStatement, entries
 from envdoctor.observe.needed import needed, torch_backends
 from envdoctor.observe.request import Request
-from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
@@ -40,7 +40,7 @@ def observe(request: Request) -> list[Fact]:
         return _facts(Unknown(Message("the installed packages are not known")))
     versions = _versions(dists)
     backends = [
-        Entry(Message("import {}", module), str(item["name"]), module, None, needs_gpu=False, derives=False)
+        EntryStatement(Message("import {}", module), str(item["name"]), module, None, needs_gpu=False, derives=False)
         for item, module in torch_backends(request)
         if isinstance(item.get("version"), str)
     ]
@@ -51,7 +51,7 @@ def observe(request: Request) -> list[Fact]:
     asked = _question(request, wanted, versions, owners, dists)
     place = request.place
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
-    if isinstance(answer, Problem):
+    if isinstance(answer, ChildProblem):
         return _facts(
             Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
         )
@@ -96,14 +96,18 @@ def _versions(dists: Records) -> dict[str, str]:
     return found
 
 
-def _has_code(entry: Entry, request: Request) -> bool:
+def _has_code(entry: EntryStatement, request: Request) -> bool:
     top = entry.module.partition(".")[0]
     listed = map(request.place.files.names_or_none, request.place.site_packages)
     return any(top in names or f"{top}.py" in names for names in listed)
 
 
 def _question(
-    request: Request, wanted: Sequence[Entry], versions: Mapping[str, str], owners: Mapping[str, str], dists: Records
+    request: Request,
+    wanted: Sequence[EntryStatement],
+    versions: Mapping[str, str],
+    owners: Mapping[str, str],
+    dists: Records,
 ) -> dict[str, Any]:
     """What the child is told, as JSON holds it."""
     place = request.place

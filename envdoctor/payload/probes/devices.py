@@ -14,7 +14,7 @@ import torch
 
 from ..probing import card_work as work
 from ..probing.attention_case import force
-from ..probing.cards import Card, slow, strange
+from ..probing.cards import GpuCard, slow, strange
 from ..probing.kit import Emit, Job, Unavailable, found_by
 from ..probing.nvml import NOT_COUNTED, computing, counters, identity, version
 
@@ -158,7 +158,7 @@ class _Bench:
 
     def compare(self, title: str, measure: Callable[..., Any], **more: Any) -> None:
         """Let all cards do it at the same time, and say which of them is at fault. ``measure`` takes the number of a
-        card and gives the rest of a :class:`Card`."""
+        card and gives the rest of a :class:`GpuCard`."""
 
         def one(number: int) -> dict[str, Any]:
             return found_by(lambda: {"card": measure(number)}, self.places[number].type)
@@ -168,7 +168,7 @@ class _Bench:
         cards = []
         for label, name, part in zip(self.labels, self.names, found):
             if "card" in part:
-                cards.append(Card(label, name, **part["card"]))
+                cards.append(GpuCard(label, name, **part["card"]))
             elif "error" in part:
                 self.emit({**self.case, **more, "case": f"{title} on {label}", **part})
         if cards:

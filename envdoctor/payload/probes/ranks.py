@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..probing.cards import Card, accused, strange
+from ..probing.cards import GpuCard, accused, strange
 from ..probing.collective import finish, start
 from ..probing.kit import Emit, Job
 from ..ranks import collect, documents, hand_over, meet, send, waited
@@ -112,7 +112,7 @@ def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
     unclear = []
     for work in sorted({name for rank in ranks for name in rank.own["results"]}):
         measured = [(rank, rank.own["results"][work]) for rank in ranks if work in rank.own["results"]]
-        cards = [Card(rank.label, rank.own["alike"], digest, float(error)) for rank, (digest, error) in measured]
+        cards = [GpuCard(rank.label, rank.own["alike"], digest, float(error)) for rank, (digest, error) in measured]
         for card, words in accused(cards):
             told.setdefault(card.label, {}).setdefault(words, []).append(work)
         found = strange(cards)

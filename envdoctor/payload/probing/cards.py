@@ -26,7 +26,7 @@ SPEEDS = {
 }
 
 
-class Card(NamedTuple):
+class GpuCard(NamedTuple):
     """What one GPU gave: ``alike`` is a value that GPUs with bitwise the same result share, ``error`` against float64
     in units of the dtype's epsilon, ``words`` what it did wrong by itself, whatever the others gave."""
 
@@ -37,7 +37,7 @@ class Card(NamedTuple):
     words: str = ""
 
 
-def strange(cards: list[Card]) -> dict[str, Any]:
+def strange(cards: list[GpuCard]) -> dict[str, Any]:
     """``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
 
     A card whose error is no rounding is wrong whatever the others say. Cards of one name run the same kernels, and must
@@ -56,7 +56,7 @@ def strange(cards: list[Card]) -> dict[str, Any]:
     return {"equal": True, "detail": f"{len(cards)} alike"}
 
 
-def accused(cards: list[Card]) -> list[tuple[Card, str]]:
+def accused(cards: list[GpuCard]) -> list[tuple[GpuCard, str]]:
     """The cards that are at fault, with what is wrong: first those that are no rounding away, then the odd ones."""
     usual = {}
     for name, kinds in _kinds(cards).items():
@@ -91,7 +91,7 @@ def slow(
     return told
 
 
-def _kinds(cards: list[Card]) -> dict[str, Any]:
+def _kinds(cards: list[GpuCard]) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     for card in cards:
         kinds.setdefault(card.name, Counter())[card.alike] += 1

@@ -54,9 +54,9 @@ from envdoctor.revision.code.parts.changes import (
 )
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import (
-    Entry,
+    CodeSide,
+    LoadedEntry,
     NotPython,
-    Side,
     faults,
     kind_of_file,
     loaded_files,
@@ -90,7 +90,7 @@ def compare(revisions: Revisions) -> Compared:
     maps, blind = parted(_auto_map(revisions, path) for path in configs)
     named = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
     snapshots = zip((revisions.old, revisions.new), named, strict=True)
-    sides = old, new = [Side(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
+    sides = old, new = [CodeSide(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
     renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
     unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
@@ -136,7 +136,7 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _parse(
-    revisions: Revisions, sides: Sequence[Side], wanted: Collection[str], needed: Collection[str]
+    revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
     """Read and parse both sides of the files; return those that are unread, and those that are equal by their bytes,
     which are parsed only where they are ``needed``."""
@@ -161,7 +161,7 @@ def _parse(
     return unread, equal
 
 
-def _asks_what_is_loaded(sides: Sequence[Side], differ: Collection[str]) -> bool:
+def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> bool:
     """Whether the configurations have to be read: a changed file is not called like loaded ones, or lies beside another
     one of its kind, or it lost a class. All others are judged, without a request for files that did not change."""
     kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
@@ -237,7 +237,7 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
             yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
 
 
-def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[Entry], list[Entry]] | Unread:
+def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[LoadedEntry], list[LoadedEntry]] | Unread:
     """The path of a configuration, and its entries, old and new."""
     new = _entries(revisions.new, path)
     old = new if revisions.same(path) else _entries(revisions.old, path)
@@ -246,24 +246,24 @@ def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[Entry], list[E
     return new if isinstance(new, Unread) else (path, old, new)
 
 
-def _entries(snapshot: Snapshot, path: str) -> list[Entry] | Unread:
+def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
     """The entries of one side by their keys (``AutoModel``, ``AutoTokenizer.0``); none without the file or without an
     auto_map."""
     document = read_json(snapshot, path)
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    found: dict[str, Entry] = {}
+    found: dict[str, LoadedEntry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        found[key] = Entry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
+        found[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
         if len(found) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
     return [*found.values()]
 
 
-def _map_changes(path: str, old: Sequence[Entry], new: Sequence[Entry]) -> Iterator[Change]:
+def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
     """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
     there."""
     known = {entry.away for entry in old}

@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
-from envdoctor.observe.model.reading.names import Named, NameProblem, is_address, parse_name, written_as_path
+from envdoctor.observe.model.reading.names import NamedModel, NameProblem, is_address, parse_name, written_as_path
 from envdoctor.revision.hub.commits import Commit, commits, date_of, open_revision
 from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.revision.hub.online import Access, HubSnapshot, open_hub
@@ -36,7 +36,7 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
 
 
-def name_of(text: str, access: Access) -> Named:
+def name_of(text: str, access: Access) -> NamedModel:
     """What a text names. Raises :class:`SnapshotError`."""
     try:
         return parse_name(text, access.cwd, access.environ)

@@ -18,7 +18,7 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
-from envdoctor.system.asking import Limits, Problem, ask_once
+from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.message import Message, MessageError, packed, unpacked
 
 #: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
@@ -205,7 +205,7 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         limits = Limits(seconds=clock.left + _USUAL, mib=768, output=128 << 20)
         answer = ask_once("envdoctor.revision.hub.pickle_reading:described", {"kind": kind}, limits, data)
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
-        if not isinstance(answer, Problem):
+        if not isinstance(answer, ChildProblem):
             names, whole, tensors, reason, cut = answer
             built = None
             if tensors is not None:

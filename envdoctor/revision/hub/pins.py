@@ -92,7 +92,7 @@ def pins_text(pins: Iterable[Pin]) -> str:
     return json.dumps({"schema": SCHEMA, "models": models}, indent=1, ensure_ascii=True) + "\n"
 
 
-class Compared(NamedTuple):
+class PinState(NamedTuple):
     """A snapshot beside its pin: ``state`` is same, changed or moved (another commit), None when it cannot be told;
     ``differing`` are the files that differ, ``unsure`` those of which that is not known, with the reason."""
 
@@ -101,7 +101,7 @@ class Compared(NamedTuple):
     unsure: list[Unread]
 
 
-def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
+def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
     """Whether every pinned file has its oid, and no other that is loaded was added or is gone.
 
     Weights that are not there were perhaps never downloaded, and nothing loads without them.
@@ -131,7 +131,7 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> Compared:
         state = "moved"
     elif unsure and not differing:
         state = None
-    return Compared(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
+    return PinState(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
 
 
 def _is_loaded(path: str) -> bool:

@@ -135,19 +135,19 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
     Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
     was hit is kept; the conversation that hit it and those after it carry the problem.
     """
-    from envdoctor.system.asking import Limits, Problem, ask
+    from envdoctor.system.asking import ChildProblem, Limits, ask
 
     asked = {"template": template, "variables": dict(variables)}
     limits = Limits(seconds, mib=256, output=2 << 20)
     answers = list(ask(_CHILD, [({**asked, "given": one.given}, None) for one in _SUITE], limits, packages=True))
     first = answers[0]
-    if isinstance(first, Problem) and first.kind == "failed":
+    if isinstance(first, ChildProblem) and first.kind == "failed":
         return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
     return [
         _Rendered(problem=answer.said())
-        if isinstance(answer, Problem)
+        if isinstance(answer, ChildProblem)
         else _Rendered(**{name: unpacked(value) for name, value in answer.items()})
         for answer in answers
     ]

@@ -26,7 +26,15 @@ from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.revision.weights.parts import layouts
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
-from envdoctor.revision.weights.parts.layouts import Amount, Layout, Shared, Spec, WeightSet, amounts_of, gigabytes
+from envdoctor.revision.weights.parts.layouts import (
+    Amount,
+    Shared,
+    Spec,
+    WeightLayout,
+    WeightSet,
+    amounts_of,
+    gigabytes,
+)
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import rank
 
@@ -127,7 +135,9 @@ def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]
         yield from (Unread(path, Message(reason, f"{size:,}")) for path, size in sizes.items())
 
 
-def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: Layout, after: Layout) -> Compared:
+def _compare_pair(
+    revisions: Revisions, one: WeightSet, two: WeightSet, before: WeightLayout, after: WeightLayout
+) -> Compared:
     old, new = revisions.old, revisions.new
     unread = [*before.unread, *after.unread]
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
@@ -165,7 +175,7 @@ def _compare_pair(revisions: Revisions, one: WeightSet, two: WeightSet, before: 
     return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(listing))
 
 
-def _values_changed(old: Snapshot, new: Snapshot, before: Layout, after: Layout) -> list[Change]:
+def _values_changed(old: Snapshot, new: Snapshot, before: WeightLayout, after: WeightLayout) -> list[Change]:
     """Files with one header and two object ids: the same tensors with other values, for certain."""
     alike = [path for path, digest in after.raw.items() if before.raw.get(path) == digest]
     paths = [path for path in alike if old.files[path].same_as(new.files[path]) is False]
@@ -184,10 +194,10 @@ def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | U
             yield from layout.unread
             yield from layouts.check_index(revisions.new, key, files, layout)
         elif key.format != "opaque" and len(files) > 1 and not set(files).isdisjoint(shared.moved.values()):
-            yield from layouts.check_index(revisions.new, key, files, Layout())
+            yield from layouts.check_index(revisions.new, key, files, WeightLayout())
 
 
-def _metadata(before: Layout, after: Layout) -> Iterator[Change]:
+def _metadata(before: WeightLayout, after: WeightLayout) -> Iterator[Change]:
     """``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
     if not before.headers:
         return
@@ -245,7 +255,7 @@ def _newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
     return newest
 
 
-def _needs_changes(old: Layout, new: Layout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
+def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
     """``needs-newer-safetensors`` when the new headers hold a dtype that no release for the old ones reads.
 
     Unless all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the

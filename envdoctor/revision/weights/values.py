@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from envdoctor.revision.comparer import Change, Compared, Revisions, Values
 from envdoctor.revision.hub.online import HubSnapshot
 from envdoctor.revision.hub.snapshot import Unread
-from envdoctor.revision.weights.parts.layouts import Layout, gigabytes, group
+from envdoctor.revision.weights.parts.layouts import WeightLayout, gigabytes, group
 from envdoctor.system.message import Message, listed
 
 #: Elements of a tensor that are compared at a time, and bytes that are read at a time.
@@ -63,7 +63,7 @@ class _Piece(NamedTuple):
     length: int
 
 
-def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layout) -> Compared:
+def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two: WeightLayout) -> Compared:
     """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it.
 
     What is beyond the budget of ``allowed`` or cannot be read is unread.
@@ -103,7 +103,7 @@ def compare_values(revisions: Revisions, allowed: Values, one: Layout, two: Layo
     return Compared(tuple(changes), tuple(unread), equal=equal, listing=tuple(patterns))
 
 
-def _pieces(name: str, *layouts: Layout) -> Iterator[_Piece]:
+def _pieces(name: str, *layouts: WeightLayout) -> Iterator[_Piece]:
     """Cut a tensor of one shape on both sides; at whole rows where a row fits into a piece."""
     headers = [layout.headers[layout.where[name]] for layout in layouts]
     one, two = (header.tensors[name] for header in headers)
@@ -230,7 +230,7 @@ def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> t
     return largest, squares, base, bool(kept.sum() == known.sum())
 
 
-def _changes(found: list[_Difference], layout: Layout) -> tuple[list[Change], list[Change]]:
+def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
     """Return one change for all tensors that differ, and one for each pattern."""
     by_name = {item.name: item for item in found}
     groups = group(by_name, layout.tensors)
@@ -249,7 +249,7 @@ def _changes(found: list[_Difference], layout: Layout) -> tuple[list[Change], li
     return changes, patterns
 
 
-def _told(pattern: str, items: list[_Difference], layout: Layout) -> Change:
+def _told(pattern: str, items: list[_Difference], layout: WeightLayout) -> Change:
     """Return the change of one pattern: its largest difference, and the rows that differ where it is one matrix."""
     worst = max(items, key=lambda item: item.relative)
     if worst.packed:

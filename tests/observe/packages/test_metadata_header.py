@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
-from envdoctor.observe.packages.reading.metadata_directory import Header, read_header
+from envdoctor.observe.packages.reading.metadata_directory import MetadataHeader, read_header
 from envdoctor.system import Files
 
 
-def header(content: bytes) -> Header:
+def header(content: bytes) -> MetadataHeader:
     """The header of a file with this content."""
     with tempfile.TemporaryFile() as file:
         file.write(content)
@@ -34,33 +34,33 @@ FIRST = b"Metadata-Version: 2.1\nName: torch\n"
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (FIRST + b"Version: 2.5.1\n\nText\n", Header("torch", "2.5.1")),
-        (FIRST.replace(b"\n", b"\r\n") + b"Version: 2.5.1\r\n\r\nText\r\n", Header("torch", "2.5.1")),
-        (b"VERSION:2.5.1\nname :  torch \nSummary: x\n", Header("torch", "2.5.1")),
+        (FIRST + b"Version: 2.5.1\n\nText\n", MetadataHeader("torch", "2.5.1")),
+        (FIRST.replace(b"\n", b"\r\n") + b"Version: 2.5.1\r\n\r\nText\r\n", MetadataHeader("torch", "2.5.1")),
+        (b"VERSION:2.5.1\nname :  torch \nSummary: x\n", MetadataHeader("torch", "2.5.1")),
         # the description is not read for fields
-        (FIRST + b"\nName: other\nVersion: 9\n", Header("torch", None)),
-        (FIRST.replace(b"\n", b"\r\n") + b"\r\nVersion: 9\r\n", Header("torch", None)),
-        (FIRST + b"Version: 1\nVersion: 2\n\n", Header("torch", "1")),
-        (FIRST + LICENCE + b"Version: 1.2\n\n", Header("torch", "1.2")),
+        (FIRST + b"\nName: other\nVersion: 9\n", MetadataHeader("torch", None)),
+        (FIRST.replace(b"\n", b"\r\n") + b"\r\nVersion: 9\r\n", MetadataHeader("torch", None)),
+        (FIRST + b"Version: 1\nVersion: 2\n\n", MetadataHeader("torch", "1")),
+        (FIRST + LICENCE + b"Version: 1.2\n\n", MetadataHeader("torch", "1.2")),
         # a header that never ends is read up to a mebibyte
-        (b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n", Header("a", None, partial=True)),
-        (FIRST + b"Version: 2.1", Header("torch", "2.1", cut=True)),
+        (b"Name: a\n" + b"Classifier: x\n" * 100_000 + b"Version: 1\n\n", MetadataHeader("a", None, partial=True)),
+        (FIRST + b"Version: 2.1", MetadataHeader("torch", "2.1", cut=True)),
         (
             b"requires-dist : a>=1\nREQUIRES-PYTHON:>=3.9\nRequires-Dist: b\n\t>=2\nName: x\nVersion: 1\n\n",
-            Header("x", "1", requires=("a>=1", "b >=2"), requires_python=">=3.9"),
+            MetadataHeader("x", "1", requires=("a>=1", "b >=2"), requires_python=">=3.9"),
         ),
         # requirements of extras alone are left out
         (
             b"Name: x\nVersion: 1\n" + b"".join(b"Requires-Dist: " + line + b"\n" for line in EXTRAS) + b"\n",
-            Header("x", "1", requires=("c; extra == 'x' or os_name == 'nt'",)),
+            MetadataHeader("x", "1", requires=("c; extra == 'x' or os_name == 'nt'",)),
         ),
-        (b"", Header(None, None)),
-        (b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n", Header("caf\ufffd", "1", utf8=False)),
+        (b"", MetadataHeader(None, None)),
+        (b"Metadata-Version: 2.1\nName: caf\xe9\nVersion: 1\n\n", MetadataHeader("caf\ufffd", "1", utf8=False)),
         # a character that is cut by the limit of the first read is no fault
-        ((FIRST + b"Version: 1\n\n").ljust(8191, b"a") + "é".encode(), Header("torch", "1")),
+        ((FIRST + b"Version: 1\n\n").ljust(8191, b"a") + "é".encode(), MetadataHeader("torch", "1")),
     ],
 )
-def test_a_header_says_name_version_and_requirements(content: bytes, found: Header) -> None:
+def test_a_header_says_name_version_and_requirements(content: bytes, found: MetadataHeader) -> None:
     assert header(content) == found
 
 
@@ -68,7 +68,7 @@ def test_a_version_across_the_first_read_is_whole() -> None:
     for padding in range(8150, 8200):
         start = b"Metadata-Version: 2.1\nName: a\nSummary: "
         content = start + b"x" * (padding - len(start)) + b"\nVersion: 12.34.56\nPlatform: any\n\n"
-        assert header(content) == Header("a", "12.34.56")
+        assert header(content) == MetadataHeader("a", "12.34.56")
 
 
 def test_a_folder_is_an_error_of_the_operating_system(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_well_formed_headers_read_as_the_standard_library_reads_them(
     lines += [f"Y-{n}: {text}" for n, text in enumerate(between)] + [f"Version: {version}", "", "Version: of the text"]
     content = "\n".join(lines).encode()
     expected = BytesHeaderParser().parsebytes(content)
-    assert header(content) == Header(expected["Name"], expected["Version"])
+    assert header(content) == MetadataHeader(expected["Name"], expected["Version"])
 
 
 MARKERS = ["", '; extra == "x"', "; extra=='x'", ' ; os_name == "y" and extra == "x"', "; extra == ''"]

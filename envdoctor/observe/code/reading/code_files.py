@@ -20,7 +20,7 @@ _PROJECT_MARKS = {".git", "pyproject.toml", "setup.py", "setup.cfg"}
 _MAX_PARENTS = 8
 
 
-class Unread(NamedTuple):
+class UnreadCode(NamedTuple):
     """A file, cell or folder that was not read, with the reason as a clause; ``named``: the user named the file."""
 
     place: str
@@ -37,20 +37,20 @@ class CodeFile(NamedTuple):
     own: frozenset[str]
     named: bool
 
-    def unread(self, reason: Message, place: Sequence[int] = ()) -> Unread:
+    def unread(self, reason: Message, place: Sequence[int] = ()) -> UnreadCode:
         """That it, or a cell of it, was not read."""
-        return Unread(Origin(self.shown, *place) if place else self.shown, reason, self.named)
+        return UnreadCode(Origin(self.shown, *place) if place else self.shown, reason, self.named)
 
 
 def find_code(
     given: Sequence[str], cwd: str, files: Files, known: Collection[str]
-) -> tuple[list[CodeFile], list[Unread]]:
+) -> tuple[list[CodeFile], list[UnreadCode]]:
     """The files below the given paths, without repetition, and what was passed over. ``known`` are modules of
     distributions: a project's own file of such a name counts only where Python would look first, beside the script.
 
     Raises :class:`ObservationError` for a path that is neither a folder nor a Python file or notebook.
     """
-    unread: list[Unread] = []
+    unread: list[UnreadCode] = []
     found: dict[str, str] = {}
     named: set[str] = set()
     try:
@@ -69,10 +69,10 @@ def find_code(
                 found[os.path.normpath(path)] = start
                 named.add(os.path.normpath(path))
     except Spent as spent:
-        unread.append(Unread(printable(", ".join(given)), said_by(spent), named=True))
+        unread.append(UnreadCode(printable(", ".join(given)), said_by(spent), named=True))
     if len(found) > _MAX_FILES:
         reason = Message("{} of {} files were not read: too many for one run", len(found) - _MAX_FILES, len(found))
-        unread.append(Unread(printable(", ".join(given)), reason))
+        unread.append(UnreadCode(printable(", ".join(given)), reason))
     chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(found.items())[:_MAX_FILES]}.values())
     project = _Project(files, known)
     roots = [os.path.join(cwd, os.path.expanduser(path)) for path in given]
@@ -83,7 +83,7 @@ def find_code(
     return read, unread
 
 
-def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:
+def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
     """Paths of scripts and notebooks relative to a folder; folders of others' code and hidden ones are passed over, and
     no link is followed."""
     waiting = [("", 0)]
@@ -92,7 +92,7 @@ def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:
         try:
             names = files.names(os.path.join(start, folder))
         except OSError as error:
-            unread.append(Unread(printable(folder or start), Message("it cannot be listed: {}", because_of(error))))
+            unread.append(UnreadCode(printable(folder or start), Message("it cannot be listed: {}", because_of(error))))
             continue
         if depth and _ENVIRONMENT_MARKS.intersection(names):
             continue
@@ -107,7 +107,9 @@ def _below(start: str, files: Files, unread: list[Unread]) -> Iterator[str]:
             elif "." not in name and files.is_folder(whole):
                 inner.append((path, depth + 1))
         if inner and depth >= _MAX_DEPTH:
-            unread.append(Unread(printable(folder), Message("its folders are nested more than {} deep", _MAX_DEPTH)))
+            unread.append(
+                UnreadCode(printable(folder), Message("its folders are nested more than {} deep", _MAX_DEPTH))
+            )
         else:
             waiting += reversed(inner)
 

@@ -7,7 +7,7 @@ from typing import Any
 from envdoctor.facts.values import ABSENT, Origin, Records, Value
 from envdoctor.observe.code.reading.code_files import CodeFile
 from envdoctor.observe.request import Request
-from envdoctor.system.asking import Limits, Problem, ask
+from envdoctor.system.asking import ChildProblem, Limits, ask
 from envdoctor.system.message import Message
 from envdoctor.versions.requirement import normalise
 
@@ -31,7 +31,7 @@ def answers(
         for file, content in contents
     ]
     for (file, _), answer in zip(contents, ask(_CHILD, questions, limits), strict=True):
-        yield file, answer.said() if isinstance(answer, Problem) else answer
+        yield file, answer.said() if isinstance(answer, ChildProblem) else answer
 
 
 def items(
@@ -86,7 +86,7 @@ def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[M
     found = []
     for item in items:
         lacks, top = told.get(id(item)), str(item["module"]).partition(".")[0]
-        if lacks is not None and not isinstance(lacks, Problem):
+        if lacks is not None and not isinstance(lacks, ChildProblem):
             package = owners.get(top) or (normalise(top) if normalise(top) in installed else ABSENT)
             item = {**item, "package": package, "lacks": lacks if isinstance(lacks, str) else ABSENT}
         found.append(item)

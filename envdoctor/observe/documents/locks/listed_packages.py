@@ -4,9 +4,9 @@ import re
 from typing import Any
 
 from envdoctor.observe.documents.locks.lock import (
-    Entry,
     Lock,
     Locked,
+    LockEntry,
     Wish,
     items,
     left_out,
@@ -53,7 +53,7 @@ def _in_extras(document: dict[str, Any], name: str, wish: Wish) -> bool:
     return any(re.match(r"[\w.-]*", one)[0] == name for listed in lists for one in words(listed))  # type: ignore[index]
 
 
-def _locked(entry: Entry, path: str) -> Locked:
+def _locked(entry: LockEntry, path: str) -> Locked:
     package, place = entry.table, place_in(path, entry.line)
     name = name_of(package.get("name"), package)
     marker = package.get("marker", package.get("markers", ""))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
-from envdoctor.matrix.ledger_taking import Asked
+from envdoctor.matrix.ledger_taking import AskedRequirement
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import content_of, text_of
@@ -76,16 +76,16 @@ class Command(NamedTuple):
     packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any.
     ``image``: it was run when the base image was made, on the day of the release that its first line pins."""
 
-    lines: tuple[Asked, ...]
-    limits: tuple[Asked, ...] = ()
+    lines: tuple[AskedRequirement, ...]
+    limits: tuple[AskedRequirement, ...] = ()
     deps: bool = True
     upgrade: bool = False
     elsewhere: bool = False
     isolated: bool = True
     only: str = ""
     tags: tuple[str, ...] = ()
-    overrides: tuple[Asked, ...] = ()
-    invalid: tuple[Asked, ...] = ()
+    overrides: tuple[AskedRequirement, ...] = ()
+    invalid: tuple[AskedRequirement, ...] = ()
     builds: bool = False
     legacy: bool = False
     before: tuple[str, ...] | None = ()
@@ -209,7 +209,7 @@ def read_text(path: str) -> str:
     return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)
 
 
-class Entry(NamedTuple):
+class LockEntry(NamedTuple):
     """A package's table; the line of its version (0 where it is not known); whether its wheel was built again."""
 
     table: dict[str, Any]
@@ -217,7 +217,7 @@ class Entry(NamedTuple):
     rebuilt: bool = False
 
 
-def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
+def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]:
     """The document and its packages. Raises :class:`LockError`."""
     try:
         document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
@@ -229,14 +229,14 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[Entry]]:
     bound(len(packages))
     heads = [head.start() for head in re.finditer(_HEAD, text)]
     if len(heads) != len(packages):  # written in another way: the file is named without a line
-        return document, [Entry(package) for package in packages]
+        return document, [LockEntry(package) for package in packages]
     entries, line, counted = [], 1, 0
     for package, start, end in zip(packages, heads, [*heads[1:], len(text)], strict=True):
         version = re.compile(_VERSION).search(text, start + 2, end)
         place = version.start() if version is not None and text.startswith("version", version.start()) else start
         line += text.count("\n", counted, place)
         counted = place
-        entries.append(Entry(package, line, re.compile(_REBUILT).search(text, start, end) is not None))
+        entries.append(LockEntry(package, line, re.compile(_REBUILT).search(text, start, end) is not None))
     return document, entries
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Origin, Unknown
-from envdoctor.matrix.ledger_taking import Asked, exact
+from envdoctor.matrix.ledger_taking import AskedRequirement, exact
 from envdoctor.observe.documents.locks.lock import (
     Command,
     Lock,
@@ -64,9 +64,9 @@ class Requirements:
         cwd = os.path.realpath(wish.cwd)
         self._root = cwd if top.startswith(os.path.join(cwd, "")) else os.path.dirname(top)
         self.path, self._wish = path, wish
-        self._asked: list[Asked] = []
-        self._limits: list[Asked] = []
-        self._invalid: list[Asked] = []
+        self._asked: list[AskedRequirement] = []
+        self._limits: list[AskedRequirement] = []
+        self._invalid: list[AskedRequirement] = []
         self._pins: dict[str, tuple[str, str]] = {}
         self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
@@ -145,17 +145,17 @@ class Requirements:
         if why:
             self._notes.append(Message("{}: {} {}", place, name[:100], why))
 
-    def _read(self, line: str, place: str) -> Asked | None:
+    def _read(self, line: str, place: str) -> AskedRequirement | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
         wheel = wheel_of(bare.strip())
         if wheel is not None and (name := valid_name(wheel[0])) is not None:
-            return Asked(name, (), f"=={wheel[1]}", place, marker.strip(), wheel[2])
+            return AskedRequirement(name, (), f"=={wheel[1]}", place, marker.strip(), wheel[2])
         if re.match(_REPOSITORY, line) or "://" in bare.partition("@")[0]:
             egg = re.search(r"[#&]egg=([A-Za-z0-9._-]+)", line)
             last = bare.partition("#")[0].rstrip("/").rpartition("/")[2].partition("@")[0].removesuffix(".git")
             name = valid_name(egg[1] if egg else last)
             if name is not None:
-                return Asked(name, (), "", place, marker.strip(), bare)
+                return AskedRequirement(name, (), "", place, marker.strip(), bare)
         try:
             wanted = read_requirement(line)
             satisfies("0", wanted.specifiers)
@@ -165,13 +165,13 @@ class Requirements:
             self._refuse(line, place)
             return None
         url = bare.partition("@")[2].strip()
-        return Asked(wanted.name, wanted.extras, wanted.specifiers, place, wanted.marker, url)
+        return AskedRequirement(wanted.name, wanted.extras, wanted.specifiers, place, wanted.marker, url)
 
     def _refuse(self, line: str, place: str) -> None:
         self._notes.append(Message("{} is no requirement that can be read", place))
         if not re.search(_ANOTHER_THING, line):
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
-            self._invalid.append(Asked(name or line[:20], (), "", place, url=line[:100]))
+            self._invalid.append(AskedRequirement(name or line[:20], (), "", place, url=line[:100]))
 
     def lock(self) -> Lock:
         """What was read, with the constraints on it and the builds of the indexes."""
@@ -205,7 +205,7 @@ class Requirements:
             invalid=tuple(self._invalid),
         )
 
-    def _locked(self, asked: Asked) -> Locked:
+    def _locked(self, asked: AskedRequirement) -> Locked:
         name, place = asked.name, asked.by
         version: str | Unknown | None = exact(asked.specifiers)
         if version is None and name in self._pins:

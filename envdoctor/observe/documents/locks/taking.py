@@ -8,13 +8,13 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.ledger_taking import (
-    Asked,
+    AskedRequirement,
     Candidate,
-    Refusal,
-    Releases,
-    Situation,
+    LedgerStep,
+    PackageReleases,
     Solution,
-    Step,
+    TakingRefusal,
+    TakingSituation,
     allows,
     exact,
     failing,
@@ -44,36 +44,36 @@ _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
 _NO_PYTHON = Message("which releases an install takes is not known without the Python: --target-python 3.11")
 #: Commands, each as the resolver takes it, and the packages whose release nobody can tell.
-_Steps = Sequence[tuple[Command, Step, Sequence[str]]]
+_Steps = Sequence[tuple[Command, LedgerStep, Sequence[str]]]
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
 #: none. Raises :class:`~envdoctor.observe.documents.locks.lock.LockError`.
 Resolve = Callable[[Sequence[str], Mapping[str, str | None]], tuple[str, ...] | Message]
 
 
-class Taken(NamedTuple):
+class TakenPackages(NamedTuple):
     """``packages`` are those that are taken beside the pinned ones, ``refused`` why an installer refuses the list;
     ``notes`` are sentences for the user. ``all_known``: there is nothing else, as far as requirements are known."""
 
     packages: tuple[Locked, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[TakingRefusal, ...] = ()
     notes: tuple[Message, ...] = ()
     all_known: bool = False
 
 
-def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> Taken:
+def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> TakenPackages:
     """What the commands of a lock take for the target. ``chosen`` are its packages that count; after the day ``until``
     (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
-        return Taken()
+        return TakenPackages()
     lines = [line for command in lock.commands for line in command.invalid]
-    refused = [Refusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
+    refused = [TakingRefusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
     misspelled = wish.rows("names-that-do-not-install", "package")
     unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
         is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
-        return Taken((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
+        return TakenPackages((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     markers = {**markers, **{key: value for key, value in wish.markers.items() if value is not None}}
@@ -87,25 +87,31 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     }
     target = wheel_target(facts.get)
     if target is None:
-        return Taken(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
+        return TakenPackages(notes=(*unread, Message("which releases an install takes is known for CPython 3 alone")))
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
-    start = Taken(refused=tuple(refused), notes=unread)
-    situation = Situation(every, whole, target, until)
+    start = TakenPackages(refused=tuple(refused), notes=unread)
+    situation = TakingSituation(every, whole, target, until)
     return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
 
 
 def _installed(
-    steps: _Steps, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, *, situation: Situation, start: Taken
-) -> Taken:
+    steps: _Steps,
+    chosen: Mapping[str, Locked],
+    wish: Wish,
+    ledger: Ledger,
+    *,
+    situation: TakingSituation,
+    start: TakenPackages,
+) -> TakenPackages:
     """What the steps take one after the other, by the ledger."""
     refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
-    releases = Releases(ledger, situation)
+    releases = PackageReleases(ledger, situation)
     # The day of the newest release that the list pins.
     pins = [(line.name, exact(line.specifiers)) for command, _, _ in steps for line in command.lines]
     pinned = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
     written = max((one.date for one in pinned if one is not None), default="")
-    others = Releases(ledger, situation, behind=True, written=written)
+    others = PackageReleases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
     places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
@@ -134,10 +140,10 @@ def _installed(
         as_it_is += [line.name for line in command.lines if line.url]
         result = _solved((releases, others), step, there, as_it_is)
         if isinstance(result, Message):
-            return Taken((), tuple(refused), (*unread, result))
-        if isinstance(result, Refusal):
+            return TakenPackages((), tuple(refused), (*unread, result))
+        if isinstance(result, TakingRefusal):
             known = any(one.kind not in ("build", "index") for one in refused)
-            return Taken((), tuple(refused) if known else (*refused, result), unread)
+            return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         for name, version in result.versions.items():
@@ -154,7 +160,7 @@ def _installed(
     brought = tuple(image.brings(name) for name in sorted(stays - named))
     notes = (*unread, *_note(taken, day, minor, (chosen, ledger.packages())))
     seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
-    return Taken((*brought, *taken), tuple(refused), notes, seen)
+    return TakenPackages((*brought, *taken), tuple(refused), notes, seen)
 
 
 class _Image(NamedTuple):
@@ -172,14 +178,14 @@ class _Image(NamedTuple):
         return Locked(name, self.versions[name] if name in self.sure else Range(self.ranges[name]), self.place)
 
 
-def _image(step: Step, ledger: Ledger, situation: Situation) -> _Image:
+def _image(step: LedgerStep, ledger: Ledger, situation: TakingSituation) -> _Image:
     """The image that a step made on the day of the release that it pins first."""
     first = step.asked[0]
     release = listed_release(ledger.package(first.name), first.pin or "")
     if release is None:
         return _Image({first.name: first.pin or _ANY}, {}, frozenset((first.name,)), first.by, is_whole=False)
     then = situation._replace(until=release.date)
-    both = Releases(ledger, then), Releases(ledger, then, behind=True)
+    both = PackageReleases(ledger, then), PackageReleases(ledger, then, behind=True)
     result = _solved(both, step._replace(unseen=False), {}, [])
     sure, asked = {one.name: one for one in step.asked if one.pin}, list(step.asked)
     for one in (pins := list(sure.values())):  # it grows
@@ -216,24 +222,24 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
-def records(refused: Sequence[Refusal], path: str) -> Fact:
+def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
     """The fact ``refused``."""
     columns = ("package", "kind", "version", "asked", "lacks")
     items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
     return Fact("refused", Records(items), path, "environment")
 
 
-def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> Taken:
+def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Resolve) -> TakenPackages:
     lines = list(dict.fromkeys(line for command in lock.commands for line in _texts(command) if not command.image))
     pins = resolve(lines, wish.markers)
     if isinstance(pins, str):
         names = [line.name for command in lock.commands for line in command.lines]
         named = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", pins)), names[0])
-        return Taken(refused=(Refusal("conflict", named, "", pins[:_LONGEST]),))
+        return TakenPackages(refused=(TakingRefusal("conflict", named, "", pins[:_LONGEST]),))
     read = [read_requirement(pin) for pin in pins]
     there = {one.name: exact(one.specifiers) or _ANY for one in read}
     taken = tuple(one._replace(place=Message("what uv would install")) for one in _taken(there, {}, chosen, ""))
-    return Taken(taken, notes=(Message("--resolve asked uv, which used the network, what an install takes"),))
+    return TakenPackages(taken, notes=(Message("--resolve asked uv, which used the network, what an install takes"),))
 
 
 def _texts(command: Command) -> Iterator[str]:
@@ -246,8 +252,8 @@ def _texts(command: Command) -> Iterator[str]:
 
 
 def _solved(
-    both: Sequence[Releases], step: Step, there: Mapping[str, str], refused: list[str]
-) -> Solution | Refusal | Message:
+    both: Sequence[PackageReleases], step: LedgerStep, there: Mapping[str, str], refused: list[str]
+) -> Solution | TakingRefusal | Message:
     """What an install takes or why it is refused, or why that is not known: releases that were not read may require
     what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.matrix.ledger_solving import solve
@@ -258,14 +264,16 @@ def _solved(
         return _TOO_LATE
     pinned = {asked.name for asked in step.asked if asked.pin}
     guessed = both[0].guessed | both[1].guessed
-    if isinstance(first, Refusal) and isinstance(second, Refusal) and guessed:  # each may rest on another guess
+    if (
+        isinstance(first, TakingRefusal) and isinstance(second, TakingRefusal) and guessed
+    ):  # each may rest on another guess
         sure = solve(both[0].certainly(), step, there, refused)
-        if isinstance(sure, Refusal):
+        if isinstance(sure, TakingRefusal):
             return next((one for one in (first, second) if one.package == sure.package), sure)
         return _TOO_LATE if sure is None else _without(sure, guessed - pinned)
-    if isinstance(first, Refusal):
-        return first if isinstance(second, Refusal) else _without(second, both[1].guessed - pinned)
-    if isinstance(second, Refusal):
+    if isinstance(first, TakingRefusal):
+        return first if isinstance(second, TakingRefusal) else _without(second, both[1].guessed - pinned)
+    if isinstance(second, TakingRefusal):
         return _without(first, both[0].guessed - pinned)
     one, other = first.versions, second.versions
     differing = {name for name in (*one, *other) if one.get(name) != other.get(name)}
@@ -279,20 +287,20 @@ def _without(taken: Solution, unknown: Collection[str]) -> Solution:
 
 
 def _bounds(
-    releases: Releases, before: Mapping[str, str], new: Collection[str], step: Solution
+    releases: PackageReleases, before: Mapping[str, str], new: Collection[str], step: Solution
 ) -> Iterator[tuple[str, str]]:
     """The specifiers that releases meet which nobody tells: what they met before counts on where it certainly fits, for
     then they are not moved. ``new`` are those that the step itself brings."""
     for name, version in step.versions.items():
         asked = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
         known = before.get(name, "") if version == _ANY and name not in new else ""
-        if known and asked and releases.known(Asked(name, (), known, "")):
+        if known and asked and releases.known(AskedRequirement(name, (), known, "")):
             stays = all(allows(asked, one) for one in releases.allowed(name, known))
             known = known if stays else ""
         yield name, join_specifiers((known, asked)) or ""
 
 
-def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]]:
+def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, list[str]]:
     """The command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
@@ -307,7 +315,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
     given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
-    step = Step(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
+    step = LedgerStep(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     # Behind the last slash of an address, @v4.48.0.
     tags = {
         line.name: line.url.partition("#")[0].rpartition("/")[2].partition("@")[2]
@@ -322,14 +330,14 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[Step, list[str]
     return step, [line.name for line in opaque]
 
 
-def _lacking(command: Command, step: Step, there: Mapping[str, str]) -> Iterator[Refusal]:
+def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> Iterator[TakingRefusal]:
     """What a command asks for that the one index it names does not have."""
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
-            yield Refusal("lacking", one.name, "", str(one), command.only)
+            yield TakingRefusal("lacking", one.name, "", str(one), command.only)
 
 
-def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
+def _of_index(tag: str, wish: Wish) -> Iterator[AskedRequirement]:
     """Limits to the releases that an index of builds has."""
     rows = wish.rows("torch-builds")
     kept = [row for row in rows if tag == "cpu" or any(tag == "cu" + cuda.replace(".", "") for cuda in row["cuda"])]
@@ -338,10 +346,10 @@ def _of_index(tag: str, wish: Wish) -> Iterator[Asked]:
     for column, name in (("key", "torch"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio")):
         others = {row[column] for row in rows if column in row} - {row[column] for row in kept if column in row}
         if others:
-            yield Asked(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
+            yield AskedRequirement(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
 
 
-def _is_opaque(line: Asked) -> bool:
+def _is_opaque(line: AskedRequirement) -> bool:
     pin = exact(line.specifiers)
     return (bool(line.url) and not line.url.endswith(".whl")) or (pin is not None and not is_version(pin))
 

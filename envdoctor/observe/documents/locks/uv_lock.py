@@ -6,9 +6,9 @@ from typing import Any
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.documents.locks.lock import (
-    Entry,
     Lock,
     Locked,
+    LockEntry,
     LockError,
     Wish,
     counts,
@@ -123,7 +123,7 @@ def _dependencies(package: dict[str, Any], extra: str) -> list[dict[str, Any]]:
     return [one for table in tables if isinstance(table, dict) for one in items(table.get(extra))]
 
 
-def _locked(entry: Entry, path: str, wish: Wish, *, sure: bool) -> Locked:
+def _locked(entry: LockEntry, path: str, wish: Wish, *, sure: bool) -> Locked:
     package, place = entry.table, place_in(path, entry.line)
     name, source = name_of(package.get("name"), package), package.get("source")
     wheel = wheel_of(str(source.get("url", ""))) if isinstance(source, dict) else None

@@ -30,7 +30,7 @@ _FOR_32_BITS = re.compile(r"/i[3-6]86-linux-gnu|/lib32\b")
 _MOST_FOLDERS = 128
 
 
-class Library(NamedTuple):
+class DriverLibrary(NamedTuple):
     """A library as a loader would find it: the path, and the version in its file's name (None when it has none)."""
 
     path: str
@@ -70,11 +70,11 @@ def compat_library(request: Request, driver: str) -> str | None:
     """
     if request.platform != "linux" or is_wsl(request):
         return None
-    compat = _compat(_find("libcuda.so.1", request), Library("", driver), driver)
+    compat = _compat(_find("libcuda.so.1", request), DriverLibrary("", driver), driver)
     return compat if isinstance(compat, str) else None
 
 
-def _compat(cuda: Library | None, management: Library | None, module: str | None) -> Value:
+def _compat(cuda: DriverLibrary | None, management: DriverLibrary | None, module: str | None) -> Value:
     if cuda is None:
         return ABSENT
     in_compat_folder = "compat" in os.path.realpath(cuda.path).split(os.sep)[:-1] or "compat" in cuda.path.split(os.sep)
@@ -91,12 +91,12 @@ def _compat(cuda: Library | None, management: Library | None, module: str | None
     return cuda.version if in_compat_folder or fits else ABSENT
 
 
-def _find(name: str, request: Request) -> Library | None:
+def _find(name: str, request: Request) -> DriverLibrary | None:
     for folder in _folders(request):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             match = _VERSION.match(os.path.basename(os.path.realpath(path)))
-            return Library(path, match[1] if match else None)
+            return DriverLibrary(path, match[1] if match else None)
     return None
 
 

@@ -27,7 +27,7 @@ class NameProblem(MessageError, ValueError):
     """The text names no model. The message is a sentence that begins with the text: what is wrong, what to give."""
 
 
-class Named(NamedTuple):
+class NamedModel(NamedTuple):
     """What a text names: a folder's absolute path, or a repository and perhaps a revision of it."""
 
     folder: str | None
@@ -35,7 +35,7 @@ class Named(NamedTuple):
     revision: str | None
 
 
-def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
+def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> NamedModel:
     """What a text names. An existing folder wins over a repository's name; a config.json means its folder.
 
     Forms: a path, ``ORG/NAME``, ``NAME`` (the oldest models), either with ``@REVISION``, ``hf://ORG/NAME@REVISION``,
@@ -50,7 +50,7 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
     if os.path.isfile(path) and os.path.basename(path) == "config.json":
         path = os.path.dirname(path)
     if os.path.isdir(path):
-        return Named(os.path.abspath(path), None, None)
+        return NamedModel(os.path.abspath(path), None, None)
     if os.path.lexists(path):
         raise NameProblem("{} {}", shown, _what_else(path))
     address = _ADDRESS.match(text)
@@ -67,7 +67,7 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> Named:
         )
     if at and not is_revision(revision) and not _MOMENT.match(revision):
         raise NameProblem("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown)
-    return Named(None, name, revision or None)
+    return NamedModel(None, name, revision or None)
 
 
 def is_address(text: str) -> bool:

@@ -22,7 +22,7 @@ _HEADER_LIMIT = 1 << 20
 _STARTS = "NnVvRr"
 
 
-class Header(NamedTuple):
+class MetadataHeader(NamedTuple):
     """``name`` and ``version`` as written, None when they are not there. ``cut`` is true when the file ends within the
     line of its version, so that the version may have lost its end.
 
@@ -60,7 +60,7 @@ class Distribution(NamedTuple):
     requires_unknown: Message | None = None
 
 
-class Problem(NamedTuple):
+class MetadataProblem(NamedTuple):
     """One item of ``metadata_problem``. ``versions`` are those that were found, comma-separated, or absent. ``alone``:
     no other metadata directory names the package."""
 
@@ -89,10 +89,10 @@ def named_by(entry: str) -> tuple[str, str | None]:
     return (match["name"], match["version"]) if match else (stem, None)
 
 
-def invalid_name(name: str, origin: str, path: str) -> Problem:
+def invalid_name(name: str, origin: str, path: str) -> MetadataProblem:
     """The problem of a name that is none."""
     detail = Message("{} names {}, which is no valid name of a distribution", readable(origin), repr(name[:200]))
-    return Problem(readable(name), "invalid-name", detail, ABSENT, path)
+    return MetadataProblem(readable(name), "invalid-name", detail, ABSENT, path)
 
 
 def readable(name: str) -> str:
@@ -106,7 +106,9 @@ def first_named(names: list[str]) -> list[str]:
     return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
 
 
-def read_directory(path: str, entry: str, kind: str, files: Files, problems: list[Problem]) -> Distribution | None:
+def read_directory(
+    path: str, entry: str, kind: str, files: Files, problems: list[MetadataProblem]
+) -> Distribution | None:
     """Read the directory at ``path``, called ``entry``; None where it names no distribution.
 
     What the header does not say is taken from the entry's name. What is wrong goes to ``problems``; nothing is raised.
@@ -146,7 +148,7 @@ def read_directory(path: str, entry: str, kind: str, files: Files, problems: lis
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", Message("{}: {}", origin, checked.reason)
     if trouble is not None:
-        problems.append(Problem(valid, *trouble, checked if isinstance(checked, str) else ABSENT, path))
+        problems.append(MetadataProblem(valid, *trouble, checked if isinstance(checked, str) else ABSENT, path))
     return found
 
 
@@ -160,7 +162,7 @@ def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Di
 
 def _header(
     path: str, entry: str, kind: str, files: Files, extras: Collection[str] = ()
-) -> tuple[Header, str, tuple[str, Message] | None]:
+) -> tuple[MetadataHeader, str, tuple[str, Message] | None]:
     """The header, the file it was read from, and the kind and detail of what went wrong."""
     metadata = "PKG-INFO" if kind == "egg-info" else "METADATA"
     label = entry if entry.isascii() else readable(entry)
@@ -175,10 +177,10 @@ def _header(
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        return Header(None, None), origin, ("no-metadata", Message("{} has no {}", label, metadata))
+        return MetadataHeader(None, None), origin, ("no-metadata", Message("{} has no {}", label, metadata))
     except OSError as error:
         kind = "no-access" if isinstance(error, PermissionError) else "unreadable"
-        return Header(None, None), origin, (kind, Message("{} cannot be read: {}", origin, because_of(error)))
+        return MetadataHeader(None, None), origin, (kind, Message("{} cannot be read: {}", origin, because_of(error)))
 
 
 def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ def _editable(path: str, files: Files) -> bool | Unknown:
         return Unknown(Message("direct_url.json is not what PEP 610 describes"))
 
 
-def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> Header:
+def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> MetadataHeader:
     """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. ``extras`` are
     those whose requirements count, normalised. What follows is only looked at for its encoding. Raises ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
@@ -271,7 +273,7 @@ def _lines(data: bytes) -> list[str]:
     return header.replace("\n ", " ").replace("\n\t", " ").split("\n")
 
 
-def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Collection[str]) -> Header:
+def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Collection[str]) -> MetadataHeader:
     first: dict[str, str] = {}
     requires: list[str] = []
     for line in lines:
@@ -284,7 +286,7 @@ def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Col
     name, version, python = (first.get(field, "") for field in ("name", "version", "requires-python"))
     last = None if ended else lines[-1]  # the file may end within it
     named, cut = _value(name) if name is not last else None, version is last and version != ""
-    return Header(named, _value(version), cut, tuple(requires), _value(python), partial, utf8)
+    return MetadataHeader(named, _value(version), cut, tuple(requires), _value(python), partial, utf8)
 
 
 def _value(line: str) -> str | None:

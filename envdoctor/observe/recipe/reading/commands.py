@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from envdoctor.observe.recipe.reading.document import MOST_ENTRIES, Entry, Part, RecipeError, scalar
+from envdoctor.observe.recipe.reading.document import MOST_ENTRIES, Part, RecipeEntry, RecipeError, scalar
 
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
@@ -76,7 +76,7 @@ def parts_of_script(
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        Entry(
+        RecipeEntry(
             name,
             scalar(" ".join(word.text for word in words)[:4096]),
             (words[0].line,),
@@ -121,9 +121,9 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
         return
 
 
-def options_of(words: Sequence[_Word], takes: Takes) -> tuple[Entry, ...]:
+def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
     """``--key value``, ``--key=value``, ``key=value``, ``--flag`` and what stands alone, in their order."""
-    entries: list[Entry] = []
+    entries: list[RecipeEntry] = []
     alone = 0
     at = 0
     while at < len(words) and len(entries) < MOST_ENTRIES:
@@ -147,10 +147,10 @@ def options_of(words: Sequence[_Word], takes: Takes) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _entry(key: str, given: Sequence[_Word], line: int) -> Entry:
+def _entry(key: str, given: Sequence[_Word], line: int) -> RecipeEntry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return Entry(key[:200], value, (line,), False, any(word.computed for word in given))
+    return RecipeEntry(key[:200], value, (line,), False, any(word.computed for word in given))
 
 
 def _base(word: str) -> str:

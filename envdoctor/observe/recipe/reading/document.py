@@ -18,7 +18,7 @@ class RecipeError(ObservationError):
     """A file is no recipe that can be read; the message is what follows the file's name in a sentence."""
 
 
-class Entry(NamedTuple):
+class RecipeEntry(NamedTuple):
     """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
     argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
     notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     is named as a module (``-m``). A call is made under a condition only with ``perhaps``."""
 
     program: str
-    entries: tuple[Entry, ...]
+    entries: tuple[RecipeEntry, ...]
     line: int = 0
     words: tuple[str | None, ...] = ()
     module: bool = False
@@ -74,7 +74,7 @@ def scalar(text: str) -> Scalar:
     return int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
 
 
-def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[Entry, ...]:
+def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEntry, ...]:
     """The settings of a document, or of one inside a command at ``line``. Raises :class:`RecipeError`."""
     import yaml
 
@@ -97,9 +97,9 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[Entry, ..
     return tuple(_entries(root, line, prefix, is_json))
 
 
-def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[Entry]:
+def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[RecipeEntry]:
     """Level by level, so that neither depth nor aliases cost more than the settings that are kept."""
-    entries: list[Entry] = []
+    entries: list[RecipeEntry] = []
     level: list[tuple[str, Any]] = [(prefix, root)]
     steps = 0
     for _ in range(_DEEPEST):
@@ -137,15 +137,15 @@ def _pairs(node: Any) -> list[tuple[str, Any]]:
     return list({**dict(merged), **dict(own)}.items())
 
 
-def _entry(key: str, node: Any, first: int, is_json: bool) -> Entry:
+def _entry(key: str, node: Any, first: int, is_json: bool) -> RecipeEntry:
     place = (max(1, first + node.start_mark.line + (0 if first else 1)),)
     if node.id == "sequence":
-        return Entry(key, tuple(_value(item) for item in node.value[:200] if item.id == "scalar"), place)
+        return RecipeEntry(key, tuple(_value(item) for item in node.value[:200] if item.id == "scalar"), place)
     if node.id == "mapping":
-        return Entry(key, None, place)
+        return RecipeEntry(key, None, place)
     value = _value(node)
     text_number = isinstance(value, float) and node.tag.endswith(":str") and not is_json
-    return Entry(key, value, place, text_number)
+    return RecipeEntry(key, value, place, text_number)
 
 
 def _value(node: Any) -> Scalar:

@@ -14,9 +14,9 @@ from envdoctor.observe.recipe.reading.script_calls import (
     OPEN,
     Calls,
     Item,
-    Object,
     Returned,
-    TooLong,
+    ScriptObject,
+    ScriptTooLong,
     add_setting,
     dotted,
     mapping_of,
@@ -56,15 +56,15 @@ class Script(Calls):
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         super().__init__(words, beside, names)
         self._functions: list[tuple[Any, ast.ClassDef | None]] = []
-        self._modules: dict[tuple[str, int, str], Object | None] = {}
+        self._modules: dict[tuple[str, int, str], ScriptObject | None] = {}
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
-        with suppress(TooLong, Returned):
+        with suppress(ScriptTooLong, Returned):
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
             for function, kind in self._functions:
                 if function not in self._entered:
-                    self._enter(function, [Object()] if kind else [], self._command(function))
+                    self._enter(function, [ScriptObject()] if kind else [], self._command(function))
 
     # statements
 
@@ -147,7 +147,7 @@ class Script(Calls):
                 below = self._module(f"{node.module}.{one.name}" if node.module else one.name, node.level, node.lineno)
                 scope.update({one.asname or one.name: below} if below is not None else {})
 
-    def _module(self, name: str, level: int, line: int) -> Object | None:
+    def _module(self, name: str, level: int, line: int) -> ScriptObject | None:
         """The names of a module beside the script; its calls are told as they run."""
         key = (name, level, self._place if level else "")
         if key not in self._modules:
@@ -164,7 +164,7 @@ class Script(Calls):
                 with self._at(tree), suppress(Returned):
                     self._block(tree.body, names)
                 del self._functions[own:]
-                self._modules[key] = Object({one: Item(value, line) for one, value in names.items()})
+                self._modules[key] = ScriptObject({one: Item(value, line) for one, value in names.items()})
         return self._modules[key]
 
     def _either(
@@ -216,7 +216,7 @@ class Script(Calls):
                     self._bind(one, value[number] if known else OPEN, scope)
             case ast.Attribute(value=owner, attr=key, lineno=line):
                 base = self.value(owner, scope)
-                if isinstance(base, Object):
+                if isinstance(base, ScriptObject):
                     self._put(base, key, value, line)
                 elif name := dotted(owner):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
@@ -260,7 +260,7 @@ class Script(Calls):
         if name.startswith("torch."):
             return name
         match self.value(node.value, scope):
-            case Object() as base if node.attr in base:
+            case ScriptObject() as base if node.attr in base:
                 return told(base[node.attr].value)
             case ast.ClassDef() as kind:
                 return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value

@@ -45,7 +45,7 @@ class Item(NamedTuple):
     line: int
 
 
-class Object(dict[str, Item]):
+class ScriptObject(dict[str, Item]):
     """The attributes of a namespace or of an instance of a class of the script."""
 
     kind: ast.ClassDef | None = None
@@ -58,7 +58,7 @@ class Returned(Exception):
         self.value = value
 
 
-class TooLong(Exception):
+class ScriptTooLong(Exception):
     """The script has more statements than are followed."""
 
 
@@ -92,7 +92,7 @@ class Calls(ABC):
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise TooLong
+            raise ScriptTooLong
 
     @contextmanager
     def _at(self, node: ast.AST) -> Iterator[None]:
@@ -153,7 +153,7 @@ class Calls(ABC):
                 return given[1] if len(given) > 1 else None if given else OPEN
             case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
                 return f"torch.{key}"
-            case "getattr", _, [Object(), str(key), *rest]:
+            case "getattr", _, [ScriptObject(), str(key), *rest]:
                 return first[key].value if key in first else rest[0] if rest else OPEN
             case _, "ArgumentParser", _:
                 return Parser()
@@ -194,14 +194,14 @@ class Calls(ABC):
                 base.defaults.update(_values_of(named))
             case Parser(), "parse_args" | "parse_known_args", _:
                 parsed = {key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)}
-                space = self._new(Object(parsed))
+                space = self._new(ScriptObject(parsed))
                 return space if name == "parse_args" else [space, OPEN]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
             case DataParser(), _, _ if name[:5] == "parse":
                 file = first if given else named["json_file"].value if "json_file" in named else OPEN
                 return self._dataclasses(base, scope, file if "file" in name else None)
-            case Object(kind=ast.ClassDef() as kind), _, _:
+            case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((one for one in functions_in(kind.body) if one.name == name), None)
                 return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
             case dict(), "get", [str(), *_]:
@@ -264,16 +264,22 @@ class Calls(ABC):
         found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
         if not isinstance(found, dict):
             return OPEN
-        found = Object(found)
+        found = ScriptObject(found)
         for group, item in mapping_of(found.pop("defaults", Item({}, 0)).value).items():
             inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
-            found[group] = Item(Object({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno)
+            found[group] = Item(
+                ScriptObject({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno
+            )
         for word in self.words:
             key, equals, value = (word or "").lstrip("+").partition("=")
             *sections, last = key.split(".")
             into: Any = found
             for section in sections if equals else ():
-                into = into.setdefault(section, Item(Object(), node.lineno)).value if isinstance(into, dict) else None
+                into = (
+                    into.setdefault(section, Item(ScriptObject(), node.lineno)).value
+                    if isinstance(into, dict)
+                    else None
+                )
             if equals and isinstance(into, dict):
                 into[last] = Item(scalar(value.strip("'\"")), node.lineno)
         return found
@@ -293,8 +299,8 @@ class Calls(ABC):
 
     def _instance(
         self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
-    ) -> Object:
-        found: Object = self._new(Object(self._fields(kind, scope)))
+    ) -> ScriptObject:
+        found: ScriptObject = self._new(ScriptObject(self._fields(kind, scope)))
         found.kind = kind
         start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
         if start is not None:
@@ -343,7 +349,7 @@ class Calls(ABC):
         fields = {name for _, local, known in own if local is not None for name in known}
         values: list[Any] = []
         for library, local, known in own:
-            found: Object = self._new(Object(known))
+            found: ScriptObject = self._new(ScriptObject(known))
             found.kind = local
             for name, value, _ in options:
                 if name in known or (library and name not in fields):
@@ -370,7 +376,7 @@ def dotted(node: ast.expr) -> str:
 def items_of(value: Any, line: int) -> Any:
     """Dictionaries of a document as those of a script, whose values have lines; interpolations are open."""
     if isinstance(value, dict):
-        return Object({key: Item(items_of(one, line), line) for key, one in value.items()})
+        return ScriptObject({key: Item(items_of(one, line), line) for key, one in value.items()})
     return OPEN if isinstance(value, str) and "${" in value else value
 
 
@@ -388,7 +394,7 @@ def same(one: Any, other: Any) -> bool:
 
 def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int = 0) -> None:
     """The setting, or those of a mapping, each with its own line."""
-    flat = isinstance(value, dict) and (not isinstance(value, Object) or not key) and depth < _DEEPEST_MAPPING
+    flat = isinstance(value, dict) and (not isinstance(value, ScriptObject) or not key) and depth < _DEEPEST_MAPPING
     if flat and value and len(settings) < _MOST_CALLS:
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from envdoctor.observe.recipe.reading.document import Entry, RecipeError, folders_above, read_document
+from envdoctor.observe.recipe.reading.document import RecipeEntry, RecipeError, folders_above, read_document
 from envdoctor.system.documents import content_of, text_of
 
 #: Bounds: files, and bytes of each.
@@ -80,7 +80,7 @@ def _defaults(text: str) -> dict[str, Any]:
     return {"defaults": {group.removeprefix("override ").partition("@")[0]: file for group, file in named.items()}}
 
 
-def tree_of(entries: tuple[Entry, ...]) -> dict[str, Any]:
+def tree_of(entries: tuple[RecipeEntry, ...]) -> dict[str, Any]:
     """Return settings with dotted keys as dictionaries in dictionaries."""
     found: dict[str, Any] = {}
     for entry in entries:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from envdoctor.revision.code.parts.tree import FileCode, from_json
 from envdoctor.revision.comparer import parted
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
-from envdoctor.system.asking import Limits, Problem, ask
+from envdoctor.system.asking import ChildProblem, Limits, ask
 from envdoctor.system.message import Message
 
 #: The largest modeling file of transformers has 0.3 MiB.
@@ -41,7 +41,7 @@ _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class Source(NamedTuple):
+class CodeSource(NamedTuple):
     """One file's text as bytes; its syntax tree comes later."""
 
     path: str
@@ -67,12 +67,12 @@ class NotPython(Unread):
     """A file that has a syntax error: whoever loads it fails as well."""
 
 
-def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Source, ...], tuple[Unread, ...]]:
+def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[CodeSource, ...], tuple[Unread, ...]]:
     """The files' contents within the limits of size and number; the others with the reason."""
     return parted(_read(snapshot, paths))
 
 
-def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[Source | Unread]:
+def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[CodeSource | Unread]:
     count = total = 0
     for path in paths:
         if count >= MAX_FILES or total + snapshot.files[path].size > MAX_TOTAL:
@@ -84,10 +84,10 @@ def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[Source | Unread]
             yield content
             continue
         count, total = count + 1, total + len(content)
-        yield Source(path, content)
+        yield CodeSource(path, content)
 
 
-def parse(sources: Sequence[Source], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
+def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
     """What is in each of the files, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
     their kinds. Nothing of the files is executed or imported."""
     import threading
@@ -110,7 +110,7 @@ def parse(sources: Sequence[Source], reaching: Mapping[str, str] = MappingProxyT
     answers = [answer for future in waiting for answer in future.result()]
     return [
         (NotPython if answer.kind == "SyntaxError" else Unread)(source.path, answer.said())
-        if isinstance(answer, Problem)
+        if isinstance(answer, ChildProblem)
         else from_json(FileCode, answer)
         for source, answer in zip(sources, answers, strict=True)
     ]
@@ -119,7 +119,7 @@ def parse(sources: Sequence[Source], reaching: Mapping[str, str] = MappingProxyT
 # --- what is loaded ---------------------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class LoadedEntry(NamedTuple):
     """What a configuration asks transformers to load: ``module.Class``; ``away`` is the repository that has it when
     that is another one than the configuration's."""
 
@@ -139,12 +139,12 @@ class Entry(NamedTuple):
         return self.text.rpartition(".")[2]
 
 
-class Side(NamedTuple):
+class CodeSide(NamedTuple):
     """One revision: what its configurations name, what each file holds, its lines, what keeps transformers from loading
     some, and those that hold the marks of a conflict, which no interpreter can parse."""
 
     snapshot: Snapshot
-    entries: list[Entry]
+    entries: list[LoadedEntry]
     codes: dict[str, FileCode]
     texts: dict[str, list[str]]
     faults: list[tuple[str, Message]]
@@ -172,7 +172,7 @@ def imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterato
 
 
 def loaded_files(
-    sides: Sequence[Side], wanted: Collection[str], more: Callable[[Sequence[str]], Mapping[str, FileCode]]
+    sides: Sequence[CodeSide], wanted: Collection[str], more: Callable[[Sequence[str]], Mapping[str, FileCode]]
 ) -> set[str] | None:
     """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side, and those called like
     loaded ones of a kind that no entry names (somebody loads them by other means); None where that cannot be told.
@@ -197,7 +197,7 @@ def loaded_files(
     return reached & set(wanted)
 
 
-def faults(side: Side, codes: Mapping[str, FileCode]) -> Iterator[tuple[str, Message]]:
+def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str, Message]]:
     """Yield what keeps the files from being loaded, each by its file. Files without code were not read."""
     files = side.snapshot.files
     for entry in (entry for entry in side.entries if not entry.away):

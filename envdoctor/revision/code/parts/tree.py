@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
     default: str | None
 
 
-class Call(NamedTuple):
+class CallSite(NamedTuple):
     """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
 
     name: str
@@ -85,7 +85,7 @@ class Definition(NamedTuple):
     is_idle: bool = False
     decorators: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CallSite, ...] = ()
     mentions: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
@@ -254,7 +254,7 @@ def _function(scope: str, node: FunctionNode) -> Definition:
         is_idle="gradient_checkpointing" in node.name and is_idle(node),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(Call(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
+        calls=tuple(CallSite(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
         lines=tuple(lines_of(node)),
     )
 

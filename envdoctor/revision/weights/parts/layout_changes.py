@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.weights.parts.layouts import (
-    Group,
-    Layout,
     Spec,
+    TensorGroup,
+    WeightLayout,
     gigabytes,
     group,
     leaf,
@@ -38,15 +38,15 @@ class _Rename(NamedTuple):
     The shapes fit; whether the values do is not known.
     """
 
-    before: tuple[Group, ...]
-    after: tuple[Group, ...]
+    before: tuple[TensorGroup, ...]
+    after: tuple[TensorGroup, ...]
 
 
 #: A name, and the groups that belong together under it, as one thing to find again.
-_Module = tuple[str, list[Group]]
+_Module = tuple[str, list[TensorGroup]]
 
 
-def _find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> list[_Rename]:
+def _find_renames(removed: Mapping[str, TensorGroup], added: Mapping[str, TensorGroup]) -> list[_Rename]:
     """Pair the groups; what is in no rename was really removed or added."""
     gone, come = dict(removed), dict(added)
     found = [_Rename((whole,), parts) for whole, parts in _splits(gone, come)]
@@ -67,16 +67,16 @@ def _find_renames(removed: Mapping[str, Group], added: Mapping[str, Group]) -> l
     return sorted(found, key=lambda rename: rename.before[0].pattern)
 
 
-def _modules(groups: Mapping[str, Group], *, split_off: bool) -> list[_Module]:
+def _modules(groups: Mapping[str, TensorGroup], *, split_off: bool) -> list[_Module]:
     """Patterns put together by all but their last component (weight, bias), or each for itself."""
-    found: dict[str, list[Group]] = {}
+    found: dict[str, list[TensorGroup]] = {}
     for pattern in sorted(groups):
         parent = pattern.rpartition(".")[0] if split_off else pattern
         found.setdefault(parent or pattern, []).append(groups[pattern])
     return list(found.items())
 
 
-def _signature(groups: list[Group]) -> object:
+def _signature(groups: list[TensorGroup]) -> object:
     """What a module must have in common with what it became: endings, running numbers and shapes."""
     parts = [
         (item.pattern.rpartition(".")[2], _numbers(item), tuple(spec.shape for spec in item.specs)) for item in groups
@@ -84,7 +84,7 @@ def _signature(groups: list[Group]) -> object:
     return hash(tuple(parts)), len(parts)
 
 
-def _numbers(item: Group) -> tuple[tuple[int, ...], ...]:
+def _numbers(item: TensorGroup) -> tuple[tuple[int, ...], ...]:
     """The running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
     lowest = [min(column) for column in zip(*item.numbers, strict=False)]
     return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in item.numbers)
@@ -107,9 +107,11 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
     return [(left.pop(i), right.pop(j)) for _, i, j in sorted(scored) if i in left and j in right]
 
 
-def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple[Group, tuple[Group, ...]]]:
+def _splits(
+    wholes: dict[str, TensorGroup], parts: dict[str, TensorGroup]
+) -> Iterator[tuple[TensorGroup, tuple[TensorGroup, ...]]]:
     """Fused groups whose first dimension is the sum of others'. What was found is taken out of both tables."""
-    candidates: dict[object, list[Group]] = {}
+    candidates: dict[object, list[TensorGroup]] = {}
     for item in parts.values():
         candidates.setdefault(_tail(item), []).append(item)
     for pattern, whole in list(wholes.items()):
@@ -122,13 +124,13 @@ def _splits(wholes: dict[str, Group], parts: dict[str, Group]) -> Iterator[tuple
                     del parts[item.pattern]
 
 
-def _tail(item: Group) -> object:
+def _tail(item: TensorGroup) -> object:
     """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
     return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), item.pattern.rpartition(".")[2]
 
 
-def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
-    parents: dict[str, dict[str, Group]] = {}
+def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, ...] | None:
+    parents: dict[str, dict[str, TensorGroup]] = {}
     for item in near:
         role = _ENDINGS.sub("", leaf(item.pattern)).lower()
         parents.setdefault(item.pattern.rsplit(".", 2)[0], {})[role] = item
@@ -145,7 +147,7 @@ def _choose(whole: Group, near: list[Group]) -> tuple[Group, ...] | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _adds_up(whole: Group, parts: Iterable[Group]) -> bool:
+def _adds_up(whole: TensorGroup, parts: Iterable[TensorGroup]) -> bool:
     """Whether the rows of the parts are together those of the whole, tensor by tensor."""
     sides = zip(whole.specs, *(item.specs for item in parts), strict=True)
     return all(
@@ -167,7 +169,9 @@ _change = partial(Change, "weights")
 _Differences = tuple[list[Change], list[Change]]
 
 
-def compare_layouts(old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool) -> _Differences:
+def compare_layouts(
+    old: WeightLayout, new: WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
+) -> _Differences:
     """Compare what was read of one set; where parts are unread, only tensors that are in both.
 
     ``relaid`` says that the set's files are cut differently.
@@ -207,7 +211,7 @@ def compare_layouts(old: Layout, new: Layout, snapshots: tuple[Snapshot, Snapsho
     return [change for part in parts for change in part[0]], [change for part in parts for change in part[1]]
 
 
-def _lives_on(name: str, layout: Layout, others: Mapping[str, Spec]) -> bool:
+def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bool:
     """Whether both have the tensor, or one that shares its data: pickles name a tied head, safetensors does not."""
     owner = layout.twins.get(name, name)
     return (
@@ -237,7 +241,10 @@ def _config(snapshot: Snapshot) -> dict[str, Any] | None:
 
 
 def _heads(
-    gone: list[Group], come: list[Group], snapshots: tuple[Snapshot, Snapshot], layouts: tuple[Layout, Layout]
+    gone: list[TensorGroup],
+    come: list[TensorGroup],
+    snapshots: tuple[Snapshot, Snapshot],
+    layouts: tuple[WeightLayout, WeightLayout],
 ) -> list[Change]:
     """``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that both
     configurations tie to the embedding is ``tied-head-left-out``."""
@@ -252,7 +259,7 @@ def _heads(
     ]
 
 
-def _embeddings(old: Layout, new: Layout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
+def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
     """``embedding-rows`` and ``rows-differ-from-config``; and the names that they stand for."""
     changes: list[Change] = []
     covered: set[str] = set()
@@ -287,7 +294,7 @@ def _vocabulary(snapshot: Snapshot) -> int | None:
     return next((value for value in given if type(value) is int), None)
 
 
-def _retyped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
+def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
     changes: list[Change] = []
     patterns: list[Change] = []
     pairs: dict[tuple[str, str], list[str]] = {}
@@ -304,7 +311,7 @@ def _retyped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
     return changes, patterns
 
 
-def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
+def _reshaped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
     found: list[Change] = []
     for pattern, item in group(names, new.tensors).items():
         shapes = [(old.tensors[name].shape, spec.shape) for name, spec in zip(item.names, item.specs, strict=True)]
@@ -320,7 +327,7 @@ def _reshaped(names: Sequence[str], old: Layout, new: Layout) -> _Differences:
     return [*found[:_MOST_RESHAPED], last], found
 
 
-def _renamed(renames: Sequence[_Rename], new: Layout) -> _Differences:
+def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:
     if not renames:
         return [], []
     patterns: list[Change] = []
@@ -354,7 +361,7 @@ def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _one_sided(kind: str, groups: Mapping[str, Group], layout: Layout) -> _Differences:
+def _one_sided(kind: str, groups: Mapping[str, TensorGroup], layout: WeightLayout) -> _Differences:
     if not groups:
         return [], []
 

@@ -52,7 +52,7 @@ _spec = lru_cache(maxsize=1 << 16)(Spec)
 
 
 @dataclass
-class Layout:
+class WeightLayout:
     """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be.
 
     ``tensors`` maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data
@@ -81,9 +81,9 @@ class Layout:
             self.where[name] = path
 
 
-def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
+def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> WeightLayout:
     """The layout of safetensors files. Files that could not be read are in ``unread`` and nowhere else."""
-    layout = Layout()
+    layout = WeightLayout()
     for path, raw in snapshot.headers(list(paths)).items():
         if isinstance(raw, Unread):
             layout.unread.append(raw)
@@ -105,9 +105,9 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
     return layout
 
 
-def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layout:
+def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> WeightLayout:
     """The layout of PyTorch checkpoints, as far as their pickles name the tensors."""
-    layout = Layout()
+    layout = WeightLayout()
     for path in paths:
         checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
@@ -134,7 +134,7 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Layo
 _MORE_BITS = {"C128": 128, "qint8": 8, "quint8": 8, "qint32": 32, "quint4x2": 4, "quint2x4": 2}
 
 
-class Group(NamedTuple):
+class TensorGroup(NamedTuple):
     """Tensors of one pattern, in the order of their running numbers."""
 
     pattern: str
@@ -160,7 +160,7 @@ def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
     return (".".join(parts) if numbers else name), tuple(numbers)
 
 
-def group(names: Iterable[str], tensors: Mapping[str, Spec]) -> dict[str, Group]:
+def group(names: Iterable[str], tensors: Mapping[str, Spec]) -> dict[str, TensorGroup]:
     """Names by their pattern, patterns in the order of their first name."""
     found: dict[str, list[tuple[tuple[int, ...], str]]] = {}
     for name in names:
@@ -169,7 +169,7 @@ def group(names: Iterable[str], tensors: Mapping[str, Spec]) -> dict[str, Group]
     groups = {}
     for pattern, members in found.items():
         numbers_of, names_of = zip(*sorted(members), strict=True)
-        groups[pattern] = Group(pattern, numbers_of, names_of, tuple(tensors[name] for name in names_of))
+        groups[pattern] = TensorGroup(pattern, numbers_of, names_of, tuple(tensors[name] for name in names_of))
     return groups
 
 
@@ -385,7 +385,9 @@ def index_path(key: SetKey) -> str:
     return posixpath.join(key.folder, f"{key.stem}{_EXTENSION.get(key.format, '')}.index.json")
 
 
-def check_index(snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: Layout) -> Iterator[Change | Unread]:
+def check_index(
+    snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: WeightLayout
+) -> Iterator[Change | Unread]:
     """``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision.
 
     ``layout`` holds the shards that were read; of the others the index is taken at its word.
