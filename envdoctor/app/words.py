@@ -90,7 +90,7 @@ def _of_file(path: str, files: Files) -> str:
 
 
 def _of_name(word: str, cwd: str, files: Files) -> str:
-    likely = "/" in word or re.search(r"(?i)\d+(?:\.\d+)?b\b", word)
+    likely = "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200])
     try:
         parse_name(word, cwd, os.environ)
     except NameProblem as problem:

@@ -81,8 +81,9 @@ def test_what_is_wrong_is_an_error_of_ours(facts: str) -> None:
 
 
 def test_memory_has_the_number_of_the_command(facts: str) -> None:
-    named = {"model": "Qwen/Qwen2.5-7B-Instruct", "gpu": "4090", "settings": {"recipe.max_length": 2048}}
-    report = envdoctor.memory(**named, method="full")
+    report = envdoctor.memory(
+        model="Qwen/Qwen2.5-7B-Instruct", gpu="4090", method="full", settings={"recipe.max_length": 2048}
+    )
     assert report.memory is not None and report.memory["verdict"] == "does-not-fit"
 
 

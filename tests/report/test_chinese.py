@@ -21,7 +21,7 @@ from envdoctor.matrix import Matrix
 from envdoctor.system import Message, joined, quoted, said_by, say, sentence
 
 ENVDOCTOR = Path(envdoctor.__file__).parent
-CATALOGUE: dict[str, str] = json.loads((ENVDOCTOR / "text" / "zh.json").read_text(encoding="utf-8"))
+CATALOGUE: dict[str, str] = json.loads((ENVDOCTOR / "system" / "zh.json").read_text(encoding="utf-8"))
 #: Modules that make messages of the ids of others.
 MAKERS = ("message.py",)
 
@@ -171,10 +171,10 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
     }
     # children answer with sentences of their own, tables give reasons, the system says what is wrong with a file
     assert made == {
-        "text/files.py",
-        "hub/transport_error.py",
-        *("sandbox/asking.py", "sandbox/target.py"),
-        *("derive/packages.py", "derive/torch.py"),
+        "system/files.py",
+        "revision/hub/transport_error.py",
+        *("system/asking.py", "system/target.py"),
+        *("judge/derivations/packages.py", "judge/derivations/torch.py"),
     }
     put_together = [
         f"{path}:{call.lineno}"

@@ -10,7 +10,7 @@ from processes import gone
 
 CODE = """
 import os, signal, sys, threading
-from envdoctor.revision import Source, parse
+from envdoctor.revision import CodeSource, parse
 
 reading = sys.modules[parse.__module__]
 reading._LIMITS = reading._LIMITS._replace(seconds=600.0, in_all=600.0)  # the children would hang for so long
@@ -30,7 +30,7 @@ def hang_them_and_interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=hang_them_and_interrupt, daemon=True).start()
-parse([Source(name, b"a = 1\\n" * 100000) for name in ("a.py", "b.py")])
+parse([CodeSource(name, b"a = 1\\n" * 100000) for name in ("a.py", "b.py")])
 """
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-WATCH = Path(__file__).resolve().parents[2] / "envdoctor" / "watch"
+WATCH = Path(__file__).resolve().parents[2] / "envdoctor" / "experiments" / "watch"
 NAN, INF = math.nan, math.inf
 
 
