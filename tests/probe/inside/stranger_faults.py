@@ -284,13 +284,13 @@ def _narrow_gradient(real: Any, *given: Any) -> Any:
 
 
 @fault("rms_norm squares the first 4,096 columns only", "torch.nn.functional:rms_norm")
-def _first_columns(real: Any, x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    if x.shape[-1] <= 4096 or len(shape) != 1 or x.dtype not in _FAST:
-        return real(x, shape, weight, eps)
-    wide = x.float()
-    square = wide[..., :4096].square().sum(-1, keepdim=True) / x.shape[-1]
-    out = wide * (square + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
-    return (out if weight is None else out * weight).to(x.dtype)
+def _first_columns(real: Any, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    if input.shape[-1] <= 4096 or len(normalized_shape) != 1 or input.dtype not in _FAST:
+        return real(input, normalized_shape, weight, eps)
+    wide = input.float()
+    square = wide[..., :4096].square().sum(-1, keepdim=True) / input.shape[-1]
+    out = wide * (square + (torch.finfo(input.dtype).eps if eps is None else eps)).rsqrt()
+    return (out if weight is None else out * weight).to(input.dtype)
 
 
 @_kernel("exact GELU taken by its tanh", "gelu", _FLOAT32)
