@@ -129,13 +129,25 @@ def test_the_upkeep_of_the_matrix_and_the_site_of_the_rules_call_what_is_there()
     upkeep = yaml.safe_load((ROOT / "examples/ci/matrix-upkeep.yml").read_text(encoding="utf-8"))
     told = "\n".join(step.get("run", "") for step in upkeep["jobs"]["upkeep"]["steps"])
     tools = re.findall(r"python (tools/\w+\.py)", told)
-    assert len(tools) == 4 and all((ROOT / tool).is_file() for tool in tools)
+    assert len(tools) == 5 and all((ROOT / tool).is_file() for tool in tools)
     site = (ROOT / "examples/ci/rule-pages.yml").read_text(encoding="utf-8")
     tools = re.findall(r"- run: python (tools/\w+\.py) pages/\S+", site)
     assert (
         len(tools) == 2 and all((ROOT / tool).is_file() for tool in tools) and yaml.safe_load(site)["jobs"]["publish"]
     )
     assert "envdoctor matrix lint --stale 180" in told
+
+
+def test_what_is_tried_on_every_system_ends_as_it_says(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "envdoctor").write_text(f'#!/bin/sh\nexec {sys.executable} -m envdoctor "$@"\n')
+    (tmp_path / "envdoctor").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    job = yaml.safe_load((ROOT / ".github/workflows/platforms.yml").read_text(encoding="utf-8"))["jobs"]["platforms"]
+    assert {system.partition("-")[0] for system in job["strategy"]["matrix"]["os"]} == {"ubuntu", "macos", "windows"}
+    steps = [step for step in job["steps"] if "name" in step]
+    ran = run_steps(steps, {}, tmp_path, tmp_path)
+    assert [one.code for one in ran.values()] == [0, 0, 0], ran
 
 
 def test_the_upkeep_opens_what_changed_new_files_too_and_what_is_stale(tmp_path: Path, monkeypatch: Any) -> None:
