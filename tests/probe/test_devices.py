@@ -15,7 +15,7 @@ cards = pure("cards")
 
 
 def card(number: int, alike: int = 0, error: float = 0.3, name: str = "H100") -> Any:
-    return cards.Card(f"GPU {number} ({name})", name, alike, error)
+    return cards.GpuCard(f"GPU {number} ({name})", name, alike, error)
 
 
 EIGHT = [card(number) for number in range(8)]
