@@ -6,7 +6,7 @@ from envdoctor.report.report import Report
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """``train.yaml:9: error[id] message``, then the counts; a finding without a place begins with ``-``."""
+    """Return lines ``train.yaml:9: error[id] message``, then the counts; without a place a line begins with ``-``."""
     page = Page(report.registry, lang)
     lines = first_line(report, page)
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]

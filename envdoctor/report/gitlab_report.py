@@ -10,7 +10,7 @@ _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """A list of what is shown; GitLab does not show ``check_name``, so the description begins with it."""
+    """Return a list of what is shown. Each description begins with ``check_name``, which GitLab does not show."""
     page = Page(report.registry, lang)
     shown = report.shown()
     issues = []

@@ -23,14 +23,14 @@ _FULL = 3.0
 
 
 def catalogue_text(probes: Iterable[Probe]) -> str:
-    """The experiments there are: name, title, and the suites that run each."""
+    """Return the experiments: name, title, and the suites that run each."""
     entries = [(probe.name, probe.title, [name for name in probe.suites if probe.suites[name]]) for probe in probes]
     width = max(len(name) for name, _, _ in entries) + 2
     return "\n".join(f"{name:<{width}}{clean(title)} ({', '.join(suites)})" for name, title, suites in entries)
 
 
 def experiments(section: Mapping[str, Any], page: Page) -> Section:
-    """What ran where, a row an experiment, the evidence of what is not right beside unavoidable rounding."""
+    """Return what ran where, a row an experiment, and the evidence of what is wrong beside unavoidable rounding."""
     label = page.say("Experiments")
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
@@ -63,7 +63,7 @@ def experiments(section: Mapping[str, Any], page: Page) -> Section:
 
 
 def _where(section: Mapping[str, Any], page: Page) -> list[str]:
-    """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
+    """Return device, torch, cuDNN and suite; how many cases, how long, how much memory (MiB)."""
     build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
     words = [str(device.get("name") or section["device"] or "")]
     words += [f"torch {build['torch']}"] if build.get("torch") else []
@@ -79,7 +79,7 @@ def _where(section: Mapping[str, Any], page: Page) -> list[str]:
 
 
 def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, str, str]]:
-    """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
+    """Return a row an experiment, with ``-v`` a row a child: its name, how its cases ended, and how long it took."""
     alone = page.verbosity > 0
     named: dict[object, list[Mapping[str, Any]]] = {}
     for number, child in enumerate(children):
@@ -105,7 +105,7 @@ def _seconds(seconds: float, page: Page) -> str:
 
 
 def _group(group: Result, page: Page) -> Group:
-    """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
+    """Return ``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
     words = (group.name, group.device, group.dtype, group.backend, group.model)
     times = f" x {group.wrong}" if group.wrong > 1 else ""
     of = page.say(" of {n}", n=group.cases) if group.cases > group.wrong else ""
