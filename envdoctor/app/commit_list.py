@@ -41,7 +41,7 @@ class CommitList(NamedTuple):
 
     @property
     def incomplete(self) -> bool:
-        """Whether what changed is not known of every commit."""
+        """Return whether the changes of some commit are unknown."""
         return any(row.unread is not None for row in self.rows)
 
 

@@ -136,7 +136,7 @@ def _pinned_revision(request: RevisionRequest, pin: Pin | None) -> str:
 
 
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
-    """The environment that the changes are joined with; without one, changes are judged alone."""
+    """Return the environment that the changes are joined with, or an empty one to judge the changes alone."""
     because = Message("--no-environment")
     if request.environment:
         try:
@@ -186,7 +186,7 @@ def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Pl
 
 
 def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
-    """The commit that introduced each change, by the finding's fingerprint."""
+    """Return the commit that introduced each change, by the finding's fingerprint."""
     with told_as(JobError, SnapshotError):
         found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
     return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
@@ -198,7 +198,7 @@ def _told(commit: Commit) -> str:
 
 
 def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
-    """Everything of the comparison that is not a finding."""
+    """Return everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)

@@ -41,7 +41,7 @@ class Guard(TrainerCallback):
         self._settings = settings or {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Before the first step."""
+        """Judge the run before the first step."""
         settings = {**({} if self._recipe else _of_arguments(args)), **self._settings}
         if self._model is None and isinstance(name := getattr(getattr(model, "config", None), "model_type", None), str):
             settings = {"model.type": name, **settings}
@@ -66,7 +66,7 @@ def _of_arguments(args: Any) -> dict[str, object]:
 
 
 def _write(report: "Report", folder: str) -> None:
-    """A run is not stopped by a folder that cannot be written."""
+    """Write the facts of the run; a folder that cannot be written does not stop it."""
     from envdoctor.report.facts_json import document
 
     try:

@@ -37,8 +37,8 @@ from envdoctor.system.target import Place, scratch_folder
 def lengths_of(
     data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
 ) -> tuple[DataSection, list[Fact]]:
-    """The section of the report, and what it changes of the facts: ``recipe.max_length``. ``tokenizer`` names a folder
-    or a repository, None the model's.
+    """Return the section of the report, and the facts that it changes: ``recipe.max_length``. ``tokenizer`` names a
+    folder or a repository, None the model's.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -145,10 +145,10 @@ def memory(
 def known_memory(
     facts: FactSet, sources: Sources, matrix: Matrix
 ) -> tuple[FactSet, MemorySection | None, Notice | None]:
-    """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
-    length it has the longest samples that fit on the GPU. The notice tells why there is no number, or no verdict on a
-    GPU."""
+    """Return, without starting anything, the facts with the peak by an earlier trace in envdoctor's cache or by shipped
+    coefficients, and the section of the report; None if nothing is known of it. For a recipe without a length the
+    section has the longest samples that fit on the GPU. The notice says why there is no number, or no verdict on a GPU.
+    """
     usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
         section, unjudged = _predicted(facts, sources, matrix, None, usual)
@@ -438,7 +438,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
 
 
 def _facts(section: MemorySection) -> list[Fact]:
-    """The facts that the rules judge."""
+    """Return the facts that the rules judge."""
     interval = section["interval"]
     values = {
         "memory.needed_gib": round(interval["mostly"] if interval is not None else section["process_gib"][0], 1),

@@ -31,7 +31,7 @@ def pin(
     timeout: float = 60.0,
     progress: Callable[[str], None] | None = None,
 ) -> Pinned:
-    """The file of pins of the working directory with this model in it; nothing is written here.
+    """Return the text of the working directory's file of pins with this model in it; write nothing.
 
     One request lists the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the
     snapshot has none: a pin with holes would later call a change unchanged.

@@ -17,7 +17,7 @@ from envdoctor.system.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
-    """What a file pins for a model under any of these names; of a model without a name, the only one that it pins.
+    """Return what a file pins for a model under any of these names; without a name, its pin if it is the only one.
 
     Raises :class:`UsageProblem`.
     """
@@ -32,7 +32,7 @@ def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -
 
 
 def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
-    """``pin.*``: unknown when the file does not pin this model or there are no files to compare."""
+    """Return ``pin.*``: unknown if the file does not pin this model or there are no files to compare."""
     values: tuple[Value, Value, Value]
     if pin is None:
         unknown = Unknown(Message("{} pins no model of this name", PINS))

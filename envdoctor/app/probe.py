@@ -109,7 +109,7 @@ def probe(
 
 
 def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
-    """Every probe by name. Raises :class:`JobError`."""
+    """Return every probe by name. Raises :class:`JobError`."""
     with told_as(JobError, CatalogueError):
         return find_probes(payload)
 
@@ -175,7 +175,7 @@ def _judged(
 
 
 def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """A sentence for each result that is no answer: neither right nor wrong is known there.
+    """Return a sentence for each result that leaves right or wrong open.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
     is a failure on a device of which nobody knows whether training uses it: no rule judges that.
@@ -202,8 +202,8 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message
 def _wishes(
     gathered: Gathered, request: ProbeRequest, probes: Mapping[str, Probe], matrix: Matrix
 ) -> tuple[Wishes, ReleasedResults]:
-    """What to run, and what is known without it: that of released code, unless a name, a longer suite or a model asks
-    for more."""
+    """Return what to run, and what is known without it: the results of released code, unless a name, a longer suite or
+    a model asks for more."""
     facts, known = gathered.facts, ALL_RUN
     if FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
@@ -230,14 +230,14 @@ def _wishes(
 
 
 def _drawn(here: "Launched | None") -> int:
-    """A seed that nobody chose; of a job the one that all its ranks draw, whose numbers are compared."""
+    """Return a random seed; in a job, the seed that all its ranks draw, because their numbers are compared."""
     if here is None:
         return secrets.randbelow(1 << 31)
     return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
 def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str, ...]:
-    """The import statements about what is installed; those that need an accelerator only where one may be used."""
+    """Return import statements of what is installed; the ones that need an accelerator only if one may be used."""
     from envdoctor.matrix.entry_statements import entries
 
     installed = {

@@ -48,7 +48,7 @@ class Judging:
         incomplete: bool = False,
         **sections: Any,
     ) -> Report:
-        """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
+        """Return the report with its exit code: 3 if the job could not be done, 1 for findings at the gate, else 0.
 
         ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides.
         """

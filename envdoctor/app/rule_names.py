@@ -25,7 +25,7 @@ class NamedRule(NamedTuple):
 
 
 def rule_named(rule_id: str, matrix: Matrix) -> NamedRule:
-    """The rule of that id, present or former. Raises :class:`UsageProblem`."""
+    """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
     rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
     if rule is not None:
         return NamedRule(rule, matrix.texts(rule))
@@ -39,7 +39,7 @@ def rule_named(rule_id: str, matrix: Matrix) -> NamedRule:
 
 
 def explain(rule_id: str, matrix: Matrix) -> NamedRule:
-    """Everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+    """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
     named = rule_named(rule_id, matrix)
     return named._replace(rule=with_conditions(named.rule))
 
@@ -57,7 +57,7 @@ def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
-    """The policy with every rule under its present id, and what to say of former ones.
+    """Return the policy with every rule under its present id, and notices of former ids.
 
     Raises :class:`UsageProblem` for the severity of a rule that never was.
     """
@@ -90,7 +90,7 @@ def _now(rule_id: str, matrix: Matrix) -> str:
 
 
 def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
-    """What to say of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
+    """Return notices of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())

@@ -28,8 +28,8 @@ def unjudged(
     *,
     typed: bool = True,
 ) -> tuple[Unjudged, ...]:
-    """Of an environment, and the model and the code that were asked for. Of a facts file nothing is missed: its reader
-    knows it.
+    """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
+    nothing is missed: its reader knows it.
 
     ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left; ``typed``
     that the user named the model, which a recipe names otherwise.
@@ -55,7 +55,7 @@ def unjudged(
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
-    """Installed files that could not be read: what they hold may be anything."""
+    """Yield the installed files that could not be read: what they hold may be anything."""
     if "package_damage" not in facts:
         return
     items = (item for item in facts.items("package_damage") if item.get("kind") == "unread")
@@ -76,14 +76,14 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
 
 
 def unknown_model(facts: FactSet, model: str | None) -> Message | None:
-    """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
+    """Return a sentence about the model that was asked for, if neither files nor its name tell anything of it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
     return Message("nothing is known of the model {}: give a folder with its config.json, or a name that exists", model)
 
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
-    """What was not read of the code: a whole folder is read as far as it can be, a file that was named must be."""
+    """Yield what was not read of the code; asked for is a file that was named, or all if nothing was read."""
     read, items = facts.value("code.files"), facts.items("code_unread")
     if isinstance(read, Unknown):
         yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)
