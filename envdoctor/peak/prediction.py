@@ -55,8 +55,8 @@ class Saving(NamedTuple):
 
 
 def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
-    """Changes that keep batch and length, from those that cost nothing to those that train something else; ``adapted``
-    is where the reference model of an adapter comes from."""
+    """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
+    ``adapted`` is where the reference model of an adapter comes from."""
     single = []
     if job["attention"] == "eager":
         single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
@@ -88,7 +88,8 @@ def combined(single: Sequence[Saving]) -> Iterator[Saving]:
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
-    """The largest batch (the setting ``name``), and the largest length, below those given, whose peak ``fits``."""
+    """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
+    ``fits``."""
     found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
     if found:
         yield Saving({name: found}, {"batch": found})
@@ -98,7 +99,7 @@ def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
+    """Return the largest number up to ``most`` that fits, if every smaller one fits too; 0 if none fits."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
@@ -109,8 +110,8 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 
 
 def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
-    """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
-    are trained. Raises :class:`MemoryProblem` where the number of processes is not known."""
+    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
+    the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
     world = given.get("world_size")
     if world is None and (given.get("zero_stage") or given.get("fsdp")):
         raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
@@ -132,12 +133,12 @@ class _Run(NamedTuple):
     trained: float
 
     def replicated(self, terms: Terms) -> Terms:
-        """The reducer's buckets hold every gradient a second time."""
+        """Add the reducer's buckets, which hold every gradient a second time."""
         buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
         return {**terms, **buckets}
 
     def zero(self, terms: Terms) -> Terms:
-        """Stage 1 divides the optimizer's states, 2 the gradients too, 3 the weights too."""
+        """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
         stage, new = int(self.given["zero_stage"]), dict(terms)
         new.pop("temporary values of the optimizer", None)
         # Adam's two states and the float32 copy that DeepSpeed updates.
@@ -160,7 +161,7 @@ class _Run(NamedTuple):
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
-        """Everything is divided, and two layers are whole at a time: the one that computes and the next. A reference
+        """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
         model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
         if self.given.get("offload_param"):
@@ -229,7 +230,7 @@ class Model(NamedTuple):
         return said
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
+        """Return the same job as the model's code does it; LoRA's modules are called as in the traced type."""
         if self.heeds is False:
             job = {**job, "checkpointing": False}
         lora = job["lora"]
@@ -255,9 +256,8 @@ def model_of(
     repo: str = "",
     trainer: bool = False,
 ) -> Model:
-    """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
-    ``framework`` is the one that trains it, a ``trainer`` where it has code of its own. ``repo`` is the name of a model
-    that has no files here.
+    """Return the model of a config.json. ``rows`` are the table native-types, ``methods`` are those of its own code,
+    ``framework`` trains it and is a ``trainer`` if it has code of its own. ``repo`` names a model without files here.
 
     Raises :class:`MemoryProblem` where the nearest type computes something else.
     """
@@ -289,7 +289,7 @@ def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo:
 
 
 def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what of the job nobody can tell, and the job with all of it so far that takes more."""
+    """Yield each property of the job that is unknown, and the job with all of them so far as they take more."""
     if job["checkpointing"] and model.heeds is None:
         job = {**job, "checkpointing": False}
         yield "checkpointing", job
@@ -307,8 +307,8 @@ _SHORTEST = 16
 def predict(
     facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], usual: int | None = None
 ) -> MemorySection:
-    """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
-    then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
+    """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
+    given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
     tracer = Staged(OnCuda(tracer), plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
@@ -422,8 +422,8 @@ class _Prediction(NamedTuple):
         return self.needed(form, low, high, share, likely)
 
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
-        """What a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None: the
-        high one); ``share`` is how much more it may be than the plan has it."""
+        """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
+        the high one); ``share`` is how much more it may be than the plan has it."""
         least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
@@ -433,7 +433,7 @@ class _Prediction(NamedTuple):
         return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
-        """Return the need with what nobody can tell of the run, and what is said of that."""
+        """Return the need with the run's unknown properties, and what is said of them."""
         said = []
         for what, job in _doubts(self.plan, self.model, self.base):
             other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
@@ -443,7 +443,7 @@ class _Prediction(NamedTuple):
         return need, said
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
-        """Return the need after a change, up to what nobody can tell of the run that it leaves; a smaller batch or
+        """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
         length alone leaves at most the share by which the run's own doubts are more."""
         batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
@@ -528,7 +528,7 @@ class _Prediction(NamedTuple):
 
 
 def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
-    """The trace of one job. Raises :class:`MemoryProblem`."""
+    """Return the trace of one job. Raises :class:`MemoryProblem`."""
     (trace,) = tracer.run([job])
     if isinstance(trace, str):
         raise MemoryProblem(as_message(trace))
@@ -536,10 +536,10 @@ def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
 
 
 def rounded(size: float) -> float:
-    """Bytes in GiB, to a thousandth."""
+    """Return bytes as GiB, to a thousandth."""
     return round(size / GIB, 3)
 
 
 def _shorter(tokens: int) -> list[int]:
-    """The lengths that tell every other one, beside that which is asked."""
+    """Return the traced lengths beside the one that is asked: they tell every other length."""
     return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)

@@ -72,8 +72,8 @@ class _Engine(NamedTuple):
 
 
 def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any]) -> MemorySection:
-    """The section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` where there is
-    no number."""
+    """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
+    there is no number."""
     given, config = settings_of(facts), model.config
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.each("gpu"), 2)
@@ -195,7 +195,7 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
 
 
 def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
-    """The same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
+    """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     changed = facts.copy()
     told: dict[str, Value] = {
         "method": "infer",

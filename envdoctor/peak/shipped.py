@@ -48,8 +48,8 @@ _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
 
 
 def form_words(job: Row, targets: str) -> str:
-    """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and for a
-    stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
+    """Return what the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and
+    for a stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
     method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
     lora, packed, again = job["lora"], job["quantized"], job["checkpointing"]
     words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
@@ -84,8 +84,8 @@ class OnCuda(NamedTuple):
     source: TraceSource
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
-        """A trace for each job, or why there is none: one trace answers for loops that keep outputs and those that do
-        not."""
+        """Return a trace for each job, or why it has no trace: one trace answers for loops that keep outputs and for
+        others."""
         found = self.source.run([{**job, "keep_outputs": False} for job in jobs])
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
@@ -151,7 +151,7 @@ class Shipped:
             self._residuals.setdefault(row["of"], {})[row["measure"]] = Residual(*ends)
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
-        """A trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
         return [self._answer(job) for job in jobs]
 
     def _answer(self, job: Row) -> Trace | str:
@@ -240,7 +240,7 @@ class _Run:
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
     def _total(self, text: str, **more: float) -> float:
-        """The value of ``2 BGHKS + 4 DL``; ``more`` are letters that are not the model's, or others than its own."""
+        """Return the value of ``2 BGHKS + 4 DL``; ``more`` adds letters to the model's or replaces them."""
         known = {**self.letters, **more}
         parts = (part.partition(" ") for part in text.split(" + ") if part)
         return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
@@ -282,7 +282,7 @@ class _Run:
         return sum(self._terms(row, max(self.job["tokens"])).values())
 
     def trace(self, rows: Sequence[Row]) -> Trace:
-        """What the trace of this job would be, by these rows."""
+        """Return the trace that this job would have by these rows."""
         model = {
             "depth": self.depth,
             "parameters": round(self.parameters),

@@ -26,7 +26,7 @@ class Counted(NamedTuple):
     parameters: int
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """A trace for each job, or why there is none."""
+        """Return a trace for each job, or why there is none."""
         return changed(self.source, jobs, self._counted)
 
     def _counted(self, trace: Trace, job: Job) -> Trace:
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     head: bool = False
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """A trace for each job, or why there is none; what the job itself quantises is left alone."""
+        """Return a trace for each job, or why there is none; what the job itself quantises is left alone."""
         return changed(self.source, jobs, self._packed)
 
     def _packed(self, trace: Trace, job: Job) -> Trace:
@@ -67,7 +67,7 @@ def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
 
 
 def stored_parameters(folder: str) -> int | None:
-    """The number of values of all tensors; None where a file is not there, or one is not as the format asks."""
+    """Return the number of values of all tensors; None if a file is missing or invalid."""
     try:
         found = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
         places = {name: os.path.join(folder, name) for name in found}
