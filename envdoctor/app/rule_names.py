@@ -90,7 +90,7 @@ def _now(rule_id: str, matrix: Matrix) -> str:
 
 
 def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
-    """Return notices of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
+    """Yield notices of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
