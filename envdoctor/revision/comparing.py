@@ -48,26 +48,26 @@ class Comparison(NamedTuple):
 
     @property
     def changes(self) -> list[Change]:
-        """Every change."""
+        """Return every change."""
         return [change for _, compared in self.parts for change in compared.changes]
 
     @property
     def listing(self) -> list[Change]:
-        """Every single difference where ``changes`` tells one cause once."""
+        """Return every single difference where ``changes`` tells one cause once."""
         return [change for _, compared in self.parts for change in compared.listing]
 
     @property
     def amounts(self) -> Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]]:
-        """What each side holds; see :class:`~envdoctor.revision.comparer.Compared`."""
+        """Return what each side holds; see :class:`~envdoctor.revision.comparer.Compared`."""
         return {side: amounts for _, compared in self.parts for side, amounts in compared.amounts.items()}
 
     @property
     def unread(self) -> list[Unread]:
-        """Every part that could not be read or decided, once. A listed file that cannot be trusted is not unchanged."""
+        """Return every part that could not be read or decided, once, and the listed files that cannot be trusted."""
         return list(dict.fromkeys([*(part for _, compared in self.parts for part in compared.unread), *self.refused]))
 
     def equal(self, area: str | None = None) -> list[str]:
-        """What is equal, in words; in one area, or in all."""
+        """Return what is equal, in words; in one area, or in all."""
         return [text for name, compared in self.parts if area in (None, name) for text in compared.equal]
 
 
@@ -109,7 +109,7 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
-    """The ``change`` records and the summary facts, with the source ``revision``.
+    """Return the ``change`` records and the summary facts, with the source ``revision``.
 
     The records are incomplete when a part could not be read: then "no such change" is no answer.
     """
@@ -152,8 +152,8 @@ def attribute(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[Wanted, Commit]:
-    """The oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows gets
-    the last commit that touched its file, and one whose file no commit touched is left out.
+    """Return the oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows
+    gets the last commit that touched its file, and a change without such a commit is left out.
 
     One request for each commit on the way, and the changed text files of the steps that matter. Raises
     :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.

@@ -37,7 +37,7 @@ class Commit(NamedTuple):
 
 
 def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COMMITS) -> Iterator[Commit]:
-    """The commits from ``revision`` back. Raises :class:`SnapshotError`."""
+    """Yield the commits from ``revision`` back. Raises :class:`SnapshotError`."""
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
     following = iter(pages(transport, url, most=most))
@@ -101,7 +101,7 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
 def _changed(
     before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
 ) -> list[str] | Unread:
-    """The files that differ; before the first commit there are none."""
+    """Return the files that differ; none for the first commit."""
     for side in (after, before):
         if isinstance(side, TransportError):
             return Unread("", said_by(side))
@@ -110,7 +110,7 @@ def _changed(
 
 
 def _moment(text: str) -> datetime | None:
-    """A date, with or without a time, in UTC unless it says otherwise; None for what is none."""
+    """Return a date, with or without a time, in UTC unless it says otherwise; None for an invalid date."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

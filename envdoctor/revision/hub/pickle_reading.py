@@ -185,7 +185,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_pickle(self) -> bool:
-        """Whether an unpickler would do anything with the bytes before it stops; True when that is not known."""
+        """Return whether an unpickler would do anything with the bytes before it stops; True if unknown."""
         return bool(self.globals) or self.problem is None or self.cut or not self.all_globals
 
 
@@ -197,8 +197,8 @@ class Clock:
 
 
 def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
-    """What the pickle of an archive describes (``zip`` or ``torchscript``); ``prefix`` is the beginning of a file that
-    is no archive."""
+    """Return what the pickle of an archive describes (``zip`` or ``torchscript``), or the beginning of a file that is
+    not an archive (``prefix``)."""
     problem = TOO_LONG
     if clock.left > 0:
         began = time.monotonic()
@@ -216,7 +216,7 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
 
 
 def described(data: bytes, kind: str) -> list[Any]:
-    """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
+    """Return the fields of a :class:`Checkpoint` as JSON: what the child answers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
         scans = [_Scan(data)]
@@ -275,7 +275,7 @@ class _Archive:
         return self.part(start, stop - start)
 
     def part(self, start: int, length: int) -> bytes:
-        """Bytes of the file."""
+        """Return bytes of the file."""
         inside = start - (self.size - len(self._end))
         if inside >= 0:
             return self._end[inside : inside + max(0, length)]
@@ -323,7 +323,7 @@ def _read_archive(archive: _Archive, clock: Clock) -> Checkpoint:
 
 
 def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
-    """The content of a file in the archive. Its checksum is not looked at: torch does not either."""
+    """Return the content of a file in the archive. Its checksum is not checked: torch does not check it either."""
     largest = max(member.file_size, member.compress_size)
     if largest > LARGEST_PICKLE:
         raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
@@ -356,7 +356,7 @@ def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
 
 
 def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
-    """The older format and plain pickles: a prefix, made longer as long as the description goes on behind it."""
+    """Read the older format and plain pickles: a prefix, made longer while the description goes on behind it."""
     length = min(size, _PREFIX)
     while True:
         parts = snapshot.read_ranges(path, [(0, length)])

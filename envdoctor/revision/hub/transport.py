@@ -39,7 +39,7 @@ _MOST_VALUES = 1_000_000
 
 
 def _is_endpoint(endpoint: str, url: str) -> bool:
-    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    """Return whether an address is the endpoint; https in place of http on the default ports is the same."""
     parts = [urlsplit(address) for address in (endpoint, url)]
     here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
     same = here == there or (here, there) == (("http", 80), ("https", 443))
@@ -47,7 +47,7 @@ def _is_endpoint(endpoint: str, url: str) -> bool:
 
 
 def _web_host(url: str) -> str | None:
-    """The host of an address of the web; None for anything else."""
+    """Return the host of an address of the web; None for anything else."""
     try:
         parts = urlsplit(url)
         return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
@@ -137,18 +137,18 @@ class Transport:
 
     @property
     def seconds_left(self) -> float:
-        """Until the deadline; 0 when it is past."""
+        """Return the seconds until the deadline; 0 if it is past."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def has_token(self) -> bool:
-        """Whether requests to the endpoint carry a token."""
+        """Return whether requests to the endpoint carry a token."""
         return self._identity[1] is not None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """What each call gave, or why not. Other exceptions are raised: they are defects of ours.
+        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects.
 
         The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
         standard library wait for theirs when the interpreter ends.
@@ -170,7 +170,7 @@ class Transport:
         return found
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """What the call gave, in another thread: this one is back at the deadline. Raises :class:`TransportError`.
+        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline.
 
         Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
         threads are few.
@@ -183,7 +183,7 @@ class Transport:
     def fetch(
         self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
     ) -> Result:
-        """What ``take`` makes of the headers, the whole body of at most ``limit`` bytes, and the host that answered.
+        """Return what ``take`` makes of the headers, a whole body of at most ``limit`` bytes, and the answering host.
 
         It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
         """
@@ -202,7 +202,7 @@ class Transport:
         return self.persist(once)
 
     def fetch_json(self, url: str, limit: int) -> tuple[Any, Mapping[str, str]]:
-        """A body that is JSON, and the headers. Raises :class:`TransportError`, for a web page in its place too."""
+        """Return a JSON body and the headers. Raises :class:`TransportError`, for a web page in its place too."""
 
         def take(headers: Mapping[str, str], body: bytes, host: str) -> tuple[Any, Mapping[str, str]]:
             if is_web_page(headers, body):
@@ -226,7 +226,7 @@ class Transport:
 
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """The answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
+        """Yield the answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -271,7 +271,7 @@ class Transport:
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
-        """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
+        """Return the body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
         parts: list[bytes] = []
         length = 0
         for piece in self._pieces(reply, decoded):
@@ -326,7 +326,7 @@ class Transport:
 
     @cached_property
     def _identity(self) -> tuple[dict[str, str], str | None]:
-        """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
+        """Return the headers that say who asks, and the value of Authorization: the login unless it is switched off."""
         import platform
 
         import huggingface_hub
@@ -376,7 +376,7 @@ class Transport:
                 return
 
     def _failed(self, error: Exception, place: str) -> Exception:
-        """The exception to raise for one of the library."""
+        """Return the exception to raise for one of the library."""
         kind, words = describe(error)
         host = _host(place)
         if kind == "offline":
@@ -405,7 +405,7 @@ class Transport:
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether a body is HTML: what login pages of networks and error pages of proxies are."""
+    """Return whether a body is HTML, as login pages of networks and error pages of proxies are."""
     begin = body[:64].lstrip().lower()
     return "text/html" in headers.get("content-type", "") or begin.startswith((b"<!doctype", b"<html"))
 

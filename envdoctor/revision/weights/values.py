@@ -46,7 +46,7 @@ class _Difference:
 
     @property
     def relative(self) -> float:
-        """The norm of the difference by that of the old numbers, both of the pieces that differ."""
+        """Return the norm of the difference by that of the old numbers, both of the pieces that differ."""
         return math.sqrt(self.squares / self.base) if self.base else math.inf if self.squares else 0.0
 
 
@@ -213,7 +213,7 @@ def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, fl
 
 
 def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
-    """Like :func:`_measure`, of the bytes, with numpy."""
+    """Measure like :func:`_measure`, but from the bytes, with numpy."""
     sides = []
     for dtype, raw in zip(dtypes, raws, strict=True):
         if dtype == "BF16":

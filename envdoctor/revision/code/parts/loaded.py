@@ -49,7 +49,7 @@ class CodeSource(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The text, line by line as Python counts them; what cannot be decoded is replaced."""
+        """Return the text line by line, as Python counts lines; bytes that cannot be decoded are replaced."""
         try:
             coding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
             text = self.content.decode(coding, "replace")
@@ -59,7 +59,7 @@ class CodeSource(NamedTuple):
 
     @property
     def has_conflict_marks(self) -> bool:
-        """Whether git left the marks of a conflict in the file."""
+        """Return whether git left the marks of a conflict in the file."""
         return _MARKS.search(self.content) is not None
 
 
@@ -68,7 +68,7 @@ class NotPython(Unread):
 
 
 def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[CodeSource, ...], tuple[Unread, ...]]:
-    """The files' contents within the limits of size and number; the others with the reason."""
+    """Return the files' contents within the limits of size and number, and the other files with the reason."""
     return parted(_read(snapshot, paths))
 
 
@@ -88,7 +88,7 @@ def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[CodeSource | Unr
 
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
-    """What is in each of the files, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
+    """Return the code of each file, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
     their kinds. Nothing of the files is executed or imported."""
     import threading
     from concurrent.futures import ThreadPoolExecutor, wait
@@ -130,12 +130,12 @@ class LoadedEntry(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The module's file."""
+        """Return the module's file."""
         return self.text.rpartition("--")[2].rpartition(".")[0].replace(".", "/") + ".py"
 
     @property
     def name(self) -> str:
-        """The class."""
+        """Return the name of the class."""
         return self.text.rpartition(".")[2]
 
 
@@ -152,7 +152,7 @@ class CodeSide(NamedTuple):
 
 
 def kind_of_file(path: str) -> str | None:
-    """Return what a file is for that is called like those that transformers loads: ``modeling``."""
+    """Return the kind of a file that is named like the ones that transformers loads: ``modeling``."""
     match = _LOADED.match(posixpath.basename(path))
     return match[1] if match else None
 
@@ -234,7 +234,7 @@ def _has(code: FileCode, name: str) -> bool:
 
 
 def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
-    """The shortest circle through a file of imports of names that run whenever a file is loaded."""
+    """Return the shortest circle through a file, of imports of names that run whenever a file is loaded."""
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]

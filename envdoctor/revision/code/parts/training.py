@@ -61,7 +61,7 @@ class Cause(NamedTuple):
     files: re.Pattern[str]
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
-        """The words, or the statements, of some lines, with how often."""
+        """Count the words, or the statements, of some lines."""
         found: Counter[str] = Counter()
         for line in lines:
             words = [match[match.lastindex or 0] for match in self.words.finditer(line)]
@@ -70,7 +70,7 @@ class Cause(NamedTuple):
 
 
 def causes(matrix: Matrix) -> list[Cause]:
-    """The causes that the table knows, in its order."""
+    """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
     return [Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
@@ -130,7 +130,7 @@ class _Both(NamedTuple):
 
     @property
     def changed(self) -> int:
-        """How many statements changed."""
+        """Return how many statements changed."""
         return self.gone.total() + self.come.total()
 
 
@@ -191,8 +191,8 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
 def _functions(
     changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
 ) -> dict[tuple[str, str], _Both]:
-    """The functions of both revisions whose bodies changed, by file and name; without what became of checkpointing in
-    them, where that is told already."""
+    """Return the functions of both revisions whose bodies changed, by file and name, without statements on
+    checkpointing that are told already."""
     switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
     found: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
@@ -206,7 +206,7 @@ def _functions(
 
 
 def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
-    """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
+    """Return whether no step takes the changed defaults: config.json sets them, or nothing calls the function."""
     before = {parameter.name: parameter.default for parameter in old.parameters}
     changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
     return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
@@ -230,7 +230,8 @@ def _statements(function: Definition) -> Iterator[str]:
 
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """A pattern of the options that the new configurations have more, and that are off where config.json has none."""
+    """Return a pattern of the options that only the new configurations have and that are off unless config.json sets
+    them."""
     sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
     makers = (
         [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
@@ -251,7 +252,7 @@ def _everywhere(
     named: Mapping[str, tuple[Mapping[str, Definition], ...]],
     rows: Sequence[Cause],
 ) -> dict[Cause, tuple[Counter[str], Counter[str]]]:
-    """What all functions lost and gained, by the cause: what went here and came there was moved."""
+    """Return what all functions lost and gained, by cause: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
@@ -270,8 +271,8 @@ def _meanings(
     everywhere: Mapping[Cause, tuple[Counter[str], Counter[str]]],
     fresh: re.Pattern[str],
 ) -> tuple[list[_Meaning], bool]:
-    """What the change means, cause by cause, and whether the function changed beyond that. A statement is told once.
-    What came with a ``fresh`` option is not judged: it is off."""
+    """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
+    once. Statements that came with a ``fresh`` option are not judged: it is off."""
     found: list[_Meaning] = []
     _, old, new, gone, come, _ = function
     alone = gone.total() == 1 == come.total()
@@ -300,7 +301,7 @@ def _meanings(
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
-    """Yield the statements of each side without those that are told, and without their counterparts on the other."""
+    """Yield the statements of each side without the told ones and their counterparts on the other side."""
     for side, other in zip(sides, reversed(sides), strict=True):
         there = [line for line in other if line in told and line not in side and len(side) <= _REWRITE]
         mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - told], 1)}
@@ -316,8 +317,8 @@ def _words(found: Counter[str]) -> str | None:
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """what became of the only statement that changed: a part of it is gone, or an operator is another one; None
-    for anything else."""
+    """Return how the only changed statement changed: a part of it is gone, or an operator differs; None for anything
+    else."""
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
@@ -330,8 +331,7 @@ def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
 
 
 def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
-    """the one name of the only statement that changed and the other name that stands in its place, where the old
-    function has both."""
+    """Return the one name of the only changed statement and the name that replaced it, if the old function has both."""
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
@@ -347,8 +347,8 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
-    """the names that both functions give a value and only the old one reads; parameters where nothing else
-    changed (``alone``), for many are there for their callers."""
+    """Return the names that both functions give a value and only the old one reads; parameters only if nothing else
+    changed (``alone``), because many are there for their callers."""
     if any("…" in line for one in (old, new) for line in one.lines):
         return []
     (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
@@ -359,7 +359,7 @@ def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
 
 
 def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The names that some statements give a value, and those that they read, but for that value itself."""
+    """Return the names that statements give a value, and the names that they read beside the assigned one."""
     bound, read = set[str](), set[str]()
     for line in lines:
         target, _, value = line.strip().partition(" = ")
@@ -378,7 +378,7 @@ def _hunk(
     texts: tuple[Mapping[str, Text], Mapping[str, Text]],
     paths: tuple[str | None, str | None],
 ) -> tuple[str, ...]:
-    """The lines of a unified diff of a definition, numbered as in the files."""
+    """Return the lines of a unified diff of a definition, numbered as in the files."""
     before, after = (
         list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
         for side, (one, path) in enumerate(zip((old, new), paths, strict=True))

@@ -91,17 +91,17 @@ class Definition(NamedTuple):
 
     @property
     def sense(self) -> str:
-        """Equal for definitions that do the same, whatever they are called and wherever they stand."""
+        """Return equal for definitions that do the same, whatever they are called and wherever they stand."""
         return f"{self.kind} {self.text} {self.meaning} {' '.join(self.decorators)}"
 
     @property
     def leaf(self) -> str:
-        """The last part of the name."""
+        """Return the last part of the name."""
         return self.name.rpartition(".")[2]
 
     @property
     def owner(self) -> str:
-        """The class that it is in, empty outside of classes."""
+        """Return the class that it is in, empty outside of classes."""
         return _ACCESSOR.sub("", self.name).rpartition(".")[0]
 
 
@@ -173,7 +173,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
 
 
 def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
-    """The names that are given a value anywhere, sorted."""
+    """Return the names that are given a value anywhere, sorted."""
     found: set[str] = set()
     for node in nodes:
         match node:
@@ -185,7 +185,7 @@ def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
 
 
 def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
-    """Classes with the digests of all that is in them."""
+    """Return classes with the digests of all that is in them."""
     members: dict[str, list[tuple[str, str, int]]] = {}
     for statement in statements:
         members.setdefault(statement.scope, []).append((statement.meaning, "", 1))
@@ -203,8 +203,8 @@ def _with_members(definitions: list[Definition], statements: list[Statement]) ->
 
 
 def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Statements of the module and its classes with their scope; those in conditions and the like as if they stood
-    alone, and the condition without its body. Imports and what does nothing are left out."""
+    """Yield statements of the module and its classes with their scope; those in conditions and the like as if they
+    stood alone, and the condition without its body. Imports and what does nothing are left out."""
     waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in reversed(tree.body)]
     while waiting:
         scope, statement = waiting.pop()
@@ -219,7 +219,7 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
-    """The function, the class, or the names that a statement defines."""
+    """Yield the function, the class, or the names that a statement defines."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield _function(scope, node)
@@ -264,7 +264,7 @@ def _keyword(word: ast.keyword) -> str:
 
 
 def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
-    """``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
+    """Return ``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
     defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
     first, kind, words, found = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
     for place, word in enumerate(parameter_words(arguments)):
@@ -278,7 +278,7 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
 
 
 def _statement(scope: str, statement: ast.stmt) -> Statement:
-    """One that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
+    """Return one that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
     word, head = head_of(statement)
     head = head if word else [statement]
     meaning = f"{type(statement).__name__} {digest(head).meaning}"
@@ -287,7 +287,7 @@ def _statement(scope: str, statement: ast.stmt) -> Statement:
 
 
 def _imports(tree: ast.Module) -> list[Import]:
-    """All imports by their dotted names.
+    """Return all imports by their dotted names.
 
     Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
     a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file

@@ -8,7 +8,7 @@ _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_
 
 
 def templates_in(value: object) -> dict[str, str] | None:
-    """``chat_template`` by name: one text (``default``), a list of named texts, or a table of them; else None."""
+    """Return ``chat_template`` by name: of one text (``default``), a list of named texts, or a table; else None."""
     match value:
         case None:
             return {}
@@ -25,7 +25,7 @@ def templates_in(value: object) -> dict[str, str] | None:
 
 
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """The tokens of the configuration by the names that templates know."""
+    """Return the tokens of the configuration by the names that templates know."""
     found: dict[str, str] = {}
     for name in _ROLES:
         match config.get(name):
