@@ -34,7 +34,7 @@ from envdoctor.system.target import Place, scratch_folder
 # ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
 
 
-def lengths_of(
+def _lengths_of(
     data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
 ) -> tuple[DataSection, list[Fact]]:
     """Return the section of the report, and the facts that it changes: ``recipe.max_length``. ``tokenizer`` names a
@@ -113,7 +113,7 @@ def memory(
         alone = data is not None and facts.text("model.name") is None
         if data is not None:
             say("counting tokens")
-            seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
+            seen, told = _lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
             facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
             notices.append(

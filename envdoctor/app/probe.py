@@ -99,7 +99,7 @@ def probe(
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = with_facts(gathered.facts, results.facts, matrix)
     judgement = run.judged(facts, matrix.of_scopes("probe"))
-    open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
+    open_ends = [results.failed] if results.failed else [*_unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
         text = "no files of {} are at hand: it was not measured, only tiny models of other families"
@@ -174,7 +174,7 @@ def _judged(
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
-def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
+def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
     """Return a sentence for each result that leaves right or wrong open.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither

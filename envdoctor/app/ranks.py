@@ -56,7 +56,7 @@ class Others(NamedTuple):
     problems: Sequence[Message]
 
 
-class Came(NamedTuple):
+class _Came(NamedTuple):
     """What the child handed over: numbers by host and digest, documents by digest, who did not come."""
 
     members: Mapping[tuple[str, str], list[int]]
@@ -109,12 +109,12 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
     """
     here = launched(sources.environ)
     if here.rank == 0:
-        return lambda gathered: gather_ranks(here, gathered, sources, matrix, seconds)
+        return lambda gathered: _gather_ranks(here, gathered, sources, matrix, seconds)
     _exchange(here, collect_facts(sources, matrix), sources, matrix, seconds)
     return None
 
 
-def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
+def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
     """Return the facts that rank 0 gets, its own included, after at most ``seconds``. Ranks of one machine with the
     same facts are one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
@@ -160,7 +160,7 @@ def packed(document: Mapping[str, Any]) -> dict[str, str]:
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
-def read(records: Iterable[Mapping[str, Any]]) -> Came:
+def read(records: Iterable[Mapping[str, Any]]) -> _Came:
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
     missing: list[Any] = []
@@ -170,7 +170,7 @@ def read(records: Iterable[Mapping[str, Any]]) -> Came:
         if "document" in record:
             pieces.setdefault(record["digest"], []).extend(record["document"])
         missing += record.get("missing", ())
-    return Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
+    return _Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from envdoctor.system.message import Message
 from envdoctor.system.nearest import did_you_mean
 
 
-class NamedRule(NamedTuple):
+class _NamedRule(NamedTuple):
     """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
     given, when the rule has another one now."""
 
@@ -24,21 +24,21 @@ class NamedRule(NamedTuple):
     renamed_from: str | None = None
 
 
-def rule_named(rule_id: str, matrix: Matrix) -> NamedRule:
+def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
     """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
     rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
     if rule is not None:
-        return NamedRule(rule, matrix.texts(rule))
+        return _NamedRule(rule, matrix.texts(rule))
     if retired is not None:
         successor = matrix.find(retired.now or "")
         if successor is not None:
-            return NamedRule(successor, matrix.texts(successor), rule_id)
+            return _NamedRule(successor, matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
 
 
-def explain(rule_id: str, matrix: Matrix) -> NamedRule:
+def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
     """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
     named = rule_named(rule_id, matrix)
     return named._replace(rule=with_conditions(named.rule))

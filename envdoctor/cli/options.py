@@ -275,7 +275,7 @@ class CommandOptions:
         configuration, options = self.configuration, {**self._options, **instead}
         named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
         others = any(given for name, given in named.items() if name != "python")
-        if named["python"] and others and is_from_environment("python", options):
+        if named["python"] and others and _is_from_environment("python", options):
             named["python"] = None
         return Sources(
             **named,
@@ -305,7 +305,7 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
     for kind in kinds:
         if isinstance(options[kind], tuple):
             options[kind] = (*options[kind], word)
-        elif options[kind] is None or is_from_environment(kind, options):
+        elif options[kind] is None or _is_from_environment(kind, options):
             options[kind] = word
         else:
             raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
@@ -313,7 +313,7 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
     return Message("{} is taken as {}", word, " ".join(flags))
 
 
-def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
+def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
     """Return whether nobody typed an option, and a variable gave it."""
     if "from_environment" in options:
         return name in options["from_environment"]

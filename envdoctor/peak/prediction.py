@@ -54,7 +54,7 @@ class Saving(NamedTuple):
     job: Mapping[str, Any]
 
 
-def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+def _traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
     """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
     ``adapted`` is where the reference model of an adapter comes from."""
     single = []
@@ -90,15 +90,15 @@ def combined(single: Sequence[Saving]) -> Iterator[Saving]:
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
     """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
     ``fits``."""
-    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
+    found = _largest(lambda number: fits(form.at(number, tokens)), batch - 1)
     if found:
         yield Saving({name: found}, {"batch": found})
-    steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
+    steps = _largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
     if steps:
         yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
 
 
-def largest(fits: Callable[[int], bool], most: int) -> int:
+def _largest(fits: Callable[[int], bool], most: int) -> int:
     """Return the largest number up to ``most`` that fits, if every smaller one fits too; 0 if none fits."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
@@ -109,7 +109,7 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 # torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 
 
-def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
+def _sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
     """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
     the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
     world = given.get("world_size")
@@ -314,7 +314,7 @@ def predict(
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-    trace = trace._replace(residuals=beside_of(trace.residuals, gpu, known["context"]))
+    trace = trace._replace(residuals=_beside_of(trace.residuals, gpu, known["context"]))
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
@@ -357,7 +357,7 @@ def predict(
     }
 
 
-def beside_of(
+def _beside_of(
     residuals: Mapping[str, Residual], gpu: Gpu | None, contexts: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Residual]:
     """Return the residuals, with those of a process by what torch reserves where somebody measured what a process has
@@ -399,7 +399,7 @@ class _Prediction(NamedTuple):
 
     def form(self, trace: Trace) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job."""
-        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+        return ClosedForm(trace, self.batch, _sharing(self.given, trace.model, trained_parameters(trace)))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -469,7 +469,7 @@ class _Prediction(NamedTuple):
             after = self.up_to_doubts(after, saving)
             found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
 
-        form, tried = self.form(self.trace), list(traced_changes(self.base, plan.adapted))
+        form, tried = self.form(self.trace), list(_traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it
@@ -522,7 +522,7 @@ class _Prediction(NamedTuple):
                 peaks = [(form, form.at(batch, steps * _STEP)) for form in forms]
                 return all(self.needed(form, peak, peak).verdict(gpu.free) == "fits" for form, peak in peaks)
 
-            tokens = largest(fits, most // _STEP) * _STEP
+            tokens = _largest(fits, most // _STEP) * _STEP
             reach += [{"batch": batch, "tokens": tokens}] if tokens else []
         return reach
 

@@ -140,7 +140,7 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 
 def not_shown(report: Report, page: Page) -> list[Section]:
     """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, page.say("; ").join(why_not([entry], page))) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, page.say("; ").join(_why_not([entry], page))) for entry in report.not_checked]
     others = [(f, f.ignored, f.superseded_by) for f in report.findings]
     ignored = [(f.severity, f.id, page.message(f), reason) for f, reason, _ in others if reason is not None]
     twins = [(f.severity, f.id, page.message(f), twin) for f, reason, twin in others if twin and reason is None]
@@ -213,7 +213,7 @@ def advices(report: Report, page: Page) -> list[str]:
             )
             for one in others
         ]
-    reasons = why_not(others, page) if rest else []
+    reasons = _why_not(others, page) if rest else []
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
     said = page.say("; ").join(reasons)
@@ -252,7 +252,7 @@ def is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
+def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
     """Return why rules could not be checked, the commonest first: what is not known, by reason. A list of things stands
     for its columns, and what depends on another fact that is not known needs no words."""
     counts: Counter[str] = Counter()

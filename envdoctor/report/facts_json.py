@@ -93,7 +93,7 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
 # --- facts as JSON data ----------------------------------------------------------------------------------------------
 
 
-class FactData(NamedTuple):
+class _FactData(NamedTuple):
     """Facts split by what is known of them; every mapping is by key, in order.
 
     ``known`` holds JSON values (null = known to be absent) and ``origins`` where each comes from; ``incomplete`` says
@@ -107,9 +107,9 @@ class FactData(NamedTuple):
     unknown: dict[str, str]
 
 
-def fact_data(facts: FactSet) -> FactData:
+def fact_data(facts: FactSet) -> _FactData:
     """Return the data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
-    data = FactData({}, {}, {}, {})
+    data = _FactData({}, {}, {}, {})
     for key, value, origin, _ in sorted(facts, key=lambda fact: fact.key):
         if isinstance(value, Unknown) and not isinstance(value, Range):
             data.unknown[key] = value.reason

@@ -49,7 +49,7 @@ _TENSORS = ("o", "dq", "dk", "dv")
 _ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
 
 
-class UnreadableObservation(Exception):
+class _UnreadableObservation(Exception):
     """A field is missing or is not what its name says; the text says which."""
 
 
@@ -91,7 +91,7 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         return Verdict("garbage", "unreadable", why=Message("no judge is called {}", repr(name)))
     try:
         return rule(observation)
-    except UnreadableObservation as error:
+    except _UnreadableObservation as error:
         return Verdict("garbage", "unreadable", why=said_by(error))
 
 
@@ -124,10 +124,10 @@ def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
     if own is None:
         return LIMITS.get(str(observation.get("dtype")), LIMITS["bf16"])
     if not isinstance(own, Sequence) or isinstance(own, str) or len(own) not in (2, 3):
-        raise UnreadableObservation(Message("limits are not [pass, warn, reason]"))
+        raise _UnreadableObservation(Message("limits are not [pass, warn, reason]"))
     passes, warns = _number(own[0], "limits"), _number(own[1], "limits")
     if not 0 <= passes <= warns:
-        raise UnreadableObservation(Message("limits are not in order"))
+        raise _UnreadableObservation(Message("limits are not in order"))
     return passes, warns
 
 
@@ -144,9 +144,9 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     gate = _names(observation, "gate") if observation.get("gate") is not None else default
     missing = [name for name in gate if name not in ratios and name not in lost and name not in unjudged]
     if missing:
-        raise UnreadableObservation(Message("{} was not measured", ", ".join(missing)))
+        raise _UnreadableObservation(Message("{} was not measured", ", ".join(missing)))
     if not (ratios or unjudged or _mapping(observation, "nonfinite")):
-        raise UnreadableObservation(Message("nothing was measured"))
+        raise _UnreadableObservation(Message("nothing was measured"))
     dead = _count(observation, "dead_rows_nonfinite")
     dead_dq = _count(observation, "dead_dq_nonfinite")
     if dead_dq and params_of(observation).get("dout") != "expand":
@@ -233,7 +233,7 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
     equal = observation.get("equal")
     if equal is not None:
         if not isinstance(equal, bool):
-            raise UnreadableObservation(Message("equal is neither true nor false"))
+            raise _UnreadableObservation(Message("equal is neither true nor false"))
         if equal:
             return Verdict("pass")
         return _violation(observation, "differs", Message("two results that must be equal differ"))
@@ -262,7 +262,7 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
     """Return the verdict on bytes after each cycle: the last must equal the second, because two cycles fill caches."""
     kib = _numbers(observation, "kib")
     if len(kib) < 3:
-        raise UnreadableObservation(Message("growth needs at least three cycles"))
+        raise _UnreadableObservation(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
     if not grown <= 0:
         why = Message(
@@ -283,7 +283,7 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
     found, expected = _count(observation, "row_nan", True), _count(observation, "expected", True)
     elsewhere = _count(observation, "elsewhere", True)
     if expected < 1:
-        raise UnreadableObservation(Message("nothing was poisoned"))
+        raise _UnreadableObservation(Message("nothing was poisoned"))
     if found < expected:
         why = Message(
             "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right", found, expected
@@ -372,9 +372,9 @@ def _number(value: object, name: str) -> float:
     if isinstance(value, str) and value.lower() in ("nan", "inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UnreadableObservation(Message("{} is not a number", name))
+        raise _UnreadableObservation(Message("{} is not a number", name))
     if value < 0:
-        raise UnreadableObservation(Message("{} is negative", name))
+        raise _UnreadableObservation(Message("{} is negative", name))
     try:
         return float(value)
     except OverflowError:
@@ -385,10 +385,10 @@ def _numbers(observation: Mapping[str, Any], key: str) -> list[float]:
     """Return a list of finite numbers."""
     values = observation.get(key)
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise UnreadableObservation(Message("{} is not a list of numbers", key))
+        raise _UnreadableObservation(Message("{} is not a list of numbers", key))
     found = [_number(value, key) for value in values]
     if not all(map(math.isfinite, found)):
-        raise UnreadableObservation(Message("{} is not finite", key))
+        raise _UnreadableObservation(Message("{} is not finite", key))
     return found
 
 
@@ -398,7 +398,7 @@ def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise UnreadableObservation(Message("{} is not an object", key))
+        raise _UnreadableObservation(Message("{} is not an object", key))
     return value
 
 
@@ -419,7 +419,7 @@ def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> 
 def _whole(value: object, name: str) -> int:
     """Return a whole number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise UnreadableObservation(Message("{} is not a count", name))
+        raise _UnreadableObservation(Message("{} is not a count", name))
     return value
 
 
@@ -429,5 +429,5 @@ def _names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise UnreadableObservation(Message("{} is not a list of names", key))
+        raise _UnreadableObservation(Message("{} is not a list of names", key))
     return tuple(str(name) for name in value)

@@ -18,7 +18,7 @@ _KEPT_LOSSES = 256
 _WORSE = 1.5
 
 
-def given_of(output: Any) -> Any:
+def _given_of(output: Any) -> Any:
     """Return the tensor in a model's output that holds its loss: ``.loss``, ``["loss"]``, the first of a tuple if it is
     one number, or what trl 1.16 makes its own of: ``log_probs`` of the labels (``trl/trainer/sft_trainer.py``)."""
     loss = _named(output, "loss")
@@ -30,14 +30,14 @@ def given_of(output: Any) -> Any:
 
 def loss_of(output: Any) -> Any:
     """Return the loss in a model's output as one number; None without one. Without a label ``log_probs`` come to 0."""
-    given = given_of(output)
+    given = _given_of(output)
     if given is not None and given is _named(output, "log_probs"):
         kept = _named(output, "label_mask")
         return -given.sum() / (given.numel() if kept is None else kept.sum().clamp(min=1))
     return given.mean() if given is not None and given.dim() else given
 
 
-def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
+def _worst_of(model: Any, batch: Mapping[str, Any]) -> float:
     """Return the loss above which a step has lost what it knew; infinite if it is not a mean over labels that are
     tokens: CTC's is a sum, which grows with the length of a clip."""
     labels: Any = batch.get("labels")
@@ -92,7 +92,7 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 class StepLosses:
     """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
-    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``arrived`` are the
+    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`_worst_of`. ``arrived`` are the
     gradients with which backward passes have come to losses of the model's own."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class StepLosses:
         self.batches[self.count] = batch
         self._held += size
         if not self.count:
-            self.shape, self.worst = shape_of(batch), worst_of(model, batch)
+            self.shape, self.worst = shape_of(batch), _worst_of(model, batch)
             # Its loss is the sum over its tokens by the number of those of the whole step.
             self._shares = batch.get("num_items_in_batch") is not None
         self.count += 1
@@ -123,7 +123,7 @@ class StepLosses:
         loss = loss_of(output)
         if loss is None:
             return
-        given = given_of(output)
+        given = _given_of(output)
         if given.requires_grad:
             given.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
         if len(self.losses) >= _KEPT_LOSSES:

@@ -166,7 +166,7 @@ def _plain(leaf: str, value: Any) -> Any:
     return value
 
 
-class SettingNames(NamedTuple):
+class _SettingNames(NamedTuple):
     """What the matrix knows of the keys of one file of an area.
 
     ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
@@ -217,12 +217,12 @@ class SettingNames(NamedTuple):
         return Change(self.area, kind, self.path, name, before, after, detail=detail)
 
 
-def names_of(area: str, path: str, matrix: Matrix) -> SettingNames:
+def names_of(area: str, path: str, matrix: Matrix) -> _SettingNames:
     """Return what is known of a file of an area. Only config.json has a model type to look defaults up with."""
     aliases = {name: row["key"] for row in matrix.rows("config-keys", "alias") for name in row["names"]}
     defaults = matrix.part("config-defaults", "defaults" if area == "config" else area)
     defaults = defaults if area == "config" else {"*": defaults}
-    return SettingNames(area, path, aliases, matrix.rows("config-keys", "kind"), defaults)
+    return _SettingNames(area, path, aliases, matrix.rows("config-keys", "kind"), defaults)
 
 
 def wants(area: str, path: str) -> bool:
@@ -273,14 +273,14 @@ def _brings_its_code(config: Mapping[str, Any]) -> bool:
     return False
 
 
-def repeated_keys(names: SettingNames, before: JsonObject, after: JsonObject) -> Iterator[Change]:
+def repeated_keys(names: _SettingNames, before: JsonObject, after: JsonObject) -> Iterator[Change]:
     """Yield ``repeated-key`` for each key that only the new file gives twice."""
     for key in after.repeated:
         if key not in before.repeated:
             yield names.change("repeated-key", short(key), None, None)
 
 
-def compare_settings(names: SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
+def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
     """Yield the changes between two flat configurations, in the order of the new file, removed keys last."""
     before_whole, after_whole = _quantization(one), _quantization(two)
     whole = (before_whole is None) != (after_whole is None)
@@ -310,7 +310,7 @@ def _unordered(name: str, value: Any) -> Any:
     return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
 
 
-def _kind(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
+def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     kind = _without_effect(names, name, one, two) or names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
@@ -325,7 +325,7 @@ def _kind(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     return kind
 
 
-def _one_sided(names: SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
+def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
     flat, other, plain = (two, one, "key-added") if name in two else (one, two, "key-removed")
     value, default, kind = flat[name].value, names.default(name, other), names.kind(name)
     was, now = (short(value) if name in side else None for side in (one, two))
@@ -346,7 +346,7 @@ def _one_sided(names: SettingNames, name: str, one: _Flat, two: _Flat) -> Change
     return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
-def _without_effect(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
+def _without_effect(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return ``without-effect`` for a window that is switched off in both revisions; else None."""
     prefix, dot, leaf = name.rpartition(".")
     if leaf not in ("sliding_window", "max_window_layers"):

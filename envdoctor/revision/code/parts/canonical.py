@@ -34,7 +34,7 @@ _ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
 _MAX_NODES, _MAX_TEXT = 150, 160
 
 
-def is_log_call(node: ast.AST) -> bool:
+def _is_log_call(node: ast.AST) -> bool:
     """Return whether the node calls a logger, ``warnings``, ``print`` or a method that warns by its name."""
     name = dotted(node.func) if isinstance(node, ast.Call) else ""
     return name.partition(".")[0] in _LOGGERS or name.rpartition(".")[2].startswith("warn_")
@@ -76,7 +76,7 @@ def _does_nothing(node: ast.AST) -> bool:
     value, or a pure condition around nothing."""
     match node:
         case ast.Expr(value=ast.Call() as call):
-            return is_log_call(call) and _is_pure(call)
+            return _is_log_call(call) and _is_pure(call)
         case ast.If(test=test, body=[], orelse=[]):
             return _is_pure(test)
         case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
@@ -98,7 +98,7 @@ def _is_pure(node: ast.AST) -> bool:
                 return False
             case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom() | ast.Global() | ast.Nonlocal():
                 return False
-            case ast.Call(func=func) if not is_log_call(inner):
+            case ast.Call(func=func) if not _is_log_call(inner):
                 last = dotted(func).rpartition(".")[2]
                 if last not in QUIET and not last.endswith(("Error", "Exception", "Warning", "Implemented")):
                     return False

@@ -73,7 +73,7 @@ def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list
     return sorted(pairs, key=lambda pair: pair.path)
 
 
-class MovedCode(NamedTuple):
+class _MovedCode(NamedTuple):
     """Definitions that went in one place and came in another with the same body: the changes, and what they explain,
     path and name in the old and in the new revision."""
 
@@ -82,9 +82,9 @@ class MovedCode(NamedTuple):
     new: set[tuple[str, str]]
 
 
-def moved_definitions(pairs: Sequence[FilePair]) -> MovedCode:
+def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
     """Find the definitions that moved, whole classes only."""
-    moved = MovedCode([], set(), set())
+    moved = _MovedCode([], set(), set())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
         for one in _lone(_named(pair.old), _named(pair.new)):
@@ -103,7 +103,7 @@ def moved_definitions(pairs: Sequence[FilePair]) -> MovedCode:
     return moved
 
 
-def compare_file(pair: FilePair, moved: MovedCode) -> Iterator[Change]:
+def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
     """Yield the changes of a file that is in both revisions, without what was moved."""
     before, after = _named(pair.old), _named(pair.new)
     values = {one.name for one in pair.new.definitions if one.kind == "value"}

@@ -157,7 +157,7 @@ def kind_of_file(path: str) -> str | None:
     return match[1] if match else None
 
 
-def imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
+def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each relative import as it is written, the file of its module (empty: there is none), and the name taken
     from that (empty for the module itself)."""
     for one in (one for one in code.imports if one.name.startswith(".")):
@@ -191,7 +191,8 @@ def loaded_files(
         for path in waiting:
             codes = [(side, side.codes.get(path) or shared.get(path)) for side in sides]
             for side, code in codes:
-                reached |= {at for _, at, _ in imported_files(path, code, side.snapshot.files) if at} if code else set()
+                imports = _imported_files(path, code, side.snapshot.files) if code else ()
+                reached |= {at for _, at, _ in imports if at}
             if not any(code for _, code in codes) and any(path in side.snapshot.files for side in sides):
                 return None  # what it imports is not known
     return reached & set(wanted)
@@ -209,7 +210,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
         for root in (one.name.partition(".")[0] for one in code.imports if one.demanded):
             if posixpath.join(posixpath.dirname(path), f"{root}.py") in files:
                 yield path, Message("it imports {} without a dot in front, which asks for a package of that name", root)
-        for written, at, name in imported_files(path, code, files):
+        for written, at, name in _imported_files(path, code, files):
             if not at:
                 yield path, Message("it imports {}, and there is no such file", written)
             elif at in codes and name and not _has(codes[at], name):
@@ -220,7 +221,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
     required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
     edges = {
-        path: {at for written, at, name in imported_files(path, code, files) if name and written in required[path]}
+        path: {at for written, at, name in _imported_files(path, code, files) if name and written in required[path]}
         for path, code in codes.items()
     }
     for path in codes:

@@ -49,7 +49,7 @@ _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is tur
 Text = Sequence[str]
 
 
-class Cause(NamedTuple):
+class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
     functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
     word."""
@@ -69,17 +69,17 @@ class Cause(NamedTuple):
         return found
 
 
-def causes(matrix: Matrix) -> list[Cause]:
+def causes(matrix: Matrix) -> list[_Cause]:
     """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
-    return [Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
+    return [_Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
 
 
 # --- the path ---------------------------------------------------------------------------------------------------------
 
 
-def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
+def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
     """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
     methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file.
 
@@ -140,7 +140,7 @@ class Judged(NamedTuple):
 
     pairs: Sequence[FilePair]
     texts: tuple[Mapping[str, Text], Mapping[str, Text]]
-    causes: Sequence[Cause]
+    causes: Sequence[_Cause]
     entries: Collection[str]
     settings: Callable[[], Collection[str]]
 
@@ -150,7 +150,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
 
     What no training step reaches keeps its kind.
     """
-    path = on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
+    path = _on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
     named = {
         pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
     }
@@ -250,8 +250,8 @@ def _everywhere(
     both: Iterable[_Both],
     changes: Iterable[Change],
     named: Mapping[str, tuple[Mapping[str, Definition], ...]],
-    rows: Sequence[Cause],
-) -> dict[Cause, tuple[Counter[str], Counter[str]]]:
+    rows: Sequence[_Cause],
+) -> dict[_Cause, tuple[Counter[str], Counter[str]]]:
     """Return what all functions lost and gained, by cause: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
@@ -268,7 +268,7 @@ def _everywhere(
 
 def _meanings(
     function: _Both,
-    everywhere: Mapping[Cause, tuple[Counter[str], Counter[str]]],
+    everywhere: Mapping[_Cause, tuple[Counter[str], Counter[str]]],
     fresh: re.Pattern[str],
 ) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told

@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
     default: str | None
 
 
-class CallSite(NamedTuple):
+class _CallSite(NamedTuple):
     """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
 
     name: str
@@ -85,7 +85,7 @@ class Definition(NamedTuple):
     is_idle: bool = False
     decorators: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    calls: tuple[CallSite, ...] = ()
+    calls: tuple[_CallSite, ...] = ()
     mentions: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ class Import(NamedTuple):
     demanded: bool
 
 
-class Statement(NamedTuple):
+class _Statement(NamedTuple):
     """A statement of a module or class body that is none of the above."""
 
     scope: str
@@ -130,7 +130,7 @@ class FileCode(NamedTuple):
     definitions: tuple[Definition, ...]
     imports: tuple[Import, ...]
     sites: tuple[Site, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[_Statement, ...]
     uses: tuple[Use, ...] = ()
     bound: tuple[str, ...] = ()
 
@@ -159,7 +159,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     imports, sites, uses, bound = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses, _bound(nodes)
     erase(nodes)
     definitions: list[Definition] = []
-    statements: list[Statement] = []
+    statements: list[_Statement] = []
     for scope, statement in _in_order(tree):
         found = list(_defined(scope, statement))
         definitions += found
@@ -184,7 +184,7 @@ def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
+def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
     """Return classes with the digests of all that is in them."""
     members: dict[str, list[tuple[str, str, int]]] = {}
     for statement in statements:
@@ -254,7 +254,7 @@ def _function(scope: str, node: FunctionNode) -> Definition:
         is_idle="gradient_checkpointing" in node.name and is_idle(node),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(CallSite(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
+        calls=tuple(_CallSite(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
         lines=tuple(lines_of(node)),
     )
 
@@ -277,13 +277,13 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     return f"({', '.join(words)})", found
 
 
-def _statement(scope: str, statement: ast.stmt) -> Statement:
+def _statement(scope: str, statement: ast.stmt) -> _Statement:
     """Return one that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
     word, head = head_of(statement)
     head = head if word else [statement]
     meaning = f"{type(statement).__name__} {digest(head).meaning}"
     text = (f"{word} " if word else "") + ", ".join(map(short, head))
-    return Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
+    return _Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
 
 
 def _imports(tree: ast.Module) -> list[Import]:

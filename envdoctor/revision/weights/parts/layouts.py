@@ -179,7 +179,7 @@ def leaf(pattern: str) -> str:
     return parts[-2] if len(parts) > 1 else parts[-1] if parts else pattern
 
 
-def module_of(pattern: str) -> str:
+def _module_of(pattern: str) -> str:
     """Return the part of the model with a tensor: up to the component after the first {i}, or all but the last one."""
     parts = pattern.split(".")
     places = [place for place, part in enumerate(parts) if part == "{i}"]
@@ -214,7 +214,7 @@ def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
         elements, size = sizes[spec]
-        for by, key in (("dtype", spec.dtype), ("module", module_of(pattern_of(name)[0]))):
+        for by, key in (("dtype", spec.dtype), ("module", _module_of(pattern_of(name)[0]))):
             known = counted[by].get(key, Amount(0, 0, 0))
             counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
     return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
