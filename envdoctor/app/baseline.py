@@ -44,9 +44,9 @@ def _known(path: Path, number: int, entry: Any) -> Known:
 
 def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
     """Return the entries that match nothing although their rule was evaluated."""
-    found = {finding.fingerprint for finding in findings}
+    fingerprints = {finding.fingerprint for finding in findings}
     decided = {finding.id for finding in findings}.union(passed)
-    return [one for one in baseline if one.id in decided and one.fingerprint not in found]
+    return [one for one in baseline if one.id in decided and one.fingerprint not in fingerprints]
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
@@ -73,5 +73,5 @@ def accepted(report: Report, known: Collection[Known]) -> Report:
     return report.changed(
         findings=tuple(one._replace(baseline=baseline_state(one, known), gate=False) for one in report.findings),
         exit_code=0,
-        targets=tuple(one._replace(exit_code=0) for one in report.targets),
+        targets=tuple(target._replace(exit_code=0) for target in report.targets),
     )

@@ -150,12 +150,12 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
         return []
     from shlex import quote
 
-    found = _training_code(sources.folder())
-    if not found:
+    scripts = _training_code(sources.folder())
+    if not scripts:
         return []
-    shown = found[0] if len(found) == 1 else "."
+    shown = scripts[0] if len(scripts) == 1 else "."
     return [
-        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", found[0], quote(shown)))
+        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", scripts[0], quote(shown)))
     ]
 
 

@@ -330,8 +330,8 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
 
 def is_there(facts: FactSet, name: str) -> bool:
     """Return whether a fact is known and not empty; for a prefix (``model``), whether a fact below it is."""
-    found = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
-    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)
+    facts_below = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
+    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in facts_below)
 
 
 def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:

@@ -57,12 +57,12 @@ class Guard(TrainerCallback):
 
 def _of_arguments(args: Any) -> dict[str, object]:
     checkpointing = getattr(args, "gradient_checkpointing", None)
-    found: dict[str, object] = {
+    settings: dict[str, object] = {
         "recipe.train_batch_size": getattr(args, "per_device_train_batch_size", None),
         "recipe.gradient_checkpointing": getattr(args, "activation_checkpointing", checkpointing),
         "recipe.dtype": "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else None,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _write(report: "Report", folder: str) -> None:

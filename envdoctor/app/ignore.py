@@ -29,7 +29,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     if path.exists():
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
-        if any((one.id, dict(one.where), one.path) == about for one in present.ignores):
+        if any((ignore.id, dict(ignore.where), ignore.path) == about for ignore in present.ignores):
             raise UsageProblem("{}: {} is accepted there already; edit the entry to change it", path, entry.id)
         data = Files().whole(str(path), LARGEST)
         before = data.decode()

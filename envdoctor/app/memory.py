@@ -326,8 +326,8 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
     for place in range(max(map(len, sold))):
         sizes, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
         changed = facts.copy()
-        said = Message("the GPUs that were found, table gpus")
-        changed.update([Fact("gpu", Records(items, gpus.incomplete), said, "derived")])
+        origin = Message("the GPUs that were found, table gpus")
+        changed.update([Fact("gpu", Records(items, gpus.incomplete), origin, "derived")])
         yield next(filter(None, sizes), None), changed
 
 
@@ -355,10 +355,10 @@ def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
     gpus = facts.records("gpu")
     if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
         return facts, []
-    said = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
+    note = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
     changed = facts.copy()
-    changed.update([Fact("recipe.world_size", len(gpus), said, "derived")])
-    return changed, [said]
+    changed.update([Fact("recipe.world_size", len(gpus), note, "derived")])
+    return changed, [note]
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:

@@ -41,8 +41,8 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
         unknown = Unknown(Message("no files of the model are at hand to compare with the pinned ones"))
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
-        found = compare_with_pin(pin, snapshot)
-        values = (pin.revision or ABSENT, found.state or Unknown(_unsure(found)), tuple(found.differing))
+        state = compare_with_pin(pin, snapshot)
+        values = (pin.revision or ABSENT, state.state or Unknown(_unsure(state)), tuple(state.differing))
     return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
 
 

@@ -88,8 +88,8 @@ def _changes(report: Report, page: Page) -> Planned:
         return Planned(remarks=(page.say("nothing to change: no error is known"),))
     if found is None:
         return Planned(because=_told(errors[0], page))
-    left = [_told(one, page) for one in errors if one.fingerprint in found.leaves]
-    ended = [_told(one, page) for one in errors if one.fingerprint in found.clears]
+    left = [_told(error, page) for error in errors if error.fingerprint in found.leaves]
+    ended = [_told(error, page) for error in errors if error.fingerprint in found.clears]
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
     installs = [page.say("install: {command}", command=line) for line in found.commands]
     return Planned(
@@ -147,7 +147,7 @@ class _New:
             errors = [finding for finding in report.shown() if finding.gate]
             if not errors:
                 return Planned(tuple(text), tuple(self._remarks(report, index, built)))
-            because = "; ".join(_told(one, self._page) for one in errors)
+            because = "; ".join(_told(error, self._page) for error in errors)
             ways = self._ways(report, errors)
         return Planned(because=because)
 
@@ -193,9 +193,9 @@ class _New:
             if tag is None:
                 return resolve(wanted, environ, folder), None
             # A mirror of the user's may have this build: then no other index is needed.
-            found = resolve(wanted._replace(lines=[*lines, f"torch=={torch.version}+{tag}"]), environ, folder)
-            if not isinstance(found, str):
-                return found, None
+            resolved = resolve(wanted._replace(lines=[*lines, f"torch=={torch.version}+{tag}"]), environ, folder)
+            if not isinstance(resolved, str):
+                return resolved, None
             row = next(row for row in self._matrix.rows("packages", "package") if row["name"] == "torch")
             wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)

@@ -181,12 +181,12 @@ def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Messag
     is a failure on a device of which nobody knows whether training uses it: no rule judges that.
     """
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
-    told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
+    answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
         identity = tuple(getattr(group, column) for column in columns)
         known = group.verdict == "fail" and section["in_use"] is not None
-        if known or group.verdict == "warn" or identity in told or section["in_use"] is False:
+        if known or group.verdict == "warn" or identity in answered or section["in_use"] is False:
             continue
         where = ("on", group.ranks) if group.ranks else ()
         what = " ".join(word for word in (*identity[:4], *where) if word)

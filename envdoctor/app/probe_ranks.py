@@ -140,23 +140,23 @@ def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item
 
 def with_the_others(results: Results, met: Met) -> Results:
     """Return the results of rank 0 with those of the others; a result of some ranks only names them."""
-    found: dict[tuple[object, ...], tuple[_Item, dict[str, list[int]]]] = {}
+    results_by: dict[tuple[object, ...], tuple[_Item, dict[str, list[int]]]] = {}
     for item in _wrong(results):
         if item["name"] != NAME:
-            found[_identity(item)] = (item, {})
+            results_by[_identity(item)] = (item, {})
     for host, numbers, items in met.elsewhere:
         for item in items:
-            _, where = found.setdefault(_identity(item), (item, {}))
+            _, where = results_by.setdefault(_identity(item), (item, {}))
             where.setdefault(host, []).extend(numbers)
-    told = {}
-    for identity, (_, where) in found.items():
+    ranks = {}
+    for identity, (_, where) in results_by.items():
         everywhere = sum(map(len, where.values())) == met.answered
-        told[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
+        ranks[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
     section = results.section
     own = {_identity(group._asdict()): group for group in section["groups"]}
-    groups = [group._replace(ranks=told.get(key) or None) for key, group in own.items()]
-    groups += [result_of(item, told[key]) for key, (item, _) in found.items() if key not in own]
-    facts = [_among(fact, found, told) if fact.key == "probe" else fact for fact in results.facts]
+    groups = [group._replace(ranks=ranks.get(key) or None) for key, group in own.items()]
+    groups += [result_of(item, ranks[key]) for key, (item, _) in results_by.items() if key not in own]
+    facts = [_among(fact, results_by, ranks) if fact.key == "probe" else fact for fact in results.facts]
     unmeasured = [*results.unmeasured, *met.problems]
     return results._replace(facts=facts, section={**section, "groups": groups}, unmeasured=unmeasured)
 

@@ -66,11 +66,11 @@ class _Came(NamedTuple):
 
 def launched(environ: Mapping[str, str]) -> Launched:
     """Return what the launcher says. Raises :class:`UsageProblem` if no launcher is known."""
-    found = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
-    if found is None:
+    launcher = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
+    if launcher is None:
         names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
         raise UsageProblem("--all-ranks: no launcher started this process (none of {}): use torchrun or srun", names)
-    rank_name, world_name, here_name, local_name = found
+    rank_name, world_name, here_name, local_name = launcher
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
         raise UsageProblem("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world)

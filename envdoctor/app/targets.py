@@ -68,14 +68,14 @@ def _told_apart(target: Target, targets: Sequence[Target]) -> str:
 
 def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Sequence[str]) -> tuple[Finding, ...]:
     """Return the findings, one for all that say and advise the same; ``targets`` are empty if it holds for all."""
-    found: dict[str, list[tuple[int, Finding]]] = {}
+    alike: dict[str, list[tuple[int, Finding]]] = {}
     for number, report in enumerate(reports):
         for finding in report.findings:
             how_sure = (finding.confidence, finding.gate, finding.superseded_by, finding.caveats)
             key = (finding.fingerprint, finding.message, how_sure, [fix.withheld is None for fix in finding.fixes])
-            found.setdefault(repr((key, [fix.commands for fix in finding.fixes])), []).append((number, finding))
+            alike.setdefault(repr((key, [fix.commands for fix in finding.fixes])), []).append((number, finding))
     one_each = [
-        same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in found.values()
+        same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in alike.values()
     ]
     severities = ("error", "warning", "note")
     return tuple(sorted(one_each, key=lambda finding: severities.index(finding.severity)))
@@ -93,11 +93,11 @@ def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str])
 
 
 def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice]:
-    said: dict[Notice, list[str]] = {}
+    names_of: dict[Notice, list[str]] = {}
     for name, report in zip(names, reports, strict=True):
         for notice in report.notices:
-            said.setdefault(notice, []).append(name)
-    for notice, where in said.items():
+            names_of.setdefault(notice, []).append(name)
+    for notice, where in names_of.items():
         everywhere = len(where) == len(reports)
         yield notice if everywhere else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
 

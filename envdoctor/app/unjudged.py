@@ -34,24 +34,24 @@ def unjudged(
     ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left; ``typed``
     that the user named the model, which a recipe names otherwise.
     """
-    found = [Unjudged(cut_short, asked=True)] if cut_short else []
+    gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.records("dist")
         if dists is not None and not dists and dists.incomplete is None:
-            found.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
+            gaps.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
         elif dists is not None and all(one.text("version") is None for one in facts.each("dist")):
             told = facts.items("refused")
-            found.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
+            gaps.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
             text = Message("torch is not installed there: nothing about training was judged")
-            found.append(Unjudged(text, asked=model is not None))
-        found += _unread_files(facts)
+            gaps.append(Unjudged(text, asked=model is not None))
+        gaps += _unread_files(facts)
     if no_model := unknown_model(facts, model):
-        found.append(Unjudged(no_model, asked=typed))
+        gaps.append(Unjudged(no_model, asked=typed))
     pin = facts.unknown("pin.state")
     if pin is not None and not facts.unknown("pin.revision") and facts.text("model.path") is not None:
-        found.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
-    return (*found, *(_unread_code(facts, code) if code else ()))
+        gaps.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
+    return (*gaps, *(_unread_code(facts, code) if code else ()))
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:

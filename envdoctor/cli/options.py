@@ -93,7 +93,7 @@ class Options:
             for flag, value in _pairs(words, by_flag):
                 option = by_flag[flag]
                 given.setdefault(option.keyword, []).append(True if value is None else option.read(value))
-            heard = [one for one in variables if one.keyword not in given]
+            heard = [variable for variable in variables if variable.keyword not in given]
             for option in heard:
                 given[option.keyword] = [option.read(environ[option.variable or ""])]
         except (KeyError, ValueError):

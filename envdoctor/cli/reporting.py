@@ -71,7 +71,7 @@ class CommandRun(CommandOptions):
         if options["write_baseline"] is not None:
             report = _accepted(report, self._policy.baseline, options["write_baseline"])
         if options["only_new"]:
-            shown = tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
+            shown = tuple(finding for finding in report.findings if finding.baseline != "unchanged" or finding.gate)
             report = report.changed(findings=shown)
         lang = self.lang
         for name, path in self._outputs:

@@ -206,8 +206,8 @@ def trained_parameters(trace: Trace) -> float:
 def kept_bytes(trace: Trace) -> float:
     """Return the bytes of the longest traced prompt's keys and values, at full depth."""
     longest = max(point["tokens"] for point in trace.points)
-    found = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
-    return _extended(found, int(trace.model["depth"]))
+    sizes = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
+    return _extended(sizes, int(trace.model["depth"]))
 
 
 def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:

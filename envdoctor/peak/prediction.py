@@ -82,9 +82,9 @@ def combined(single: Sequence[Saving]) -> Iterator[Saving]:
     """Yield two changes together, then three, and so on; none that sets one thing twice."""
     for number in range(2, len(single) + 1):
         for parts in combinations(single, number):
-            settings = [item for one in parts for item in one.set.items()]
+            settings = [item for part in parts for item in part.set.items()]
             if len(dict(settings)) == len(settings):
-                yield Saving(dict(settings), {key: value for one in parts for key, value in one.job.items()})
+                yield Saving(dict(settings), {key: value for part in parts for key, value in part.job.items()})
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
@@ -210,24 +210,24 @@ class Model(NamedTuple):
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
         """Return what is to be said of where the answer comes from."""
-        said: list[str] = list(self.said)
+        notes: list[str] = list(self.said)
         if trace.release:
-            said.append(
+            notes.append(
                 Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
             )
         if trace.near:
-            said.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+            notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
         if self.trainer:
-            said.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
+            notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
         if self.nearest:
             nearest = (
                 "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
                 "activations may take up to {} more"
             )
-            said.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            notes.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
             if job["checkpointing"] and self.heeds is False:
-                said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
-        return said
+                notes.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return notes
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Return the same job as the model's code does it; LoRA's modules are called as in the traced type."""
@@ -284,7 +284,7 @@ def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo:
         return True
     if repo and repo.lower() in row["ignoring"]:
         return False
-    ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
+    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
     return not ignored if ignored or there else None
 
 
@@ -434,13 +434,13 @@ class _Prediction(NamedTuple):
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
         """Return the need with the run's unknown properties, and what is said of them."""
-        said = []
+        notes = []
         for what, job in _doubts(self.plan, self.model, self.base):
             other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
             most = other.at(self.batch, self.plan.tokens)
             need = need.up_to(self.needed(other, most, most))
-            said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
-        return need, said
+            notes.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
+        return need, notes
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
@@ -459,7 +459,7 @@ class _Prediction(NamedTuple):
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return what lowers the peak, and whether the run fits then: first what does."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
-        found: list[MemorySaving] = []
+        savings: list[MemorySaving] = []
 
         def fits(peak: Peak) -> bool:
             return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
@@ -467,7 +467,7 @@ class _Prediction(NamedTuple):
         def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
             high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
             after = self.up_to_doubts(after, saving)
-            found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
+            savings.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
 
         form, tried = self.form(self.trace), list(_traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
@@ -488,21 +488,21 @@ class _Prediction(NamedTuple):
             any_length = self.form(shorter)
             for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
                 add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
-        found.sort(key=lambda change: change["verdict"] != "fits")
-        if self.trace.release and not any(change["verdict"] == "fits" for change in found):
+        savings.sort(key=lambda change: change["verdict"] != "fits")
+        if self.trace.release and not any(change["verdict"] == "fits" for change in savings):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             jobs = [
                 {**self.base, **saving.job, "batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
                 for saving in combined(single)
             ]
-            alone = len(found)
+            alone = len(savings)
             for saving, one in zip(combined(single), self.tracer.run(jobs), strict=True):
                 if isinstance(one, Trace):
                     add(saving, self.form(one), saving.job.get("batch", self.batch), plan.tokens)
-            several = sorted(found[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
-            found = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *found[:alone]]
-        return found
+            several = sorted(savings[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
+            savings = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *savings[:alone]]
+        return savings
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
         """Return the longest samples that fit, by the batch."""

@@ -253,12 +253,12 @@ def _optimizer(
     if name is None:
         assumed.append(Message("the optimizer was not given: AdamW was taken"))
         return "AdamW", ()
-    found = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
-    if found is None:
+    known_as = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
+    if known_as is None:
         assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
         return "AdamW", ("optimizer states", "temporary values of the optimizer")
-    if found != "galore":
-        return str(found), ()
+    if known_as != "galore":
+        return str(known_as), ()
     text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
     stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
     usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)

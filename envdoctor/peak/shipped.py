@@ -166,12 +166,12 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"]}
         run = _Run(model, job, self._inner.get(kind, 1.0))
         words = form_words(job, self._targets(model, job))
-        found, like, unlike = self._most_alike(kind, words)
+        form, like, unlike = self._most_alike(kind, words)
         run.unlike(words.split(), unlike.split())
-        minor = self._chosen(list(found))
+        minor = self._chosen(list(form))
         of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
-        rows, all_logits = found[minor], 0.0
+        rows, all_logits = form[minor], 0.0
         if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
             rows = [*rows, _FULL_LOGITS]
         elif of == "generation" and self._unknown:

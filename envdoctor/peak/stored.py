@@ -54,8 +54,8 @@ class Packed(NamedTuple):
         beside = weights * max(0.0, 1 - linear / parameters)
         # Some files hold a head of their own where the model's is the embedding.
         own = beside if job["config"].get("tie_word_embeddings") else 0.0
-        found = linear * self.each + beside + (own if self.head else 0.0)
-        trace = _scaled(trace, found / weights, round(parameters))
+        size = linear * self.each + beside + (own if self.head else 0.0)
+        trace = _scaled(trace, size / weights, round(parameters))
         return trace._replace(absent=own) if self.head else trace._replace(apart=trace.apart + own)
 
 
@@ -69,13 +69,13 @@ def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
 def stored_parameters(folder: str) -> int | None:
     """Return the number of values of all tensors; None if a file is missing or invalid."""
     try:
-        found = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
-        places = {name: os.path.join(folder, name) for name in found}
+        matches = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
+        places = {name: os.path.join(folder, name) for name in matches}
         files = {name: FileEntry(name, os.stat(place).st_size, None) for name, place in places.items()}
     except OSError:
         return None
-    expected = {int(match[1] or 1) for match in found.values()}
-    if expected != {len(found)}:
+    expected = {int(match[1] or 1) for match in matches.values()}
+    if expected != {len(matches)}:
         return None
     shapes = {}
     snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))

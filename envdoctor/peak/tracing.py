@@ -46,8 +46,8 @@ class TraceSource(Protocol):
 
 def changed(source: TraceSource, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
     """Return the traces of the jobs after the change, and the sentences as they are."""
-    found = zip(jobs, source.run(jobs), strict=True)
-    return [one if isinstance(one, str) else change(one, job) for job, one in found]
+    traces = zip(jobs, source.run(jobs), strict=True)
+    return [one if isinstance(one, str) else change(one, job) for job, one in traces]
 
 
 def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:

@@ -206,12 +206,12 @@ def advices(report: Report, page: Page) -> list[str]:
     others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
     if report.revision is not None and report.revision.unread:  # the cause is said above
         others = [
-            one._replace(
+            other._replace(
                 missing={
-                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in one.missing.items()
+                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
                 }
             )
-            for one in others
+            for other in others
         ]
     reasons = _why_not(others, page) if rest else []
     more = len(reasons) - _MOST_REASONS

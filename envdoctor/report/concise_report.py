@@ -11,7 +11,7 @@ def render(report: Report, lang: str = "en") -> str:
     lines = first_line(report, page)
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
     for finding in report.shown():
-        place = str(finding.locations[0]) if finding.locations else "-"
+        where = str(finding.locations[0]) if finding.locations else "-"
         known = "" if finding.baseline != "unchanged" or finding.gate else f" ({page.say('in the baseline')})"
-        lines.append(f"{place}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
+        lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
     return "\n".join([*lines, counts_line(report, page)]) + "\n"

@@ -42,7 +42,7 @@ def cards(report: Report, page: Page) -> list[Card]:
 
 def brief(report: Report, page: Page) -> Section:
     """Return a line for each finding that is shown."""
-    labels = [(f"{one.severity}[{one.id}]", one) for one in report.shown()]
+    labels = [(f"{finding.severity}[{finding.id}]", finding) for finding in report.shown()]
     return Section("", [Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels])
 
 

@@ -21,8 +21,8 @@ def names() -> tuple[str, ...]:
         from importlib.resources import files as resources
 
         files = [entry.name for entry in resources("envdoctor.report").iterdir()]
-    found = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
-    return (_USUAL, *sorted(found - {_USUAL}))
+    formats = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
+    return (_USUAL, *sorted(formats - {_USUAL}))
 
 
 def load(name: str) -> Callable[..., str]:

@@ -15,14 +15,14 @@ def render(report: Report, lang: str = "en") -> str:
     shown = report.shown()
     issues = []
     for finding, fingerprint in zip(shown, unique_fingerprints(shown), strict=True):
-        place = project_place(finding) or PROJECT
+        where = project_place(finding) or PROJECT
         issues.append(
             {
                 "description": f"{finding.id}: {page.message(finding)}",
                 "check_name": finding.id,
                 "fingerprint": fingerprint,
                 "severity": _SEVERITIES[finding.severity],
-                "location": {"path": place.path, "lines": {"begin": place.line}},
+                "location": {"path": where.path, "lines": {"begin": where.line}},
             }
         )
     return json.dumps(issues, ensure_ascii=True, indent=1) + "\n"

@@ -23,11 +23,11 @@ def header(report: Report, page: Page) -> Section:
     facts = report.facts
     blocks = environment(report, page).blocks
     machine, named = _machine(facts, page), page.say("GPU and driver")
-    outcomes = [_outcome(one, page) for one in report.targets]
+    outcomes = [_outcome(target, page) for target in report.targets]
     fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
     fields += [Field(page.say("Targets"), outcomes)] if outcomes else []
-    said = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
-    fields += [Field(label, [text]) for label, words in said if (text := words(facts, page))]
+    parts = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
+    fields += [Field(label, [text]) for label, words in parts if (text := words(facts, page))]
     return Section("", [*blocks, *fields])
 
 

@@ -39,8 +39,8 @@ def render(facts: FactSet, registry: Registry) -> str:
 
 def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
     """Return the facts of these keys, by their names, without the ones that there is nothing to say of."""
-    found = ((key, _value(facts.get(key), "none")) for key in keys)
-    return [(page.name(key), page.value(key, text)) for key, text in found if text]
+    values = ((key, _value(facts.get(key), "none")) for key in keys)
+    return [(page.name(key), page.value(key, text)) for key, text in values if text]
 
 
 def _value(fact: Fact, absent: str) -> str:

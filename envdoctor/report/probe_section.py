@@ -41,25 +41,25 @@ def experiments(section: Mapping[str, Any], page: Page) -> Section:
     if len(groups) > _MOST_GROUPS:
         more = page.say("{n} more", n=len(groups) - _MOST_GROUPS)
         blocks.append(Folded(more, groups[_MOST_GROUPS:], more))
-    said = [
+    notes = [
         f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}"
         for entry in (section["skipped"] if page.verbosity > 0 else ())
     ]
     if section["in_use"] is False:
-        said.append(page.say("training would use another device: what ran here does not fail the run"))
+        notes.append(page.say("training would use another device: what ran here does not fail the run"))
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
-        said.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
+        notes.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
     known = section["released"]
     if known["clean"]:
         text = "not run: {names}: {n} case(s) right with {versions}, and the files are as released (--suite full)"
         names, versions = ", ".join(known["clean"]), known["versions"]
-        said.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
+        notes.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
     elif known["why"] is not None and page.verbosity > 0:
-        said.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
+        notes.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
     if section["reproducer"] is not None:
-        said.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
-    return Section(label, [*blocks, *map(Paragraph, said)], bare=True)
+        notes.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
+    return Section(label, [*blocks, *map(Paragraph, notes)], bare=True)
 
 
 def _where(section: Mapping[str, Any], page: Page) -> list[str]:
@@ -88,11 +88,11 @@ def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, 
     for alike in named.values():
         words = [alike[0]["name"], *([alike[0]["dtype"], alike[0]["backend"]] if alone else [])]
         counts = {verdict: sum(child["counts"].get(verdict, 0) for child in alike) for verdict in _COUNTED}
-        said = [_times(number, verdict, page) for verdict, number in counts.items() if number]
-        said += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
+        outcomes = [_times(number, verdict, page) for verdict, number in counts.items() if number]
+        outcomes += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
         seconds = sum(child["seconds"] for child in alike)
         name = " ".join(word for word in words if word)
-        rows.append((name, page.separated(said) or page.say("noted"), _seconds(seconds, page)))
+        rows.append((name, page.separated(outcomes) or page.say("noted"), _seconds(seconds, page)))
     return rows
 
 

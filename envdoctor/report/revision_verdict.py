@@ -72,7 +72,7 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
     if section.moved is not None:
         blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
     commits = dict(section.introduced)
-    since = [f"{one.id}: {commits[one.fingerprint]}" for one in findings if one.fingerprint in commits]
+    since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
     blocks += [Field(page.say("Since"), since)] if since else []
     blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
     return Section(verdict(section, findings, page), blocks)
@@ -99,11 +99,11 @@ def _unread(parts: Sequence[Unread], page: Page) -> Iterator[str]:
     if not parts:
         return
     alike = sum(part.reason == parts[0].reason for part in parts)
-    told = shortened(parts[0].path, _NAME)
-    told = page.say("{name} and {n} more", name=told, n=alike - 1) if alike > 1 else told
-    told = page.bracket(told, shortened(page.sentence(parts[0].reason), _CAUSE))
-    told = page.say("{name} and {n} more", name=told, n=len(parts) - alike) if alike < len(parts) else told
-    yield page.say("not read: {parts}", parts=told)
+    text = shortened(parts[0].path, _NAME)
+    text = page.say("{name} and {n} more", name=text, n=alike - 1) if alike > 1 else text
+    text = page.bracket(text, shortened(page.sentence(parts[0].reason), _CAUSE))
+    text = page.say("{name} and {n} more", name=text, n=len(parts) - alike) if alike < len(parts) else text
+    yield page.say("not read: {parts}", parts=text)
 
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:

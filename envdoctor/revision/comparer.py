@@ -131,13 +131,13 @@ class Revisions(NamedTuple):
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """Return the file in both snapshots, None if a snapshot lacks it; unread if either cannot be read."""
-        found: list[bytes | None] = []
+        contents: list[bytes | None] = []
         for snapshot in (self.old, self.new):
             content = snapshot.read(path, limit) if path in snapshot.files else None
             if isinstance(content, Unread):
                 return content
-            found.append(content)
-        return found[0], found[1]
+            contents.append(content)
+        return contents[0], contents[1]
 
 
 class Comparer(NamedTuple):

@@ -118,10 +118,10 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
         incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
-    found = (change._asdict() for change in comparison.changes)
+    changes = (change._asdict() for change in comparison.changes)
     rows = tuple(
         {name: ABSENT if value is None else value for name, value in change.items() if name != "hunk"}
-        for change in found
+        for change in changes
     )
     facts: dict[str, Value] = {"change": Records(rows, incomplete)}
     facts |= {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
@@ -166,7 +166,7 @@ def attribute(
         text = "{} is not among the {} commits before {}: their history cannot be walked"
         raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
     pending = list(wanted)
-    found: dict[Wanted, Commit] = {}
+    commits: dict[Wanted, Commit] = {}
     touched: dict[Wanted, Commit] = {}
     before = old
     for number, commit in enumerate(reversed(newest_first), 1):
@@ -175,7 +175,7 @@ def attribute(
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]
-        concerned = [change for change in touching if change not in found]
+        concerned = [change for change in touching if change not in commits]
         for area in dict.fromkeys(change[0] for change in concerned):
             step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
@@ -183,6 +183,6 @@ def attribute(
                 if change[0] == area:
                     touched[change] = commit
                     if change in shown:
-                        found[change] = commit
+                        commits[change] = commit
         before = after
-    return {change: found.get(change, touched[change]) for change in pending if change in touched}
+    return {change: commits.get(change, touched[change]) for change in pending if change in touched}

@@ -175,7 +175,7 @@ class Watch(TrainerCallback):
         if loop is None or self._teller.busy:
             return None
         if loop.optimizer is None:
-            ours = {id(one) for one in loop.model.parameters()}
+            ours = {id(parameter) for parameter in loop.model.parameters()}
             if any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
                 self._loop = loop = loop._replace(optimizer=optimizer)
         return loop if getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer else None

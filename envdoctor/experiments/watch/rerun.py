@@ -149,16 +149,16 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:
-        found = _present(model, batch)
-        if found or not again:
-            return found
+        facts = _present(model, batch)
+        if facts or not again:
+            return facts
         with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
-            found = _trace(model, batch, backward)
-            if found["watch.where"] in ("forward", "backward"):
+            facts = _trace(model, batch, backward)
+            if facts["watch.where"] in ("forward", "backward"):
                 cures = _cures(model)
                 clean = [name for name, cure in cures if _runs_clean(model, batch, cure, backward)]
-                found["watch.cured_by"] = clean
-        return found
+                facts["watch.cured_by"] = clean
+        return facts
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
@@ -342,12 +342,12 @@ def _cures(model: Any) -> list[tuple[str, Callable[[], AbstractContextManager[Ca
     are changed for one call, and whether that took the fused kernel out of it is counted, not believed.
     Each opens a context in which the model runs with it; what the context gives says afterwards whether it was in
     force."""
-    found: list[tuple[str, Any]] = []
+    cures: list[tuple[str, Any]] = []
     if torch.cuda.is_available() and hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
-        found.append(("cudnn-off", _without_cudnn))
+        cures.append(("cudnn-off", _without_cudnn))
     if any(getattr(config, "_attn_implementation", "eager") not in ("eager", None) for config in _configs(model)):
-        found.append(("eager", lambda: _eager(model)))
-    return found
+        cures.append(("eager", lambda: _eager(model)))
+    return cures
 
 
 @contextmanager
@@ -389,8 +389,8 @@ def _eager(model: Any) -> Iterator[Callable[[], bool]]:
 
 def _configs(model: Any) -> list[Any]:
     """Return the configurations of the model and of its parts, each once."""
-    found = [getattr(module, "config", None) for module in model.modules()]
-    return list({id(config): config for config in found if hasattr(config, "_attn_implementation")}.values())
+    configs = [getattr(module, "config", None) for module in model.modules()]
+    return list({id(config): config for config in configs if hasattr(config, "_attn_implementation")}.values())
 
 
 def _plain_class(kind: type) -> type | None:

@@ -302,17 +302,17 @@ class Steps:
         """Return what a second run of the batches, one after the other, shows, and what describes the faulty batch;
         ``again`` False only looks at what is there."""
         about: dict[str, Any] = {}
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for batch in batches or [{}]:
-            found = self._teller.examine(step.run.model, batch, again=again and bool(batch))
-            if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
+            facts = self._teller.examine(step.run.model, batch, again=again and bool(batch))
+            if facts.get("watch.where") not in ("nothing", "outside", "unknown", None):
                 about = describe(batch)
                 break
-        if found.get("watch.where") == "nothing" and not step.kept.is_own():
-            found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
-        if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
-            found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
-        return {**about, **found}
+        if facts.get("watch.where") == "nothing" and not step.kept.is_own():
+            facts = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
+        if step.applied and facts.get("watch.where") in ("nothing", "outside", "weights"):
+            facts = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
+        return {**about, **facts}
 
 
 def scales(run: WatchedRun) -> bool:

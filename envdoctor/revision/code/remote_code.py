@@ -167,7 +167,7 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
     kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
     if any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ)):
         return True
-    after = {one.name for code in sides[1].codes.values() for one in code.definitions}
+    after = {definition.name for code in sides[1].codes.values() for definition in code.definitions}
     classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
     return bool(classes - after)
 
@@ -175,8 +175,8 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
 def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
     """Return the code of files that are the same on both sides."""
     sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
-    found = zip(sources, parse(sources), strict=True)
-    return {source.path: code for source, code in found if isinstance(code, FileCode)}
+    codes = zip(sources, parse(sources), strict=True)
+    return {source.path: code for source, code in codes if isinstance(code, FileCode)}
 
 
 def _settings(revisions: Revisions) -> set[str]:
@@ -208,14 +208,14 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     """Yield places that reach beyond computing or ask for a version and that no old file has; one change for all of a
     kind in one function."""
     known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
-    found: dict[tuple[str, str, str], list[Site]] = {}
+    groups: dict[tuple[str, str, str], list[Site]] = {}
     for pair in pairs:
         for site in pair.new.sites:
             if known[site.kind, site.key] > 0:
                 known[site.kind, site.key] -= 1
             else:
-                found.setdefault((pair.path, site.kind, site.scope), []).append(site)
-    for (path, kind, scope), sites in found.items():
+                groups.setdefault((pair.path, site.kind, site.scope), []).append(site)
+    for (path, kind, scope), sites in groups.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
         at_load = any(site.at_load for site in sites)
@@ -252,22 +252,22 @@ def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    found: dict[str, LoadedEntry] = {}
+    loaded: dict[str, LoadedEntry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        found[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
-        if len(found) > _MAX_ENTRIES:
+        loaded[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
+        if len(loaded) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
-    return [*found.values()]
+    return [*loaded.values()]
 
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
     """Yield changed entries, with their kind if they point into a repository that no old entry named: a revision does
     not pin what is there."""
     known = {entry.away for entry in old}
-    found = differences({one.key: one for one in old}, {one.key: one for one in new})
-    for key, before, after in sorted(found, key=lambda one: one[0]):
+    changed = differences({one.key: one for one in old}, {one.key: one for one in new})
+    for key, before, after in sorted(changed, key=lambda one: one[0]):
         away = after.away if after and after.away not in known else None
         kind = "auto-map-other-repository" if away else "auto-map-changed"
         detail = Message("code of {}", away) if away else None

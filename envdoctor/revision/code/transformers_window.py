@@ -141,7 +141,7 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
     if released is None:
         return
     minors = {".".join(version.split(".")[:2]): version for version in released.read}
-    found: dict[str, str | None] = {}
+    demands: dict[str, str | None] = {}
     for use in code.uses:
         if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
             continue
@@ -149,8 +149,8 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
         having = _having(ledger, released, asked, minors)
         having = having if having.yes else _having(ledger, released, Asked(use.module), minors)
         what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
-        found[what] = having.specifier
-    for what, releases in found.items():
+        demands[what] = having.specifier
+    for what, releases in demands.items():
         if releases:
             yield _Demand(releases, Message("{} is in {}", what, releases), path)
 

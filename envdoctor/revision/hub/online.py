@@ -92,8 +92,8 @@ class Access:
         Those that a reference points to come first (``main`` before others), then the last used.
         """
         names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
-        found = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
-        commits = [commit for held in found for commit in held.commits]
+        repos = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
+        commits = [commit for held in repos for commit in held.commits]
         return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
 
 
@@ -268,8 +268,8 @@ class HubSnapshot(Snapshot):
     def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
         """Return this machine's copy of a file with the same oid; None without one."""
         held = self.local.files.get(entry.path) if self.local else None
-        found = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
-        return None if isinstance(found, Unread) else found
+        content = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
+        return None if isinstance(content, Unread) else content
 
     def _url(self, path: str) -> str:
         return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"

@@ -55,11 +55,11 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     """Return a cached revision: of a reference, a commit or its beginning; None means ``main`` or the only one."""
     cached = access.cached(repo)
     wanted = (revision or "main").removeprefix("@")
-    found = matching(cached, wanted)
-    if not found and revision is None and len({item.commit for item in cached}) == 1:
-        found = cached
-    if len({item.commit for item in found}) == 1:
-        return from_cache(found[0], repo, access)
+    matches = matching(cached, wanted)
+    if not matches and revision is None and len({item.commit for item in cached}) == 1:
+        matches = cached
+    if len({item.commit for item in matches}) == 1:
+        return from_cache(matches[0], repo, access)
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
@@ -67,7 +67,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = Message("{} commits that begin with {}", len(found), wanted) if found else Message("no {}", wanted)
+    problem = Message("{} commits that begin with {}", len(matches), wanted) if matches else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
 
 

@@ -362,8 +362,8 @@ def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Che
         parts = snapshot.read_ranges(path, [(0, length)])
         if isinstance(parts, Unread):
             return parts
-        found = read_pickle("prefix", parts[0], clock)
-        if not found.cut or length >= min(size, _LARGEST_PREFIX):
+        checkpoint = read_pickle("prefix", parts[0], clock)
+        if not checkpoint.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
-            return found._replace(all_globals=found.all_globals or (found.cut and length >= size))
+            return checkpoint._replace(all_globals=checkpoint.all_globals or (checkpoint.cut and length >= size))
         length = min(size, length * 8, _LARGEST_PREFIX)

@@ -166,8 +166,8 @@ class Snapshot:
 
     def whole(self, entry: FileEntry) -> bytes | Unread:
         """Return all of one of the files."""
-        found = self.ranges(entry, [(0, entry.size)])
-        return found if isinstance(found, Unread) else found[0]
+        parts = self.ranges(entry, [(0, entry.size)])
+        return parts if isinstance(parts, Unread) else parts[0]
 
 
 AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)
@@ -242,13 +242,13 @@ def is_text_about_the_model(path: str) -> bool:
 
 def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
     """Sort files by what they are for: weights, code, template, tokenizer, settings, docs, or other files."""
-    found: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
-    docs, others = found.setdefault(Message("docs"), []), found.setdefault(Message("other files"), [])
+    groups: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
+    docs, others = groups.setdefault(Message("docs"), []), groups.setdefault(Message("other files"), [])
     for path in paths:
         name = path.rpartition("/")[2].lower()
-        fits = (found[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
+        fits = (groups[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
         next(fits, docs if is_text_about_the_model(path) else others).append(path)
-    return {kind: held for kind, held in found.items() if held}
+    return {kind: held for kind, held in groups.items() if held}
 
 
 def oid_of_digest(digest: object) -> str | None:

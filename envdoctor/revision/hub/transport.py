@@ -163,11 +163,11 @@ class Transport:
             threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
         for late in wait(futures, self.seconds_left).not_done:
             late.cancel()
-        found: list[Result | TransportError] = []
+        results: list[Result | TransportError] = []
         for future in futures:
             error = future.exception() if future.done() and not future.cancelled() else self._late()
-            found.append(error if isinstance(error, TransportError) else future.result())
-        return found
+            results.append(error if isinstance(error, TransportError) else future.result())
+        return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
         """Call in another thread and return the result, or raise :class:`TransportError` at the deadline.
@@ -233,12 +233,12 @@ class Transport:
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
         session = get_session()
-        place = url
+        address = url
         for _ in builtins.range(_REDIRECTS + 1):
             headers, authorization = self._identity
             headers = {**headers, "Accept-Encoding": "gzip" if compressed else "identity"}
             headers |= {"Range": range} if range else {}
-            if authorization and _is_endpoint(self.endpoint, place):  # for no other host
+            if authorization and _is_endpoint(self.endpoint, address):  # for no other host
                 headers["Authorization"] = authorization
             # What one thread was told holds for all: a server that limits requests is not asked on by the others.
             pause = self._not_before - time.monotonic()
@@ -252,22 +252,22 @@ class Transport:
                 self.requests += 1
             reply = None
             try:
-                reply = _open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+                reply = _open_reply(session, address, headers, max(0.05, min(self.patience, self._end - began)))
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
-                    yield reply, place
+                    yield reply, address
                     return
-                following = self._redirected(place, target)
+                following = self._redirected(address, target)
                 self._drain(reply)
             except TransportError:
                 raise
             except Exception as error:  # the library's own exceptions have no common base
-                raise self._failed(error, place) from None
+                raise self._failed(error, address) from None
             finally:
                 if reply is not None:
                     reply.close()
-            place = following
+            address = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
@@ -305,10 +305,10 @@ class Transport:
             # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
             last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
-                said = again.message
-                said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
-                said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
-                raise TransportError(said, kind=again.kind, status=again.status)
+                message = again.message
+                message = Message("{} ({} attempts)", message, attempt) if attempt > 1 else message
+                message = Message("{}; it asks to wait {} s", message, f"{again.wait:.0f}") if again.wait else message
+                raise TransportError(message, kind=again.kind, status=again.status)
             if wait > 2 and self.notice is not None:
                 self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
@@ -336,10 +336,10 @@ class Transport:
 
         agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
         silent = self.token is False or (self.token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
-        found = self.token if isinstance(self.token, str) else None if silent else get_token()
+        token = self.token if isinstance(self.token, str) else None if silent else get_token()
         # another one could not be sent in a header, and an error about it would show it
-        sendable = found and found.isascii() and found.isprintable() and " " not in found
-        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
+        sendable = token and token.isascii() and token.isprintable() and " " not in token
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {token}" if sendable else None
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
         """Raise for every other status."""

@@ -94,11 +94,11 @@ def describe(error: BaseException) -> tuple[_Cause, Message]:
 
 def _chain(error: BaseException) -> list[BaseException]:
     """Return the exception, its causes and contexts, and the exceptions in urllib3's ``args`` and ``reason``."""
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     waiting: list[object] = [error]
-    while waiting and len(found) < 32:
+    while waiting and len(errors) < 32:
         item = waiting.pop(0)
-        if isinstance(item, BaseException) and item not in found:
-            found.append(item)
+        if isinstance(item, BaseException) and item not in errors:
+            errors.append(item)
             waiting += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
-    return found
+    return errors

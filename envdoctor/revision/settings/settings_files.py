@@ -315,8 +315,8 @@ def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None
     kind = _without_effect(names, name, one, two) or names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
     if type(code) is str:
-        said = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
+        keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
+        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in keys):
             return "unread-key"
     if kind == "position-limit-changed":
         before, after = (names.value(name, side) for side in (one, two))
@@ -362,8 +362,8 @@ def _is_of_quantization(name: str) -> bool:
 
 def _quantization(flat: _Flat) -> str | None:
     """Return method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``), if any."""
-    found = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
-    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in found.items()}
+    settings = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
+    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in settings.items()}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]

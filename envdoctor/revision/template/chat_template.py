@@ -202,8 +202,8 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    found = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
-    return outcome(found, Message("chat templates"), harmless=("template-moved",))
+    changes = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
+    return outcome(changes, Message("chat templates"), harmless=("template-moved",))
 
 
 def _with_lines(found: Change | Unread, first: _Side, second: _Side) -> Change | Unread:

@@ -262,10 +262,10 @@ def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
 
 def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
     """Return the file in a snapshot; None without one, unread if it is too large, hostile or malformed."""
-    found = read_json(snapshot, path, _LIMIT)
-    if found is None or isinstance(found, Unread):
-        return found
-    model, added = found.data.get("model"), found.data.get("added_tokens") or []
+    document = read_json(snapshot, path, _LIMIT)
+    if document is None or isinstance(document, Unread):
+        return document
+    model, added = document.data.get("model"), document.data.get("added_tokens") or []
     if not isinstance(model, dict):
         return Unread(path, Message("its model is not a table"))
     if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
@@ -276,7 +276,7 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
         return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
     given = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
     options = {("model-option-changed", f"model.{key}"): value for key, value in given.items()}
-    steps = {(kind, key): found.data.get(key) for key, kind in _STEPS.items()}
+    steps = {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
     return _TokenizerFile(added, {**options, **steps}, vocabulary, scores, merges)
 
 
@@ -496,13 +496,13 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
     Text formats are read; the others are told apart by object id and size alone.
     """
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
-    told = revisions.state(path) == "changed" and not readable
-    pair = (b"", b"") if told else revisions.read(path, _LIMIT)
+    differs = revisions.state(path) == "changed" and not readable
+    pair = (b"", b"") if differs else revisions.read(path, _LIMIT)
     if isinstance(pair, Unread):
         yield pair
         return
     before, after = (content or b"" for content in pair)
-    if before == after and not told:
+    if before == after and not differs:
         return
     if name == "merges.txt":
         yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))

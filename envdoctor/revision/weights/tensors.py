@@ -75,8 +75,8 @@ def compare(revisions: Revisions) -> Compared:
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
         return Compared((*moved, *changes), unread, facts, equal, moved)
-    found = _compare_sets(revisions, shared, moved)
-    return found._replace(equal=(*equal, *found.equal))
+    compared = _compare_sets(revisions, shared, moved)
+    return compared._replace(equal=(*equal, *compared.equal))
 
 
 def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
@@ -202,14 +202,14 @@ def _metadata(before: WeightLayout, after: WeightLayout) -> Iterator[Change]:
     if not before.headers:
         return
     usual = before.headers[min(before.headers)]
-    found: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for path, header in after.headers.items():
         was, now = before.headers.get(path, usual).metadata, header.metadata
         if was != now:
             one, two = _format(was), _format(now)
             kind = "format-lost" if one in _FORMATS and two not in _FORMATS else "metadata-changed"
-            found.setdefault((kind, one, two), []).append(path)
-    for (kind, one, two), paths in found.items():
+            groups.setdefault((kind, one, two), []).append(path)
+    for (kind, one, two), paths in groups.items():
         yield Change("weights", kind, paths[0], "format", one, two, len(paths))
 
 

@@ -87,16 +87,16 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
     if left:
         text = "values of {} tensors lie beyond the {} that may be fetched"
         unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(allowed.budget))))
-    found: dict[str, _Difference] = {}
+    differences: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
-        problem = _compare_window(revisions, window, found)
+        problem = _compare_window(revisions, window, differences)
         if problem is not None:
             unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
             break
         done += sum(place[2] for piece in window for place in piece.places)
         allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
-    changes, patterns = _changes([item for item in found.values() if item.different], two)
+    changes, patterns = _changes([item for item in differences.values() if item.different], two)
     compared = len({piece.name for piece in fitting})
     settled = Message("every value of {} of {} tensors", compared, len(two.where))
     equal = () if changes or unread else (settled,)

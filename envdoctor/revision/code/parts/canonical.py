@@ -52,7 +52,7 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Assert(msg=ast.expr() as text) if _is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
-                named = [dotted(getattr(one, "func", one)).rpartition(".")[2] for one in decorators]
+                named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
                 kept = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
                 node.decorator_list = [*compress(decorators, kept)]
         for field, value in list(vars(node).items()):
@@ -191,14 +191,14 @@ def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:
 
 def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:
     """Return the names and attributes in the code, and quoted words that can be names, sorted."""
-    found: set[str] = set()
+    words: set[str] = set()
     for node in nodes:
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name):
-                found.add(name)
+                words.add(name)
             case ast.Constant(value=str(name)) if len(name) < _LONGEST_NAME and name.isidentifier():
-                found.add(name)
-    return tuple(sorted(found))
+                words.add(name)
+    return tuple(sorted(words))
 
 
 class Digest(NamedTuple):

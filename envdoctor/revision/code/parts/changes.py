@@ -60,9 +60,9 @@ class FilePair(NamedTuple):
 def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list[FilePair]:
     """Pair the files by path; a removed and an added file are one if they share half of their definitions."""
     pairs = [FilePair(path, path, old[path], new[path]) for path in sorted(old.keys() & new.keys())]
-    gone = {path: {one.name for one in old[path].definitions} for path in sorted(old.keys() - new.keys())}
+    gone = {path: {definition.name for definition in old[path].definitions} for path in sorted(old.keys() - new.keys())}
     for path in sorted(new.keys() - old.keys()):
-        names = {one.name for one in new[path].definitions}
+        names = {definition.name for definition in new[path].definitions}
         best = max(gone, key=lambda other: len(names & gone[other]), default=None)
         if best is not None and names and len(names & gone[best]) >= _SHARED * max(len(names), len(gone[best])):
             pairs.append(FilePair(best, path, old[best], new[path]))
@@ -106,7 +106,7 @@ def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
 def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
     """Yield the changes of a file that is in both revisions, without what was moved."""
     before, after = _named(pair.old), _named(pair.new)
-    values = {one.name for one in pair.new.definitions if one.kind == "value"}
+    values = {definition.name for definition in pair.new.definitions if definition.kind == "value"}
     gates = values.intersection(site.scope for site in pair.new.sites if site.is_gate)
     for key, new in after.items():
         if key in before:
@@ -125,21 +125,21 @@ def one_sided(pair: FilePair) -> Iterator[Change]:
     """Yield the changes of a file that was added or removed as a whole."""
     what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
     yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
-    for one in code.definitions:
-        sides = (None, one) if pair.new_path else (one, None)
-        found = _definition(pair.path, *sides)
-        yield from (change for change in found if change.kind in (f"attention-class-{what}", _NOOP))
+    for definition in code.definitions:
+        sides = (None, definition) if pair.new_path else (definition, None)
+        changes = _definition(pair.path, *sides)
+        yield from (change for change in changes if change.kind in (f"attention-class-{what}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
 
 
 def _named(code: FileCode) -> Named:
-    found: dict[tuple[str, int], Definition] = {}
+    definitions: dict[tuple[str, int], Definition] = {}
     seen: Counter[str] = Counter()
-    for one in code.definitions:
-        found[one.name, seen[one.name]] = one
-        seen[one.name] += 1
-    return found
+    for definition in code.definitions:
+        definitions[definition.name, seen[definition.name]] = definition
+        seen[definition.name] += 1
+    return definitions
 
 
 def _lone(here: Named, there: Named) -> list[Definition]:
@@ -320,13 +320,13 @@ def checkpointing(pair: FilePair) -> Iterator[Change]:
 def _switches(code: FileCode) -> tuple[bool | None, str]:
     """Return whether switching gradient checkpointing on reaches a module that asks for it (None if unknown), and which
     method decides."""
-    classes = {one.name: one for one in code.definitions if one.kind == "class"}
-    functions = [one for one in code.definitions if one.kind == "function" and one.owner]
+    classes = {definition.name: definition for definition in code.definitions if definition.kind == "class"}
+    functions = [definition for definition in code.definitions if definition.kind == "function" and definition.owner]
     if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
         return True, ""
-    readers = {one.owner for one in functions if _asks(one)}
-    asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
-    hook = next((one for one in functions if one.leaf == _GRADIENT_HOOK), None)
+    readers = {function.owner for function in functions if _asks(function)}
+    asked = next((function for function in functions if any(map(_READS_FLAG.search, function.lines))), None)
+    hook = next((function for function in functions if function.leaf == _GRADIENT_HOOK), None)
     if asked and not readers:
         return False, asked.name
     if hook is None or hook.is_idle:
@@ -372,7 +372,7 @@ def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
     """Yield where a function gives ``checkpoint`` keywords that it refuses, and where a method gives one to another one
     of its file, or to a module that its class makes, which takes no such parameter: the function and the keyword (none
     for ``checkpoint``), what it calls, and the keywords."""
-    functions = {one.name: one for one in code.definitions if one.kind == "function"}
+    functions = {definition.name: definition for definition in code.definitions if definition.kind == "function"}
     for one, call in ((maker, call) for maker in functions.values() for call in maker.calls):
         words = [word.partition("=")[0] for word in call.keywords if word != "**"]
         owner, _, leaf = call.name.partition(".")

@@ -56,7 +56,7 @@ class Site(NamedTuple):
 def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]) -> list[Site]:
     """Return calls and references that reach beyond computing, and version gates, in the order of the file; ``nodes``
     are all nodes of the tree, ``reaching`` maps the names that reach to their kinds, empty for harmless ones."""
-    found: list[Site] = []
+    sites: list[Site] = []
     names, versions = _Names(nodes, reaching), _Versions(nodes)
     # Of what is still to be visited: node, scope, whether it runs at load, whether the major version was looked at.
     waiting: list[tuple[ast.AST, str, bool, bool]] = [(tree, "", True, False)]
@@ -74,10 +74,10 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
                 scope = ".".join(filter(None, (scope, *assigned(node)[0][:1])))
         kind, goes_on = names.kind_of(node)
         for one in filter(None, (versions.gate(node, has_major), kind)):
-            found.append(Site(one, scope or MODULE_LEVEL, _key(one, node), short(node), at_load))
+            sites.append(Site(one, scope or MODULE_LEVEL, _key(one, node), short(node), at_load))
         parts = inner_parts(node) if goes_on is None else ((child, True) for child in goes_on)
         waiting += [(child, scope, at_load and not (within and waits), has_major) for child, within in parts][::-1]
-    return found
+    return sites
 
 
 def _key(kind: str, node: ast.AST) -> str:

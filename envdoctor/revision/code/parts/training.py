@@ -62,11 +62,11 @@ class _Cause(NamedTuple):
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
         """Count the words, or the statements, of some lines."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for line in lines:
             words = [match[match.lastindex or 0] for match in self.words.finditer(line)]
-            found.update([line.strip()] if words and self.whole else words)
-        return found
+            counts.update([line.strip()] if words and self.whole else words)
+        return counts
 
 
 def causes(matrix: Matrix) -> list[_Cause]:
@@ -85,7 +85,7 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
 
     What generates text is left out unless one of them speaks of it.
     """
-    definitions = [one for code in codes for one in code.definitions]
+    definitions = [definition for code in codes for definition in code.definitions]
     speakers: dict[str, set[str]] = defaultdict(set)
     named: dict[str, list[Definition]] = defaultdict(list)
     members: dict[str, list[Definition]] = defaultdict(list)
@@ -194,15 +194,15 @@ def _functions(
     """Return the functions of both revisions whose bodies changed, by file and name, without statements on
     checkpointing that are told already."""
     switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
-    found: dict[tuple[str, str], _Both] = {}
+    functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
             before, after = (Counter(_statements(one)) for one in (old, new))
             gone, come, key = before - after, after - before, (change.path, change.symbol)
             if key in switching:
                 gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            found[key] = _Both(change.path, old, new, gone, come, key in switching)
-    return found
+            functions[key] = _Both(change.path, old, new, gone, come, key in switching)
+    return functions
 
 
 def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
@@ -273,7 +273,7 @@ def _meanings(
 ) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
     once. Statements that came with a ``fresh`` option are not judged: it is off."""
-    found: list[_Meaning] = []
+    meanings: list[_Meaning] = []
     _, old, new, gone, come, _ = function
     alone = gone.total() == 1 == come.total()
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
@@ -286,18 +286,18 @@ def _meanings(
         if edit == _TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
             went, came = gone, come
         if went or (came and not optional):
-            found.append((row.kind, went, came, edit))
+            meanings.append((row.kind, went, came, edit))
             told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came} or line in went + came}
             gone, come = _without(told, gone, come)
-    if is_judged and not any(edit for *_, edit in found):
+    if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
         checks = any(line.startswith("assert ") for line in function.gone)
         unread = _no_longer_read(old, new, alone and not checks)
         if other:
-            return [*found, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
-        found += [("value-unused", Counter(unread), Counter(), None)] if unread else []
+            return [*meanings, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
+        meanings += [("value-unused", Counter(unread), Counter(), None)] if unread else []
     reordered = not (function.changed or function.is_told) and old.lines != new.lines
-    return found, bool(gone or come) or reordered
+    return meanings, bool(gone or come) or reordered
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
@@ -341,7 +341,7 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
     if len(was) != len(now) or len(pairs) != 1:
         return None
-    known = _names(old.lines)[0].union(one.name for one in old.parameters)
+    known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
     return pairs[0] if known.issuperset(pairs[0]) and not are_one else None
 
@@ -353,8 +353,8 @@ def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
         return []
     (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
     if alone:
-        bound |= {one.name for one in old.parameters}
-        still_bound |= {one.name for one in new.parameters}
+        bound |= {parameter.name for parameter in old.parameters}
+        still_bound |= {parameter.name for parameter in new.parameters}
     return sorted((bound & read & still_bound) - still_read)
 
 
@@ -384,13 +384,13 @@ def _hunk(
         for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
     )
     starts = [one.first - 1 if one else 0 for one in (old, new)]
-    found: list[str] = []
+    lines: list[str] = []
     for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
-        if line.startswith(("---", "+++")) and not found:
+        if line.startswith(("---", "+++")) and not lines:
             continue
         if line.startswith("@@"):
             line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
-        if len(found) == MAX_HUNK:
+        if len(lines) == MAX_HUNK:
             break
-        found.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
-    return tuple(found)
+        lines.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
+    return tuple(lines)

@@ -174,14 +174,14 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
 
 def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
     """Return the names that are given a value anywhere, sorted."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=asname):
-                found.add(asname or name.partition(".")[0])
-    return tuple(sorted(found))
+                names.add(asname or name.partition(".")[0])
+    return tuple(sorted(names))
 
 
 def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
@@ -236,7 +236,7 @@ def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest)
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return Definition(
         *(name, kind, text, *result[:3]),
-        min([node.lineno, *(one.lineno for one in decorators)]),
+        min([node.lineno, *(decorator.lineno for decorator in decorators)]),
         node.end_lineno or node.lineno,
         decorators=tuple(map(exact, decorators)),
         mentions=mentioned(result.nodes),
@@ -254,7 +254,7 @@ def _function(scope: str, node: FunctionNode) -> Definition:
         is_idle="gradient_checkpointing" in node.name and is_idle(node),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(_CallSite(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
+        calls=tuple(_CallSite(dotted(call.func), tuple(map(_keyword, call.keywords))) for call in calls),
         lines=tuple(lines_of(node)),
     )
 
@@ -293,7 +293,7 @@ def _imports(tree: ast.Module) -> list[Import]:
     a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
     (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
     """
-    found: dict[str, tuple[bool, bool]] = {}
+    imports: dict[str, tuple[bool, bool]] = {}
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, required, demanded = waiting.pop()
@@ -312,8 +312,8 @@ def _imports(tree: ast.Module) -> list[Import]:
                 called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
                 demanded = demanded and not any(name.endswith("available") for name in called)
         for name in names:
-            before = found.get(name, (False, False))
-            found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
+            before = imports.get(name, (False, False))
+            imports[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
         for field in _INNER:
             waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
-    return [Import(name, *found[name]) for name in sorted(found)]
+    return [Import(name, *imports[name]) for name in sorted(imports)]

@@ -69,11 +69,11 @@ def _find_renames(removed: Mapping[str, TensorGroup], added: Mapping[str, Tensor
 
 def _modules(groups: Mapping[str, TensorGroup], *, split_off: bool) -> list[_Module]:
     """Group the patterns by all but their last component (weight, bias), or leave each for itself."""
-    found: dict[str, list[TensorGroup]] = {}
+    modules: dict[str, list[TensorGroup]] = {}
     for pattern in sorted(groups):
         parent = pattern.rpartition(".")[0] if split_off else pattern
-        found.setdefault(parent or pattern, []).append(groups[pattern])
-    return list(found.items())
+        modules.setdefault(parent or pattern, []).append(groups[pattern])
+    return list(modules.items())
 
 
 def _signature(groups: list[TensorGroup]) -> object:

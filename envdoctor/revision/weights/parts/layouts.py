@@ -162,12 +162,12 @@ def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
 
 def group(names: Iterable[str], tensors: Mapping[str, Spec]) -> dict[str, TensorGroup]:
     """Group names by their pattern, patterns in the order of their first name."""
-    found: dict[str, list[tuple[tuple[int, ...], str]]] = {}
+    members_of: dict[str, list[tuple[tuple[int, ...], str]]] = {}
     for name in names:
         pattern, numbers = pattern_of(name)
-        found.setdefault(pattern, []).append((numbers, name))
+        members_of.setdefault(pattern, []).append((numbers, name))
     groups = {}
-    for pattern, members in found.items():
+    for pattern, members in members_of.items():
         numbers_of, names_of = zip(*sorted(members), strict=True)
         groups[pattern] = TensorGroup(pattern, numbers_of, names_of, tuple(tensors[name] for name in names_of))
     return groups
@@ -248,12 +248,12 @@ class Shared(NamedTuple):
 
 def weight_sets(snapshot: Snapshot) -> dict[SetKey, tuple[str, ...]]:
     """Return the sets of a snapshot with their files in order."""
-    found: dict[SetKey, list[str]] = {}
+    sets: dict[SetKey, list[str]] = {}
     for path in sorted(snapshot.files):
         key = _key(path)
         if key is not None:
-            found.setdefault(key, []).append(path)
-    return {key: tuple(paths) for key, paths in found.items()}
+            sets.setdefault(key, []).append(path)
+    return {key: tuple(paths) for key, paths in sets.items()}
 
 
 def weight_paths(snapshot: Snapshot) -> dict[str, FileEntry]:
