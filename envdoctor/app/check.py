@@ -178,7 +178,7 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
 
 
 def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
-    """Yield that the prediction does not show what others saw of such runs: they ran out of memory."""
+    """Yield a warning if such runs ran out of memory elsewhere although the prediction says that this one fits."""
     verdict = peak["verdict"] if peak is not None else None
     unlike = {"fits": ("error", "warning"), "tight": ("error",)}.get(str(verdict), ())
     for one in judgement.findings:
@@ -188,7 +188,7 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
 
 
 def _unjudged(why: Notice | None, sources: Sources) -> list[Notice]:
-    """Return why the run was not judged against its GPU; an error where that one was asked for (``--target-gpu``)."""
+    """Return why the run was not judged against its GPU: an error if ``--target-gpu`` asked for that, else milder."""
     if why is None or why.level != "error":
         return [why._replace(level="note")] if why is not None else []
     return [why if sources.target.get("gpu") else why._replace(level="warning")]

@@ -13,7 +13,7 @@ from envdoctor.system.files import Files, because_of
 
 
 class Configuration(NamedTuple):
-    """What the file says; None and empty where it says nothing. ``recipe``, ``code`` and ``matrix`` hold absolute
+    """The settings of the file; None and empty if it lacks them. ``recipe``, ``code`` and ``matrix`` hold absolute
     paths."""
 
     path: Path | None = None

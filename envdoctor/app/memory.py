@@ -184,7 +184,7 @@ def _asked(facts: FactSet) -> dict[str, Value]:
 def _predicted(
     facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None = None
 ) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the report, and why it has no verdict; ``usual`` is the length where nobody gave one.
+    """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     facts, spread = _spread(_trained_as_loaded(facts))
@@ -293,8 +293,8 @@ def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[Mem
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
-    """Return the change with its settings as the recipe's file writes them; flash attention where it has no word for
-    SDPA, which takes no more."""
+    """Return the change with its settings as the recipe's file writes them. Flash attention, which needs no more
+    memory, stands for SDPA if the file has no word for SDPA."""
     from envdoctor.observe.recipe.formats import spelled
     from envdoctor.remedy.own_keys import own_keys
 
@@ -332,7 +332,7 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
 
 
 def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
-    """Return a GPU as it is sold: each size where its name tells none, and the record with that."""
+    """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
     known, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
     if known is None or not gpu.unknown("free_gib"):
         return [(None, item)]
@@ -349,8 +349,8 @@ def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_S
 
 
 def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
-    """Return the facts, with a process on each of several GPUs where a run divides its model and nobody gave their
-    number, and what is said of that."""
+    """Return the facts, with one process on each of several GPUs if the run divides its model and their number is
+    unknown, and what is said of that."""
     divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
     gpus = facts.records("gpu")
     if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
@@ -425,7 +425,7 @@ def _folder(facts: FactSet, sources: Sources) -> str:
 
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
-    """Return the model's config.json, None where it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
+    """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
         text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")

@@ -53,7 +53,7 @@ def _unsure(found: PinState) -> Message:
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
-    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when there are none of its files to compare.
+    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare.
 
     Raises :class:`UsageProblem`.
     """

@@ -26,7 +26,7 @@ class Judging:
         self._policy, self._renamed = under_present_names(policy or Policy(), self.matrix)
 
     def judged(self, facts: FactSet, rules: Matrix, predict: Callable[[FactSet], FactSet] | None = None) -> Judgement:
-        """Return what these rules say, with the fixes; ``predict`` gives changed facts with the run's memory."""
+        """Return the judgement by these rules, with fixes; ``predict`` gives changed facts with the run's memory."""
         judgement = judge(facts, rules, self._policy)
         if not judgement.findings:
             return judgement
@@ -35,7 +35,7 @@ class Judging:
         return with_fixes(judgement, rules, predict)
 
     def of_rules(self, judgement: Judgement) -> list[Notice]:
-        """Return what is to be said of the policy's ignores and rules."""
+        """Return the notices about the policy's ignores and rules."""
         return [*self._renamed, *ignore_notices(judgement, self._policy, self.matrix)]
 
     def report(

@@ -31,7 +31,7 @@ def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
 
 
 def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report]) -> Report:
-    """Return one report: what holds for all targets once, what holds for some with their names; the worst exit code.
+    """Return one report for all targets: what holds for some has their names; the exit code is the worst.
 
     ``judged`` gives the report of one target. What a program reads as facts are those that all targets share.
     """

@@ -72,7 +72,7 @@ def command(**options: Any) -> int:
 
 
 def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
-    """Print a page of commits; 3 where it is not known of each what it changed."""
+    """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.commit_list import list_commits
     from envdoctor.app.errors import UsageProblem
     from envdoctor.cli.output import progress_line, write_stdout

@@ -314,7 +314,7 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
 
 
 def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
-    """Return whether nobody typed an option, and a variable gave it."""
+    """Return whether a variable gave an option that was not typed."""
     if "from_environment" in options:
         return name in options["from_environment"]
     import click

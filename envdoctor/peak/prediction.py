@@ -209,7 +209,7 @@ class Model(NamedTuple):
         return "shipped"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-        """Return what is to be said of where the answer comes from."""
+        """Return sentences that say where the answer comes from."""
         notes: list[str] = list(self.said)
         if trace.release:
             notes.append(
@@ -413,7 +413,7 @@ class _Prediction(NamedTuple):
         return max(peak, answer, key=lambda one: one.size)
 
     def need(self) -> Need:
-        """Return what the run takes, if it is as the plan has it."""
+        """Return the need of the run, if it is as the plan has it."""
         return self.around(self.form(self.trace), self.peak)
 
     def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
@@ -457,7 +457,7 @@ class _Prediction(NamedTuple):
         return after
 
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
-        """Return what lowers the peak, and whether the run fits then: first what does."""
+        """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         savings: list[MemorySaving] = []
 

@@ -41,7 +41,7 @@ class _MemoryServing(TypedDict):
 
 
 class MemoryReach(TypedDict):
-    """The longest samples, in tokens, of which a batch fits."""
+    """The longest samples, in tokens, that fit in a batch of this size."""
 
     batch: int
     tokens: int

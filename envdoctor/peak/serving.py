@@ -41,7 +41,7 @@ class _Engine(NamedTuple):
     strict: bool
 
     def asked(self, share: float) -> float:
-        """Return what is taken at the start."""
+        """Return the bytes that the engine takes at the start."""
         return self.base + share * self.whole
 
     def cache(self, share: float) -> float:
@@ -49,7 +49,7 @@ class _Engine(NamedTuple):
         return self.asked(share) - self.inside
 
     def needed(self, length: int) -> float:
-        """Return what it cannot start without."""
+        """Return the bytes without which the engine cannot start."""
         return self.inside + self.token * (length if self.strict else 1)
 
     def verdict(self, share: float, length: int) -> str:

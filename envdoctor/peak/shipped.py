@@ -278,7 +278,7 @@ class _Run:
         return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
 
     def bytes_of(self, row: Row) -> float:
-        """Return what the longest sample holds by this row, in bytes."""
+        """Return the bytes that the longest sample holds by this row."""
         return sum(self._terms(row, max(self.job["tokens"])).values())
 
     def trace(self, rows: Sequence[Row]) -> Trace:
@@ -332,7 +332,7 @@ class _Run:
 
 
 def _size(config: Row, name: str, usual: int | None = None) -> int:
-    """Return one size of config.json. Raises what a size raises that is none, or that no model has."""
+    """Return one size of config.json. Raises if it is not a size, or larger than any model's."""
     size = int(config.get(name) or usual)  # type: ignore[arg-type]
     if not 0 < size <= _LARGEST:
         raise ValueError(name)

@@ -26,7 +26,7 @@ class Counted(NamedTuple):
     parameters: int
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or why there is none."""
+        """Return a trace for each job, or why it has no trace."""
         return changed(self.source, jobs, self._counted)
 
     def _counted(self, trace: Trace, job: Job) -> Trace:
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     head: bool = False
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or why there is none; what the job itself quantises is left alone."""
+        """Return a trace for each job, or why it has no trace; a model that the job itself quantises is left alone."""
         return changed(self.source, jobs, self._packed)
 
     def _packed(self, trace: Trace, job: Job) -> Trace:

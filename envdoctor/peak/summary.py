@@ -257,7 +257,7 @@ def padding(lengths: Sequence[int], batch: int, room: int) -> Padding:
 
 
 def _packed(lengths: Sequence[int], room: int) -> int:
-    """Return how many sequences of ``room`` tokens hold all: each sample, longest first, in the fullest it fits."""
+    """Return how many sequences of ``room`` tokens hold all: each sample, longest first, in the fullest one it fits."""
     sequences = 0
     for start in range(0, len(lengths), _PACKED_AT_ONCE):
         rooms: list[int] = []

@@ -41,7 +41,7 @@ class TraceSource(Protocol):
     """Where traces come from."""
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """Return a trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
 
 
 def changed(source: TraceSource, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
@@ -72,7 +72,7 @@ class FirstOf(NamedTuple):
     second: TraceSource
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """Return a trace for each job, or why there is none, as far as the first says so."""
+        """Return the first source's trace for each job, else the second's, else why the first has no trace."""
         found = self.first.run(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
         for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
@@ -92,7 +92,7 @@ class Tracer:
         self._told: dict[str, Trace] = {}
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """Return a trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
         found: dict[int, Trace | str] = {}
         for place, key in enumerate(map(self._key, jobs)):
             kept = None if key in self._told else self._cache.read(key, _LARGEST)

@@ -24,7 +24,7 @@ _MOST_BEYOND = 6
 
 
 def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
-    """Return what was not judged and would be taken for it, each with its label."""
+    """Return what was not judged although it may seem so, each with its label."""
     return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
 
 
@@ -71,7 +71,7 @@ def _thing(item: Mapping[str, Value], page: Page) -> str:
 
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
-    """Return what is to be read before anything else."""
+    """Return a section of the texts that are read before anything else."""
     return Section("", [Banner(label, page.labelled(label, text)) for label, text in said])
 
 
@@ -82,7 +82,7 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 
 
 def notices(report: Report, page: Page) -> list[Banner]:
-    """Return what is to be said of the run itself; an incomplete run says so even when nothing else does."""
+    """Return the notices about the run itself; an incomplete run always has one."""
     undecided = page.say("Incomplete: no rule could be decided.")
     unfinished = page.say("Incomplete: the check could not be finished.")
     said = [] if report.status == "complete" else [Banner("", unfinished if report.rules_checked else undecided)]

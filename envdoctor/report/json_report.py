@@ -152,7 +152,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
 
 def json_data(value: Any) -> Any:
-    """Return the value as JSON data: a class by its fields, without those that are None; of a text both languages."""
+    """Return the value as JSON data: a class by its fields that are not None, a text in both languages."""
     if hasattr(value, "_asdict"):
         value = _known(**value._asdict())
     elif isinstance(value, (list, tuple)):

@@ -123,7 +123,7 @@ def _code(text: str) -> str:
 
 
 def fenced(lines: Sequence[str], language: str = "") -> str:
-    """Return lines as they are, behind a fence that none of them can close."""
+    """Return lines as they are, behind a fence that no line can close."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([fence + language, *lines, fence])

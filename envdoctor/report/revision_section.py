@@ -28,7 +28,7 @@ Place: TypeAlias = tuple[str, str, str, str]
 
 
 class Side(NamedTuple):
-    """One revision: what a person calls it, and its repository and commit where there are such."""
+    """One revision: its name for people, and its repository and commit if it has them."""
 
     label: str
     repo: str | None = None
@@ -93,7 +93,7 @@ class RevisionSection(NamedTuple):
     mended: tuple[Mended, ...] = ()
 
     def effect_of(self, change: Change) -> Text | None:
-        """Return why the change has no effect, None where nothing says so."""
+        """Return why the change has no effect, or None if no table says so."""
         return self.effects.get(f"{change.area} {change.kind}")
 
     def judged(self) -> list[tuple[Change, str]]:
@@ -107,7 +107,7 @@ class RevisionSection(NamedTuple):
 
 
 def change_of(finding: Finding) -> Place:
-    """Return which change a finding tells; empty names for one that is about none."""
+    """Return the change that a finding tells; empty names if it tells no change."""
     area, kind, path, symbol = (finding.item.get(name, "") for name in ("area", "kind", "path", "symbol"))
     return area, kind, path, symbol
 
@@ -287,5 +287,5 @@ def _line(change: Change, page: Page) -> str:
 
 
 def about(change: Change) -> str:
-    """Return what within the file has changed; empty for the file itself."""
+    """Return the part of the file that has changed; empty for the file itself."""
     return "" if change.symbol == change.path else change.symbol

@@ -52,7 +52,7 @@ def text_of(parts: Sequence[Part], page: Page, color: bool = False) -> str:
 
 
 def about(report: Report, page: Page) -> list[Section]:
-    """Return what was judged."""
+    """Return the sections that say what was judged."""
     if report.revision is None:
         return [header(report, page)]
     from envdoctor.report.revision_verdict import revisions

@@ -150,7 +150,7 @@ class Comparer(NamedTuple):
 
 
 def parted(found: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unread, ...]]:
-    """Return what was found, and the parts that could not be read."""
+    """Return the good parts, and the parts that could not be read."""
     items = list(found)
     unread = tuple(item for item in items if isinstance(item, Unread))
     return tuple(item for item in items if not isinstance(item, Unread)), unread

@@ -32,7 +32,7 @@ _GPU_MEMORY_MIB = 8192
 
 
 class CatalogueError(MessageError, ValueError):
-    """A probe's file cannot be used, or there is no such probe; the message names it."""
+    """A probe's file cannot be used, or the probe does not exist; the message names it."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 class RecordingError(MessageError, ValueError):
-    """The file is no recording; the message names the line."""
+    """The file is not a recording; the message names the line."""
 
 
 class Recording(NamedTuple):

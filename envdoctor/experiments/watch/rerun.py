@@ -167,7 +167,7 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
 
 
 def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is not finite before anything is computed: data or weights."""
+    """Return the data or weights that are not finite before anything is computed."""
     given = {name: value for name, value in tensors_of(batch).items() if value.is_floating_point()}
     for name, value in given.items():
         # A mask that is added to logits hides a key by -inf.

@@ -138,8 +138,8 @@ def compare(revisions: Revisions) -> Compared:
 def _parse(
     revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
-    """Read and parse both sides of the files; return those that are unread, and those that are equal by their bytes,
-    which are parsed only where they are ``needed``."""
+    """Read and parse both sides of the files; return the unread ones and the ones with equal bytes, which are parsed
+    only if they are ``needed``."""
     read = [read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys())) for side in sides]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}

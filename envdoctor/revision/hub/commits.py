@@ -145,7 +145,7 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
 
 
 def _written_otherwise(text: str) -> SnapshotError | None:
-    """Return the error for a date in another form than ours, with the right one; None for what is no date."""
+    """Return the error for a date in another form than ours, with the right form; None for other texts."""
     match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
     if match is None:
         return None
@@ -160,7 +160,7 @@ def _written_otherwise(text: str) -> SnapshotError | None:
 
 
 def date_of(text: str) -> datetime | None:
-    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for what is no date."""
+    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for other texts."""
     when = _moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when

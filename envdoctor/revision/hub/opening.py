@@ -37,7 +37,7 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
 
 
 def name_of(text: str, access: Access) -> NamedModel:
-    """Return what a text names. Raises :class:`SnapshotError`."""
+    """Return the model that a text names. Raises :class:`SnapshotError`."""
     try:
         return parse_name(text, access.cwd, access.environ)
     except NameProblem as error:

@@ -73,7 +73,7 @@ def _pin(path: str, name: str, entry: Any) -> Pin:
 
 
 def pin_of(snapshot: Snapshot) -> tuple[Pin, list[Unread]]:
-    """Return what to pin of a snapshot, by its list alone, and the files whose content has no name."""
+    """Return the pin of a snapshot, by its list alone, and the files whose content has no name."""
     files = {path: entry.oid for path, entry in sorted(snapshot.files.items()) if entry.oid is not None}
     nameless = [_not_read(entry) for entry in snapshot.files.values() if entry.oid is None]
     return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files), [*snapshot.refused, *nameless]

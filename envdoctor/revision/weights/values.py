@@ -33,7 +33,7 @@ _FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 @dataclass
 class _Difference:
-    """What was found of one tensor. ``rows`` are those that differ, as far as rows fit into a piece."""
+    """The differences of one tensor. ``rows`` are the rows that differ, if whole rows fit into a piece."""
 
     name: str
     largest: float = 0.0
@@ -250,7 +250,7 @@ def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Chang
 
 
 def _told(pattern: str, items: list[_Difference], layout: WeightLayout) -> Change:
-    """Return the change of one pattern: its largest difference, and the rows that differ where it is one matrix."""
+    """Return the change of one pattern: its largest difference, and if it is one matrix the rows that differ."""
     worst = max(items, key=lambda item: item.relative)
     if worst.packed:
         after = Message("bytes of packed or whole numbers, whose differences have no size")

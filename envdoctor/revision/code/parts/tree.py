@@ -115,7 +115,7 @@ class Import(NamedTuple):
 
 
 class _Statement(NamedTuple):
-    """A statement of a module or class body that is none of the above."""
+    """Any other statement of a module or class body."""
 
     scope: str
     meaning: str
