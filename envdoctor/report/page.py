@@ -120,8 +120,7 @@ class Page(NamedTuple):
         return _size(value) if key.endswith("_gib") else shortened(value, _LONGEST_VALUE)
 
     def fact(self, key: str, value: str) -> str:
-        """Return a fact in words: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "remote code:
-        no"."""
+        """Spell the fact: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "remote code: no"."""
         name, spec = self.name(key), self.registry.find(key)
         if value == "absent":
             absent = spec.absent.get(self.lang) if spec is not None else None

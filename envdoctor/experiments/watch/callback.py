@@ -169,8 +169,7 @@ class Watch(TrainerCallback):
             self.on_train_end(*loop[:3])
 
     def _loop_of(self, optimizer: Any) -> WatchedRun | None:
-        """Return the loop if this optimizer's steps count: the given one's, else those of the first with our
-        weights."""
+        """Return the loop if this optimizer's steps count: the given one's, else the first's with our weights."""
         loop = self._loop
         if loop is None or self._teller.busy:
             return None

@@ -236,8 +236,7 @@ class _Versions:
                     self._known |= dict(zip(names_in(items[:2]), _INDEXES.values(), strict=False))
 
     def gate(self, node: ast.AST, has_major: bool) -> str:
-        """Return the kind of gate that the node is, or ""; ``has_major``: the code around it asks for the first
-        number."""
+        """Return the kind of gate that the node is, or ""; ``has_major``: code around it asks for the first number."""
         parts = self._compared(node)
         if parts == _MINOR and not has_major:
             return MINOR_ONLY
