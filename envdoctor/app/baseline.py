@@ -18,7 +18,7 @@ _LARGEST = 16 << 20
 
 
 def read_baseline(path: Path) -> tuple[Known, ...]:
-    """The findings of the file. Raises :class:`UsageProblem`: a gate that cannot be read does not stand open."""
+    """Return the findings of the file. Raises :class:`UsageProblem`: an unreadable gate does not stand open."""
     try:
         document = json.loads(Files().whole(str(path), _LARGEST))
     except OSError as error:
@@ -43,10 +43,10 @@ def _known(path: Path, number: int, entry: Any) -> Known:
 
 
 def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
-    """Entries that match nothing although their rule was evaluated."""
-    found = {finding.fingerprint for finding in findings}
+    """Return the entries that match nothing although their rule was evaluated."""
+    fingerprints = {finding.fingerprint for finding in findings}
     decided = {finding.id for finding in findings}.union(passed)
-    return [one for one in baseline if one.id in decided and one.fingerprint not in found]
+    return [one for one in baseline if one.id in decided and one.fingerprint not in fingerprints]
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
@@ -69,9 +69,9 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
 
 
 def accepted(report: Report, known: Collection[Known]) -> Report:
-    """The report as a run with the baseline that was just written from it gives it: nothing in it fails the run."""
+    """Return the report as the next run with the baseline just written gives it: nothing in it fails the run."""
     return report.changed(
         findings=tuple(one._replace(baseline=baseline_state(one, known), gate=False) for one in report.findings),
         exit_code=0,
-        targets=tuple(one._replace(exit_code=0) for one in report.targets),
+        targets=tuple(target._replace(exit_code=0) for target in report.targets),
     )

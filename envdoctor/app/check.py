@@ -124,7 +124,7 @@ def check(
 
 
 def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
-    """What the model that was given asks for, and whether it is there."""
+    """Return a notice of what the given model asks for, and whether it is there."""
     if not any(facts.text(key) is not None for key in ("model.type", "model.family")):
         return []
     from envdoctor.remedy.needs import asked_by_model
@@ -134,7 +134,7 @@ def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
 
 
 def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:
-    """Add what differs between the machines to the facts; what is to be said of those that did not come."""
+    """Add what differs between the machines to the facts; return a notice for each machine that did not come."""
     from envdoctor.observe.documents.drift import drift_between
 
     drift = Records((), Message("only one came"))
@@ -145,22 +145,22 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
 
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
-    """That training code lies here and was not judged; only where the environment may be the one that it runs in."""
+    """Return a notice if unjudged training code lies here and may run in the environment that was judged."""
     if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
         return []
     from shlex import quote
 
-    found = _training_code(sources.folder())
-    if not found:
+    scripts = _training_code(sources.folder())
+    if not scripts:
         return []
-    shown = found[0] if len(found) == 1 else "."
+    shown = scripts[0] if len(scripts) == 1 else "."
     return [
-        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", found[0], quote(shown)))
+        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", scripts[0], quote(shown)))
     ]
 
 
 def _named_probes(judgement: Judgement) -> list[str]:
-    """The experiments that would settle a finding, as far as there are such."""
+    """Return the existing experiments that would settle a finding."""
     names = dict.fromkeys(f.probe for f in judgement.findings if f.probe and f.ignored is None)
     if not names:
         return []
@@ -170,7 +170,7 @@ def _named_probes(judgement: Judgement) -> list[str]:
 
 
 def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) -> Mapping[str, str]:
-    """How to run each experiment that a finding names, in the environment that was judged; none for mere facts."""
+    """Return the command of each experiment that a finding names; none unless its environment was judged."""
     names = _named_probes(judgement)
     if not names or gathered.facts.text("python.executable") is None or _supposed(sources):
         return {}
@@ -178,7 +178,7 @@ def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) 
 
 
 def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
-    """Yield that the prediction does not show what others saw of such runs: they ran out of memory."""
+    """Yield a warning if such runs ran out of memory elsewhere although the prediction says that this one fits."""
     verdict = peak["verdict"] if peak is not None else None
     unlike = {"fits": ("error", "warning"), "tight": ("error",)}.get(str(verdict), ())
     for one in judgement.findings:
@@ -188,14 +188,14 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
 
 
 def _unjudged(why: Notice | None, sources: Sources) -> list[Notice]:
-    """Return why the run was not judged against its GPU; an error where that one was asked for (``--target-gpu``)."""
+    """Return why the run was not judged against its GPU: an error if ``--target-gpu`` asked for that, else milder."""
     if why is None or why.level != "error":
         return [why._replace(level="note")] if why is not None else []
     return [why if sources.target.get("gpu") else why._replace(level="warning")]
 
 
 def _not_predicted(sources: Sources, why: Notice | None) -> Notice:
-    """That nobody knows the peak of this recipe, why, and what would predict it."""
+    """Return a notice that the peak of this recipe is unknown, why, and what would predict it."""
     more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
     command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
     reason = why and why.text
@@ -203,7 +203,7 @@ def _not_predicted(sources: Sources, why: Notice | None) -> Notice:
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:
-    """Another command about the same environment, model and recipe."""
+    """Return another command about the same environment, model and recipe."""
     from shlex import quote
 
     from envdoctor.observe.recipe.assignments import key_of, typed
@@ -220,7 +220,7 @@ def _command(command: str, sources: Sources, *more: str) -> str:
 
 
 def _supposed(sources: Sources) -> bool:
-    """Whether other packages were judged than those that an experiment would run with."""
+    """Return whether the packages that were judged differ from the ones that an experiment would run with."""
     from envdoctor.observe.recipe.assignments import key_of
 
     keys = map(key_of, (*sources.configured, *sources.assignments))
@@ -234,7 +234,7 @@ def _settle(
     matrix: Matrix,
     progress: Callable[[str], None] | None,
 ) -> "tuple[FactSet, dict[str, Any] | None, list[Notice]]":
-    """The facts with the results of the experiments that findings name, the report's section, what is to be said."""
+    """Run the experiments that findings name; return the facts with their results, the section and the notices."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import ProbeRequest, catalogue, run_probes
 
@@ -274,8 +274,8 @@ def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
 
 
 def _training_code(cwd: str) -> list[str]:
-    """Scripts and notebooks of the folder that import a training library, as one would type them. Only the heads of a
-    few files are looked at; none that cannot be read."""
+    """Return scripts and notebooks of the folder that import a training library, as one would type them. Only the heads
+    of a few files are read; unreadable files are left out."""
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
     try:
         return [

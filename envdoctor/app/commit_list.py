@@ -29,7 +29,7 @@ class Row(NamedTuple):
     unread: Message | None = None
 
 
-class CommitList(NamedTuple):
+class _CommitList(NamedTuple):
     """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
     the next page begins."""
 
@@ -41,13 +41,13 @@ class CommitList(NamedTuple):
 
     @property
     def incomplete(self) -> bool:
-        """Whether what changed is not known of every commit."""
+        """Return whether the changes of some commit are unknown."""
         return any(row.unread is not None for row in self.rows)
 
 
 def list_commits(
     request: RevisionRequest, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
-) -> CommitList:
+) -> _CommitList:
     """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
@@ -58,7 +58,7 @@ def list_commits(
         if named.repo is None:
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
         if access.offline:
-            return CommitList(named.repo, True, _cached(named.repo, access))
+            return _CommitList(named.repo, True, _cached(named.repo, access))
         old, new = two_of(request.old, request.new)
         newer = open_side(named.repo, new or named.revision, access)
         until = open_side(named.repo, old, access).revision if old else None
@@ -74,7 +74,7 @@ def list_commits(
             rows.append(Row(commit.id, day, commit.title, {}, cached, changed.reason))
         else:
             rows.append(Row(commit.id, day, commit.title, kinds_of(changed), cached))
-    return CommitList(repo, False, rows, following, old)
+    return _CommitList(repo, False, rows, following, old)
 
 
 def _cached(repo: str, access: Access) -> list[Row]:

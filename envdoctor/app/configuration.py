@@ -13,7 +13,7 @@ from envdoctor.system.files import Files, because_of
 
 
 class Configuration(NamedTuple):
-    """What the file says; None and empty where it says nothing. ``recipe``, ``code`` and ``matrix`` hold absolute
+    """The settings of the file; None and empty if it lacks them. ``recipe``, ``code`` and ``matrix`` hold absolute
     paths."""
 
     path: Path | None = None
@@ -31,8 +31,8 @@ class Configuration(NamedTuple):
 
 
 def find_configuration(start: Path) -> Path | None:
-    """The nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the project's root
-    (the folder with .git).
+    """Return the nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the
+    project's root (the folder with .git).
 
     Raises :class:`UsageProblem` for one that cannot be read, which may hold the settings of a gate, and for one that
     belongs to neither this user, root, nor the owner of ``start``.
@@ -61,7 +61,7 @@ def _content(path: Path) -> bytes:
 
 
 def _trusted(path: Path, start: Path) -> Path:
-    """The path; refused when somebody else may have put it there: in /tmp, or in another user's folder."""
+    """Return the path, unless somebody else may have put it there: in /tmp, or in another user's folder."""
     if not hasattr(os, "geteuid"):
         return path
     try:
@@ -155,12 +155,12 @@ def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
 
 
 def listed(value: Any) -> list[str]:
-    """A text may stand for a list of one."""
+    """Return the value as a list; a text stands for a list of one."""
     return [value] if isinstance(value, str) else value
 
 
 def _flat(table: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Keys and values; ``gpu.name = "Tesla T4"`` without quotes round the key is a table in a table, and means it."""
+    """Yield keys and values; a table in a table is a dotted key, as ``gpu.name = "Tesla T4"`` without quotes means."""
     waiting = list(table.items())[::-1]
     while waiting:
         key, value = waiting.pop()

@@ -136,7 +136,7 @@ def _pinned_revision(request: RevisionRequest, pin: Pin | None) -> str:
 
 
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
-    """The environment that the changes are joined with; without one, changes are judged alone."""
+    """Return the environment that the changes are joined with, or an empty one to judge the changes alone."""
     because = Message("--no-environment")
     if request.environment:
         try:
@@ -171,25 +171,25 @@ def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Jud
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
-    found = judge(turned, rules, Policy()).findings
-    errors = [one for one in found if one.severity == "error" and one.item and one.superseded_by is None]
-    return [one for one in errors if one.id not in ids and (*change_of(one)[2:], one.id) not in tell_apart]
+    findings = judge(turned, rules, Policy()).findings
+    errors = [one for one in findings if one.severity == "error" and one.item and one.superseded_by is None]
+    return [error for error in errors if error.id not in ids and (*change_of(error)[2:], error.id) not in tell_apart]
 
 
 def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Place]:
     """Return the change behind each finding, by fingerprint; for the way back, what changed at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
-    found = {change[:4] for change in comparison.changes}
+    changes = {change[:4] for change in comparison.changes}
     about = {finding.fingerprint: change_of(finding) for finding in findings if finding.item}
-    known = {name: change if change in found else at_place.get(change[2:]) for name, change in about.items()}
+    known = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
     return {name: change for name, change in known.items() if change is not None}
 
 
 def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
-    """The commit that introduced each change, by the finding's fingerprint."""
+    """Return the commit that introduced each change, by the finding's fingerprint."""
     with told_as(JobError, SnapshotError):
-        found = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    return {fingerprint: _told(found[change]) for fingerprint, change in wanted.items() if change in found}
+        commits = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
+    return {fingerprint: _told(commits[change]) for fingerprint, change in wanted.items() if change in commits}
 
 
 def _told(commit: Commit) -> str:
@@ -198,7 +198,7 @@ def _told(commit: Commit) -> str:
 
 
 def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
-    """Everything of the comparison that is not a finding."""
+    """Return everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)

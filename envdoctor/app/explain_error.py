@@ -27,7 +27,7 @@ class Explained(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """0 when something is known of the error; 3 when nothing is: the job was to answer it."""
+        """Return 0 if something is known of the error, else 3."""
         return 0 if self.answer.known else 3
 
 
@@ -49,7 +49,7 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
 
 
 def _own_facts(text: str, matrix: Matrix) -> FactSet:
-    """What a log says of the environment that wrote it."""
+    """Return what a log says of the environment that wrote it."""
     from envdoctor.judge.derivations import derive
     from envdoctor.observe.documents.reports.report_file import report_facts
 
@@ -60,7 +60,7 @@ def _own_facts(text: str, matrix: Matrix) -> FactSet:
 
 
 def text_of_option(option: str, path: str) -> str:
-    """The text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
+    """Return the text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
     try:
         data = read_named(Path(path), path, _LARGEST)
     except (OSError, ValueError) as error:

@@ -77,12 +77,12 @@ class Sources(NamedTuple):
     cwd: Path | None = None
 
     def folder(self) -> str:
-        """The folder that relative paths are read from."""
+        """Return the folder that relative paths are read from."""
         return str(self.cwd or working_directory() or os.sep)
 
 
 def working_directory() -> Path | None:
-    """The working directory; None when it has been deleted."""
+    """Return the working directory; None if it has been deleted."""
     try:
         return Path.cwd()
     except OSError:
@@ -101,14 +101,14 @@ class Gathered(NamedTuple):
 
     @property
     def interpreter(self) -> str | None:
-        """The interpreter that experiments may run in; None where none was named, and of what is only read: a folder,
-        a document."""
+        """Return the interpreter that experiments may run in; None if none was named, or if the target is only read: a
+        folder, a document."""
         python = self.facts.text("python.executable")
         read_only = self.target.kind in ("path", "root", *DOCUMENTS)
         return None if read_only else python
 
     def needed_interpreter(self, what: Message) -> str:
-        """The interpreter that something must run in: ``tokens are counted``. Raises :class:`UsageProblem`."""
+        """Return the interpreter that ``what`` (``tokens are counted``) needs. Raises :class:`UsageProblem`."""
         if self.interpreter is None:
             text = "{} names no interpreter that can be started, and {} in one: point at it with --python PATH"
             raise UsageProblem(Message(text, self.target.path, what))
@@ -173,7 +173,7 @@ def _environment(sources: Sources, matrix: Matrix) -> Environment:
 
 
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
-    """What asks uv for the pins of a list."""
+    """Return a function that asks uv for the pins of a list."""
     if sources.lock is None or sources.as_of is not None:
         raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
     from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
@@ -194,7 +194,7 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
 
 
 def _day(sources: Sources, matrix: Matrix) -> str:
-    """The day of ``--as-of``; empty when the ledger has nothing newer."""
+    """Return the day of ``--as-of``; empty if the ledger has nothing newer."""
     day = str(sources.as_of)
     first, last = matrix.ledger.days()
     if sources.lock is None:
@@ -215,7 +215,7 @@ def _day(sources: Sources, matrix: Matrix) -> str:
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
 ) -> tuple[FactSet, Sources]:
-    """The facts with those of the recipe and of the model, and the sources with the model that the recipe names, unless
+    """Return the facts with the recipe's and the model's; and the sources with the model that the recipe names, unless
     another one was given or nothing is known of it."""
     from envdoctor.observe.recipe.recipe import read_recipe
 
@@ -260,7 +260,7 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
 
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
-    """``pin.*``, when the project has a file of pins and a model is judged; without one they are absent."""
+    """Add ``pin.*`` if the project has a file of pins and a model is judged; otherwise add them as absent."""
     if sources.model is None:
         facts.update(without_pin(Message("no --model")))
         return ()
@@ -280,7 +280,7 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, 
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:
-    """The facts with what ``--set`` and the configuration give, and what follows from them.
+    """Return the facts with what ``--set`` and the configuration give, and what follows from them.
 
     Raises :class:`UsageProblem`.
     """
@@ -291,7 +291,7 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
 
 
 def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
-    """What was typed: of the configuration, of the target, with ``--set``; the last one wins. Raises
+    """Return what was typed: in the configuration, of the target, with ``--set``; the last one wins. Raises
     :class:`UsageProblem`."""
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
@@ -305,8 +305,8 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
-    """GPUs that were typed, by the names that the tables know. Raises :class:`UsageProblem` for a name of which nothing
-    is known, unless the compute capability was given too."""
+    """Return the GPUs that were typed by the tables' names. Raises :class:`UsageProblem` for an unknown name, unless
+    the compute capability was given too."""
     from envdoctor.matrix.gpu_code import gpu_named, known_gpus, other_accelerator
     from envdoctor.system.nearest import did_you_mean
 
@@ -329,13 +329,13 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
 
 
 def is_there(facts: FactSet, name: str) -> bool:
-    """Whether the fact is known and there is something, or for a prefix (``model``) whether that is so of any below."""
-    found = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
-    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in found)
+    """Return whether a fact is known and not empty; for a prefix (``model``), whether a fact below it is."""
+    facts_below = [facts.get(name)] if name in facts or "." in name else facts.below(name + ".")
+    return any(not isinstance(f.value, Unknown) and f.value not in (ABSENT, (), Records(())) for f in facts_below)
 
 
 def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
-    """The facts of what was typed behind ``--target-NAME``, by NAME. Raises :class:`UsageProblem`."""
+    """Return the facts that the options ``--target-NAME`` give, by NAME. Raises :class:`UsageProblem`."""
     facts: list[Fact] = []
     for name, text in target.items():
         for key, value in _stated(name, text).items():
@@ -349,7 +349,7 @@ def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
 
 
 def _stated(name: str, text: str) -> Mapping[str, object]:
-    """What is typed behind ``--target-NAME``, by the keys of facts."""
+    """Return the values of one option ``--target-NAME``, by the keys of facts."""
     if name == "gpu":
         return {"gpu": None if text.lower() == "none" else [{"name": text}]}
     if name == "driver":

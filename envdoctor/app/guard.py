@@ -109,7 +109,7 @@ def _checked(
 
 
 def _text(report: "Report") -> str:
-    """The findings in full when the script stops, else a line each, and what the run knows of its own state."""
+    """Return the findings in full if the script stops, else a line each, and what could not be judged."""
     from envdoctor.report.concise_report import render as concise
     from envdoctor.report.terminal_report import render as in_full
 

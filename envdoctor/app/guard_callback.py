@@ -41,7 +41,7 @@ class Guard(TrainerCallback):
         self._settings = settings or {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Before the first step."""
+        """Judge the run before the first step."""
         settings = {**({} if self._recipe else _of_arguments(args)), **self._settings}
         if self._model is None and isinstance(name := getattr(getattr(model, "config", None), "model_type", None), str):
             settings = {"model.type": name, **settings}
@@ -57,16 +57,16 @@ class Guard(TrainerCallback):
 
 def _of_arguments(args: Any) -> dict[str, object]:
     checkpointing = getattr(args, "gradient_checkpointing", None)
-    found: dict[str, object] = {
+    settings: dict[str, object] = {
         "recipe.train_batch_size": getattr(args, "per_device_train_batch_size", None),
         "recipe.gradient_checkpointing": getattr(args, "activation_checkpointing", checkpointing),
         "recipe.dtype": "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else None,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _write(report: "Report", folder: str) -> None:
-    """A run is not stopped by a folder that cannot be written."""
+    """Write the facts of the run; a folder that cannot be written does not stop it."""
     from envdoctor.report.facts_json import document
 
     try:

@@ -29,7 +29,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     if path.exists():
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
-        if any((one.id, dict(one.where), one.path) == about for one in present.ignores):
+        if any((ignore.id, dict(ignore.where), ignore.path) == about for ignore in present.ignores):
             raise UsageProblem("{}: {} is accepted there already; edit the entry to change it", path, entry.id)
         data = Files().whole(str(path), LARGEST)
         before = data.decode()
@@ -47,7 +47,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
 
 
 def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
-    """The value as findings of the rule spell it. Raises :class:`UsageProblem` when none of them can ever have it."""
+    """Return the value as findings of the rule spell it. Raises :class:`UsageProblem` if no finding can have it."""
     spec = matrix.registry.find(rule.each) if rule.each else None
     keys = {condition.key for clause in with_conditions(rule).affects for condition in clause}
     keys |= {f"{rule.each}.{column}" for column in spec.identity} if spec is not None else set()

@@ -101,7 +101,7 @@ def test_rules(rules: Iterable[Rule], matrix: Matrix) -> Iterator[tuple[str, Rul
 
 
 def stale(matrix: Matrix, *, today: date, days: int) -> Iterator[Complaint]:
-    """Yield rules and tables of which nothing was read again for so many days."""
+    """Yield the rules and tables whose sources were not read again for ``days`` days."""
     limit = (today - timedelta(days=days)).isoformat()
     for rule in matrix.rules:
         texts = matrix.texts(rule)

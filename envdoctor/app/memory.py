@@ -34,11 +34,11 @@ from envdoctor.system.target import Place, scratch_folder
 # ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
 
 
-def lengths_of(
+def _lengths_of(
     data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
 ) -> tuple[DataSection, list[Fact]]:
-    """The section of the report, and what it changes of the facts: ``recipe.max_length``. ``tokenizer`` names a folder
-    or a repository, None the model's.
+    """Return the section of the report, and the facts that it changes: ``recipe.max_length``. ``tokenizer`` names a
+    folder or a repository, None the model's.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -113,7 +113,7 @@ def memory(
         alone = data is not None and facts.text("model.name") is None
         if data is not None:
             say("counting tokens")
-            seen, told = lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
+            seen, told = _lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
             facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
             notices.append(
@@ -145,10 +145,10 @@ def memory(
 def known_memory(
     facts: FactSet, sources: Sources, matrix: Matrix
 ) -> tuple[FactSet, MemorySection | None, Notice | None]:
-    """The facts with what is known of the peak without starting anything, from an earlier trace in envdoctor's cache or
-    by shipped coefficients, and the section of the report; None where nothing is known of it. Of a recipe without a
-    length it has the longest samples that fit on the GPU. The notice tells why there is no number, or no verdict on a
-    GPU."""
+    """Return, without starting anything, the facts with the peak by an earlier trace in envdoctor's cache or by shipped
+    coefficients, and the section of the report; None if nothing is known of it. For a recipe without a length the
+    section has the longest samples that fit on the GPU. The notice says why there is no number, or no verdict on a GPU.
+    """
     usual = USUAL if sources.recipe and facts.records("gpu") else None
     try:
         section, unjudged = _predicted(facts, sources, matrix, None, usual)
@@ -184,7 +184,7 @@ def _asked(facts: FactSet) -> dict[str, Value]:
 def _predicted(
     facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None = None
 ) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the report, and why it has no verdict; ``usual`` is the length where nobody gave one.
+    """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     facts, spread = _spread(_trained_as_loaded(facts))
@@ -293,8 +293,8 @@ def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[Mem
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
-    """Return the change with its settings as the recipe's file writes them; flash attention where it has no word for
-    SDPA, which takes no more."""
+    """Return the change with its settings as the recipe's file writes them. Flash attention, which needs no more
+    memory, stands for SDPA if the file has no word for SDPA."""
     from envdoctor.observe.recipe.formats import spelled
     from envdoctor.remedy.own_keys import own_keys
 
@@ -326,13 +326,13 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
     for place in range(max(map(len, sold))):
         sizes, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
         changed = facts.copy()
-        said = Message("the GPUs that were found, table gpus")
-        changed.update([Fact("gpu", Records(items, gpus.incomplete), said, "derived")])
+        origin = Message("the GPUs that were found, table gpus")
+        changed.update([Fact("gpu", Records(items, gpus.incomplete), origin, "derived")])
         yield next(filter(None, sizes), None), changed
 
 
 def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
-    """Return a GPU as it is sold: each size where its name tells none, and the record with that."""
+    """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
     known, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
     if known is None or not gpu.unknown("free_gib"):
         return [(None, item)]
@@ -349,16 +349,16 @@ def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_S
 
 
 def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
-    """Return the facts, with a process on each of several GPUs where a run divides its model and nobody gave their
-    number, and what is said of that."""
+    """Return the facts, with one process on each of several GPUs if the run divides its model and their number is
+    unknown, and what is said of that."""
     divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
     gpus = facts.records("gpu")
     if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
         return facts, []
-    said = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
+    note = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
     changed = facts.copy()
-    changed.update([Fact("recipe.world_size", len(gpus), said, "derived")])
-    return changed, [said]
+    changed.update([Fact("recipe.world_size", len(gpus), note, "derived")])
+    return changed, [note]
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:
@@ -425,7 +425,7 @@ def _folder(facts: FactSet, sources: Sources) -> str:
 
 
 def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
-    """Return the model's config.json, None where it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
+    """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
         text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
@@ -438,7 +438,7 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
 
 
 def _facts(section: MemorySection) -> list[Fact]:
-    """The facts that the rules judge."""
+    """Return the facts that the rules judge."""
     interval = section["interval"]
     values = {
         "memory.needed_gib": round(interval["mostly"] if interval is not None else section["process_gib"][0], 1),

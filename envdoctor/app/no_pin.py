@@ -7,5 +7,5 @@ PIN_KEYS = ("pin.revision", "pin.state", "pin.files")
 
 
 def without_pin(why: Message) -> list[Fact]:
-    """``pin.*`` as absent, for this reason."""
+    """Return the facts ``pin.*`` as absent, for this reason."""
     return [Fact(key, ABSENT, why, "pin") for key in PIN_KEYS]

@@ -14,7 +14,7 @@ from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, 
 from envdoctor.revision.hub.snapshot import SnapshotError
 
 
-class Pinned(NamedTuple):
+class _Pinned(NamedTuple):
     """What is to be written: the text of the file of pins, where it belongs, and the pin of the model."""
 
     path: Path
@@ -30,8 +30,8 @@ def pin(
     offline: bool = False,
     timeout: float = 60.0,
     progress: Callable[[str], None] | None = None,
-) -> Pinned:
-    """The file of pins of the working directory with this model in it; nothing is written here.
+) -> _Pinned:
+    """Return the text of the working directory's file of pins with this model in it; write nothing.
 
     One request lists the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the
     snapshot has none: a pin with holes would later call a change unchanged.
@@ -48,4 +48,4 @@ def pin(
     if unread:
         raise JobError("{}: {} cannot be pinned: {}", snapshot.label, unread[0].path, unread[0].reason)
     pins[entry.repo] = entry
-    return Pinned(Path(path), pins_text(pins.values()), entry)
+    return _Pinned(Path(path), pins_text(pins.values()), entry)

@@ -17,7 +17,7 @@ from envdoctor.system.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
-    """What a file pins for a model under any of these names; of a model without a name, the only one that it pins.
+    """Return what a file pins for a model under any of these names; without a name, its pin if it is the only one.
 
     Raises :class:`UsageProblem`.
     """
@@ -32,7 +32,7 @@ def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -
 
 
 def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
-    """``pin.*``: unknown when the file does not pin this model or there are no files to compare."""
+    """Return ``pin.*``: unknown if the file does not pin this model or there are no files to compare."""
     values: tuple[Value, Value, Value]
     if pin is None:
         unknown = Unknown(Message("{} pins no model of this name", PINS))
@@ -41,8 +41,8 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
         unknown = Unknown(Message("no files of the model are at hand to compare with the pinned ones"))
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
-        found = compare_with_pin(pin, snapshot)
-        values = (pin.revision or ABSENT, found.state or Unknown(_unsure(found)), tuple(found.differing))
+        state = compare_with_pin(pin, snapshot)
+        values = (pin.revision or ABSENT, state.state or Unknown(_unsure(state)), tuple(state.differing))
     return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
 
 
@@ -53,7 +53,7 @@ def _unsure(found: PinState) -> Message:
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
-    """Add ``pin.*`` of the model that was asked for as ``model``; a notice when there are none of its files to compare.
+    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare.
 
     Raises :class:`UsageProblem`.
     """

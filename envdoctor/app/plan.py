@@ -45,7 +45,7 @@ class Planned(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The file: requirements, behind the remarks as comments."""
+        """Return the file: requirements, after the remarks as comments."""
         return "".join(f"{clean(line, None)}\n" for line in (*(f"# {note}" for note in self.remarks), *self.lines))
 
 
@@ -64,8 +64,8 @@ def plan(
     progress: Callable[[str], None] | None = None,
     lang: str = "en",
 ) -> Planned:
-    """What to change in the environment that the sources name; where they name none, a whole set for a new one, with
-    the requirements ``asked`` in it. Nothing is installed or written. ``lang`` is en or zh; uv speaks English.
+    """Return what to change in the environment that the sources name; if they name none, a whole set for a new one,
+    with the requirements ``asked`` in it. Nothing is installed or written. ``lang`` is en or zh; uv speaks English.
 
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`, the latter too where
     no resolver can be asked.
@@ -81,15 +81,15 @@ def plan(
 
 
 def _changes(report: Report, page: Page) -> Planned:
-    """The plan of a check as a list, with its commands."""
+    """Return the plan of a check as a list, with its commands."""
     errors = [finding for finding in report.shown() if finding.gate]
     found = report.plan
     if not errors:
         return Planned(remarks=(page.say("nothing to change: no error is known"),))
     if found is None:
         return Planned(because=_told(errors[0], page))
-    left = [_told(one, page) for one in errors if one.fingerprint in found.leaves]
-    ended = [_told(one, page) for one in errors if one.fingerprint in found.clears]
+    left = [_told(error, page) for error in errors if error.fingerprint in found.leaves]
+    ended = [_told(error, page) for error in errors if error.fingerprint in found.clears]
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
     installs = [page.say("install: {command}", command=line) for line in found.commands]
     return Planned(
@@ -110,7 +110,7 @@ class _New:
         self._settings: dict[str, str] = {}
 
     def found(self) -> Planned:
-        """The set that has no error, or why there is none."""
+        """Return the set that has no error, or why there is no such set."""
         path = Path(str(self._judged.lock))
         nothing = path.with_name("facts.json")
         write_whole(nothing, '{"schema": "envdoctor.facts/1", "facts": {}}')
@@ -147,13 +147,13 @@ class _New:
             errors = [finding for finding in report.shown() if finding.gate]
             if not errors:
                 return Planned(tuple(text), tuple(self._remarks(report, index, built)))
-            because = "; ".join(_told(one, self._page) for one in errors)
+            because = "; ".join(_told(error, self._page) for error in errors)
             ways = self._ways(report, errors)
         return Planned(because=because)
 
     def _torch(self, facts: FactSet, lines: Sequence[str]) -> _Torch | str:
-        """The newest torch that is asked for and that no rule objects to on this machine: PyPI's build, where one is
-        fit, else one of the wheel index. Else why there is none."""
+        """Return the newest torch that is asked for and that no rule objects to on this machine: PyPI's build if it
+        fits, else one of the wheel index; or why there is no such build."""
         matrix, page, now = self._matrix, self._page, before(facts, self._matrix)
         asked = [one.specifiers for one in map(read_requirement, lines) if one.name == "torch" and one.specifiers]
         rows = [str(row["key"]) for row in matrix.rows("torch-builds")]
@@ -182,7 +182,7 @@ class _New:
     def _resolved(
         self, lines: Sequence[str], torch: _Torch, facts: FactSet
     ) -> tuple[tuple[str, ...] | str, str | None]:
-        """What uv answers, and the index that torch's build comes from where it is not the user's own."""
+        """Return what uv answers, and the index of torch's build unless it is the user's own."""
         python, system, machine, libc = (
             str(facts.value(key)) for key in ("python.minor", "os.platform", "os.arch", "os.libc_version")
         )
@@ -193,16 +193,16 @@ class _New:
             if tag is None:
                 return resolve(wanted, environ, folder), None
             # A mirror of the user's may have this build: then no other index is needed.
-            found = resolve(wanted._replace(lines=[*lines, f"torch=={torch.version}+{tag}"]), environ, folder)
-            if not isinstance(found, str):
-                return found, None
+            resolved = resolve(wanted._replace(lines=[*lines, f"torch=={torch.version}+{tag}"]), environ, folder)
+            if not isinstance(resolved, str):
+                return resolved, None
             row = next(row for row in self._matrix.rows("packages", "package") if row["name"] == "torch")
             wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)
 
     def _ways(self, report: Report, errors: Sequence[Finding]) -> list[dict[str, str]]:
-        """Bounds that may end the errors, with those that there are: what the first fix of each asks for, and what the
-        plan of the check would change, which knows more and stays nearer to what was resolved."""
+        """Return sets of bounds that may end the errors, each with the present bounds: by the first fixes of the
+        errors, and by the plan of the check, which knows more and stays nearer to what was resolved."""
         found = report.plan
         settings = {**found.set, **{f"env.{name}": value for name, value in found.env.items()}} if found else {}
         fixes = [(fix.constraints, _told(one, self._page)) for one in errors for fix in one.fixes if fix.constraints]
@@ -219,7 +219,7 @@ class _New:
         return new or [dict(self._bounds)]
 
     def _bounded(self, changes: Sequence[tuple[Sequence[str], str]], facts: FactSet) -> dict[str, str]:
-        """The bounds with these. A release that is named stands for those on its side of the one that was resolved: the
+        """Return the present bounds and these. A named release stands for all on its side of the resolved one: the
         resolver may need another one."""
         bounds, reasons = dict(self._bounds), set[str]()
         for lines, why in changes:
@@ -256,8 +256,8 @@ class _New:
 
 
 def _stated(sources: Sources, matrix: Matrix) -> Sources:
-    """The sources with the machine in words: what was typed, else this machine. Python and system that were not typed
-    are those of the default environment."""
+    """Return the sources with the machine in words: what was typed, else this machine. Python and platform default to
+    those of the default environment."""
     here = collect_facts(sources._replace(model=None, recipe=(), code=(), target={}), matrix).facts
     target: dict[str, str] = {}
     for name, keys in {"python": ("python.minor",), "platform": ("os.platform", "os.arch")}.items():

@@ -99,7 +99,7 @@ def probe(
         results, said = run_probes(gathered, request, matrix, probes, progress)
     facts = with_facts(gathered.facts, results.facts, matrix)
     judgement = run.judged(facts, matrix.of_scopes("probe"))
-    open_ends = [results.failed] if results.failed else [*unanswered(judgement, results.section), *results.unmeasured]
+    open_ends = [results.failed] if results.failed else [*_unanswered(judgement, results.section), *results.unmeasured]
     model = request.sources.model
     if model is not None and facts.text("model.path") is None:
         text = "no files of {} are at hand: it was not measured, only tiny models of other families"
@@ -109,7 +109,7 @@ def probe(
 
 
 def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
-    """Every probe by name. Raises :class:`JobError`."""
+    """Return every probe by name. Raises :class:`JobError`."""
     with told_as(JobError, CatalogueError):
         return find_probes(payload)
 
@@ -174,19 +174,19 @@ def _judged(
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
-def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """A sentence for each result that is no answer: neither right nor wrong is known there.
+def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
+    """Return a sentence for each result that leaves right or wrong open.
 
     An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
     is a failure on a device of which nobody knows whether training uses it: no rule judges that.
     """
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
-    told = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
+    answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
     for group in section["groups"]:
         identity = tuple(getattr(group, column) for column in columns)
         known = group.verdict == "fail" and section["in_use"] is not None
-        if known or group.verdict == "warn" or identity in told or section["in_use"] is False:
+        if known or group.verdict == "warn" or identity in answered or section["in_use"] is False:
             continue
         where = ("on", group.ranks) if group.ranks else ()
         what = " ".join(word for word in (*identity[:4], *where) if word)
@@ -202,8 +202,8 @@ def unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message
 def _wishes(
     gathered: Gathered, request: ProbeRequest, probes: Mapping[str, Probe], matrix: Matrix
 ) -> tuple[Wishes, ReleasedResults]:
-    """What to run, and what is known without it: that of released code, unless a name, a longer suite or a model asks
-    for more."""
+    """Return what to run, and what is known without it: the results of released code, unless a name, a longer suite or
+    a model asks for more."""
     facts, known = gathered.facts, ALL_RUN
     if FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
@@ -230,14 +230,14 @@ def _wishes(
 
 
 def _drawn(here: "Launched | None") -> int:
-    """A seed that nobody chose; of a job the one that all its ranks draw, whose numbers are compared."""
+    """Return a random seed; in a job, the seed that all its ranks draw, because their numbers are compared."""
     if here is None:
         return secrets.randbelow(1 << 31)
     return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
 def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str, ...]:
-    """The import statements about what is installed; those that need an accelerator only where one may be used."""
+    """Return import statements of what is installed; the ones that need an accelerator only if one may be used."""
     from envdoctor.matrix.entry_statements import entries
 
     installed = {

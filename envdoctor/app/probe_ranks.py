@@ -41,8 +41,8 @@ class Met(NamedTuple):
 
 
 def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Probe]:
-    """The experiments that every rank runs: those that were chosen, and what is compared. A rank has one GPU, so that
-    there is nothing to compare within it."""
+    """Return the experiments that every rank runs: the chosen ones, and what is compared. A rank has one GPU, so there
+    is nothing to compare within it."""
     computes = replace(probes[COMPUTES], suites={suite: [{"contents": True}] for suite in SUITES})
     return [*(probe for probe in chosen if probe.name not in (NAME, COMPUTES)), computes]
 
@@ -82,14 +82,14 @@ def meet(
 
 
 def _wrong(results: Results) -> Sequence[_Item]:
-    """The results that are not right, of the facts."""
+    """Return the results that are wrong, from the facts."""
     value = next(fact.value for fact in results.facts if fact.key == "probe")
     items = value.items if isinstance(value, Records) else ()
     return [item for item in items if item["verdict"] not in ("pass", "skip")]
 
 
 def _own(session: Session, refused: Message | None) -> Mapping[str, Any]:
-    """What this rank says of itself beside its document, short."""
+    """Return what this rank says of itself beside its document, in short."""
     seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
     contents = next(seen, {})
     own = {"name": str(contents.get("name", ""))[:60], "alike": str(contents.get("alike", ""))[:100]}
@@ -126,7 +126,7 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
 
 
 def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
-    """What was not right there; why nothing ran; None where that cannot be read."""
+    """Return what was wrong there; or why nothing ran; None if that cannot be read."""
     if document is None or not isinstance(document.get("refused"), str):
         return None
     if document["refused"]:
@@ -139,24 +139,24 @@ def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item
 
 
 def with_the_others(results: Results, met: Met) -> Results:
-    """The results of rank 0 with those of the others: what came out so on some ranks only says on which."""
-    found: dict[tuple[object, ...], tuple[_Item, dict[str, list[int]]]] = {}
+    """Return the results of rank 0 with those of the others; a result of some ranks only names them."""
+    results_by: dict[tuple[object, ...], tuple[_Item, dict[str, list[int]]]] = {}
     for item in _wrong(results):
         if item["name"] != NAME:
-            found[_identity(item)] = (item, {})
+            results_by[_identity(item)] = (item, {})
     for host, numbers, items in met.elsewhere:
         for item in items:
-            _, where = found.setdefault(_identity(item), (item, {}))
+            _, where = results_by.setdefault(_identity(item), (item, {}))
             where.setdefault(host, []).extend(numbers)
-    told = {}
-    for identity, (_, where) in found.items():
+    ranks = {}
+    for identity, (_, where) in results_by.items():
         everywhere = sum(map(len, where.values())) == met.answered
-        told[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
+        ranks[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
     section = results.section
     own = {_identity(group._asdict()): group for group in section["groups"]}
-    groups = [group._replace(ranks=told.get(key) or None) for key, group in own.items()]
-    groups += [result_of(item, told[key]) for key, (item, _) in found.items() if key not in own]
-    facts = [_among(fact, found, told) if fact.key == "probe" else fact for fact in results.facts]
+    groups = [group._replace(ranks=ranks.get(key) or None) for key, group in own.items()]
+    groups += [result_of(item, ranks[key]) for key, (item, _) in results_by.items() if key not in own]
+    facts = [_among(fact, results_by, ranks) if fact.key == "probe" else fact for fact in results.facts]
     unmeasured = [*results.unmeasured, *met.problems]
     return results._replace(facts=facts, section={**section, "groups": groups}, unmeasured=unmeasured)
 
@@ -164,7 +164,7 @@ def with_the_others(results: Results, met: Met) -> Results:
 def _among(
     fact: Fact, found: Mapping[tuple[object, ...], tuple[_Item, object]], told: Mapping[tuple[object, ...], str]
 ) -> Fact:
-    """The fact ``probe`` with the results of the others, each with its ranks."""
+    """Return the fact ``probe`` with the results of the others, each with its ranks."""
     assert isinstance(fact.value, Records)
     here = {_identity(item) for item in fact.value.items}
     items = [*fact.value.items, *(item for key, (item, _) in found.items() if key not in here)]
@@ -173,7 +173,7 @@ def _among(
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[object, ...]:
-    """What tells a result from others, of a record or a group."""
+    """Return the columns that tell a result from others, of a record or a group."""
     values = (item.get(column) for column in _IDENTITY)
     return tuple(None if isinstance(value, (Absent, Unknown)) else value for value in values)
 

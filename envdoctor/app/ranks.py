@@ -56,7 +56,7 @@ class Others(NamedTuple):
     problems: Sequence[Message]
 
 
-class Came(NamedTuple):
+class _Came(NamedTuple):
     """What the child handed over: numbers by host and digest, documents by digest, who did not come."""
 
     members: Mapping[tuple[str, str], list[int]]
@@ -65,12 +65,12 @@ class Came(NamedTuple):
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
-    """What the launcher says. Raises :class:`UsageProblem` where none did."""
-    found = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
-    if found is None:
+    """Return what the launcher says. Raises :class:`UsageProblem` if no launcher is known."""
+    launcher = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
+    if launcher is None:
         names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
         raise UsageProblem("--all-ranks: no launcher started this process (none of {}): use torchrun or srun", names)
-    rank_name, world_name, here_name, local_name = found
+    rank_name, world_name, here_name, local_name = launcher
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
         raise UsageProblem("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world)
@@ -98,25 +98,25 @@ def _number(environ: Mapping[str, str], name: str, most: int) -> int:
 
 
 def _first_host(listed: str) -> str:
-    """``node003`` of Slurm's ``node[003-010,12],login1``."""
+    """Return the first host of Slurm's list: ``node003`` of ``node[003-010,12],login1``."""
     return re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", listed).partition(",")[0]
 
 
 def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:
-    """What brings rank 0 the facts of the others; None on these, whose facts are sent then.
+    """Return a function that brings rank 0 the facts of the others; on the others, send the facts and return None.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     here = launched(sources.environ)
     if here.rank == 0:
-        return lambda gathered: gather_ranks(here, gathered, sources, matrix, seconds)
+        return lambda gathered: _gather_ranks(here, gathered, sources, matrix, seconds)
     _exchange(here, collect_facts(sources, matrix), sources, matrix, seconds)
     return None
 
 
-def gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
-    """What rank 0 gets, its own facts among it, after at most ``seconds``. Ranks of one machine with the same facts are
-    one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
+def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
+    """Return the facts that rank 0 gets, its own included, after at most ``seconds``. Ranks of one machine with the
+    same facts are one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
     named, ranks = {}, {}
     unread: list[int] = []
@@ -154,13 +154,13 @@ def _exchange(
 
 
 def packed(document: Mapping[str, Any]) -> dict[str, str]:
-    """A document as it is sent, and the digest by which others tell that they have the same."""
+    """Return a document as it is sent, and the digest by which ranks tell that they have the same."""
     data = json.dumps(document, sort_keys=True).encode()
     text = base64.b64encode(zlib.compress(data, 9)).decode()
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
-def read(records: Iterable[Mapping[str, Any]]) -> Came:
+def read(records: Iterable[Mapping[str, Any]]) -> _Came:
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
     missing: list[Any] = []
@@ -170,11 +170,11 @@ def read(records: Iterable[Mapping[str, Any]]) -> Came:
         if "document" in record:
             pieces.setdefault(record["digest"], []).extend(record["document"])
         missing += record.get("missing", ())
-    return Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
+    return _Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:
-    """A document that a rank sent; None when it is none."""
+    """Return a document that a rank sent; None if it is invalid."""
     try:
         stream = zlib.decompressobj()
         document = json.loads(stream.decompress(base64.b64decode(text, validate=True), _LONGEST))
@@ -185,7 +185,7 @@ def _unpacked(text: str) -> Mapping[str, Any] | None:
 
 
 def records_of(answer: ChildAnswer, here: Launched) -> Sequence[Mapping[str, Any]]:
-    """What the child handed over. Raises :class:`JobError` where it did not get there."""
+    """Return the records that the child handed over. Raises :class:`JobError` if it did not reach the others."""
     if answer.ending != "ok":
         why = answer.detail or answer.ending
         raise JobError("rank {} of {} did not reach {}:{}: {}", here.rank, here.world, here.address, here.port, why)
@@ -193,12 +193,12 @@ def records_of(answer: ChildAnswer, here: Launched) -> Sequence[Mapping[str, Any
 
 
 def on_host(host: str, numbers: Sequence[int]) -> str:
-    """``node3 (ranks 24-31)``"""
+    """Return a host with its ranks: ``node3 (ranks 24-31)``."""
     return f"{host} (rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)})"
 
 
 def ranges(numbers: Iterable[int], most: int = 8) -> str:
-    """``0-3, 6``"""
+    """Return numbers as ranges: ``0-3, 6``; at most ``most`` of them."""
     rows: list[list[int]] = []
     for number in sorted(numbers):
         if rows and number == rows[-1][1] + 1:

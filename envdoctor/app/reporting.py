@@ -26,7 +26,7 @@ class Judging:
         self._policy, self._renamed = under_present_names(policy or Policy(), self.matrix)
 
     def judged(self, facts: FactSet, rules: Matrix, predict: Callable[[FactSet], FactSet] | None = None) -> Judgement:
-        """Return what these rules say, with the fixes; ``predict`` gives changed facts with the run's memory."""
+        """Return the judgement by these rules, with fixes; ``predict`` gives changed facts with the run's memory."""
         judgement = judge(facts, rules, self._policy)
         if not judgement.findings:
             return judgement
@@ -35,7 +35,7 @@ class Judging:
         return with_fixes(judgement, rules, predict)
 
     def of_rules(self, judgement: Judgement) -> list[Notice]:
-        """Return what is to be said of the policy's ignores and rules."""
+        """Return the notices about the policy's ignores and rules."""
         return [*self._renamed, *ignore_notices(judgement, self._policy, self.matrix)]
 
     def report(
@@ -48,7 +48,7 @@ class Judging:
         incomplete: bool = False,
         **sections: Any,
     ) -> Report:
-        """The report with its exit code: 3 when the job could not be done, else 1 for findings at the gate, else 0.
+        """Return the report with its exit code: 3 if the job could not be done, 1 for findings at the gate, else 0.
 
         ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides.
         """

@@ -15,7 +15,7 @@ from envdoctor.system.message import Message
 from envdoctor.system.nearest import did_you_mean
 
 
-class NamedRule(NamedTuple):
+class _NamedRule(NamedTuple):
     """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
     given, when the rule has another one now."""
 
@@ -24,22 +24,22 @@ class NamedRule(NamedTuple):
     renamed_from: str | None = None
 
 
-def rule_named(rule_id: str, matrix: Matrix) -> NamedRule:
-    """The rule of that id, present or former. Raises :class:`UsageProblem`."""
+def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
     rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
     if rule is not None:
-        return NamedRule(rule, matrix.texts(rule))
+        return _NamedRule(rule, matrix.texts(rule))
     if retired is not None:
         successor = matrix.find(retired.now or "")
         if successor is not None:
-            return NamedRule(successor, matrix.texts(successor), rule_id)
+            return _NamedRule(successor, matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
 
 
-def explain(rule_id: str, matrix: Matrix) -> NamedRule:
-    """Everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
     named = rule_named(rule_id, matrix)
     return named._replace(rule=with_conditions(named.rule))
 
@@ -57,7 +57,7 @@ def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
-    """The policy with every rule under its present id, and what to say of former ones.
+    """Return the policy with every rule under its present id, and notices of former ids.
 
     Raises :class:`UsageProblem` for the severity of a rule that never was.
     """
@@ -90,7 +90,7 @@ def _now(rule_id: str, matrix: Matrix) -> str:
 
 
 def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
-    """What to say of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
+    """Yield notices of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())

@@ -19,7 +19,7 @@ _WORSE = (0, 1, 3, 2)
 
 
 def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
-    """Every combination of the values of each option; an option that nobody gave takes no part.
+    """Return every combination of the values of each option that was given.
 
     Raises :class:`UsageProblem` for more than anybody would read.
     """
@@ -31,7 +31,7 @@ def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
 
 
 def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report]) -> Report:
-    """One report: what holds for all targets once, what holds for some with their names; the worst exit code.
+    """Return one report for all targets: what holds for some has their names; the exit code is the worst.
 
     ``judged`` gives the report of one target. What a program reads as facts are those that all targets share.
     """
@@ -61,28 +61,28 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
 
 
 def _told_apart(target: Target, targets: Sequence[Target]) -> str:
-    """What tells this target from the others: ``python 3.12, gpu A100``."""
+    """Return the values in which this target differs from the others: ``python 3.12, gpu A100``."""
     differs = [name for name in target if len({other[name] for other in targets}) > 1]
     return ", ".join(f"{name} {target[name]}" for name in differs)
 
 
 def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Sequence[str]) -> tuple[Finding, ...]:
-    """Findings that say and advise the same are one; ``targets`` of those that do not hold for all."""
-    found: dict[str, list[tuple[int, Finding]]] = {}
+    """Return the findings, one for all that say and advise the same; ``targets`` are empty if it holds for all."""
+    alike: dict[str, list[tuple[int, Finding]]] = {}
     for number, report in enumerate(reports):
         for finding in report.findings:
             how_sure = (finding.confidence, finding.gate, finding.superseded_by, finding.caveats)
             key = (finding.fingerprint, finding.message, how_sure, [fix.withheld is None for fix in finding.fixes])
-            found.setdefault(repr((key, [fix.commands for fix in finding.fixes])), []).append((number, finding))
+            alike.setdefault(repr((key, [fix.commands for fix in finding.fixes])), []).append((number, finding))
     one_each = [
-        same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in found.values()
+        same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in alike.values()
     ]
     severities = ("error", "warning", "note")
     return tuple(sorted(one_each, key=lambda finding: severities.index(finding.severity)))
 
 
 def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str]) -> tuple[str, ...]:
-    """The names of some targets: of the one value that tells them all from the others, or each; none for all."""
+    """Return the names of some targets: the one value that they alone have, or each name; empty for all targets."""
     if len(numbers) == len(targets):
         return ()
     for option in targets[0]:
@@ -93,17 +93,17 @@ def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str])
 
 
 def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice]:
-    said: dict[Notice, list[str]] = {}
+    names_of: dict[Notice, list[str]] = {}
     for name, report in zip(names, reports, strict=True):
         for notice in report.notices:
-            said.setdefault(notice, []).append(name)
-    for notice, where in said.items():
+            names_of.setdefault(notice, []).append(name)
+    for notice, where in names_of.items():
         everywhere = len(where) == len(reports)
         yield notice if everywhere else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
 
 
 def _shared(sets: Sequence[FactSet]) -> FactSet:
-    """The facts of the first set; what the others say otherwise is unknown."""
+    """Return the facts of the first set; where the others differ, the fact is unknown."""
     shared = sets[0].copy()
     for fact in sets[0]:
         if any(other.value(fact.key) != fact.value for other in sets[1:]):

@@ -28,34 +28,34 @@ def unjudged(
     *,
     typed: bool = True,
 ) -> tuple[Unjudged, ...]:
-    """Of an environment, and the model and the code that were asked for. Of a facts file nothing is missed: its reader
-    knows it.
+    """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
+    nothing is missed: its reader knows it.
 
     ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left; ``typed``
     that the user named the model, which a recipe names otherwise.
     """
-    found = [Unjudged(cut_short, asked=True)] if cut_short else []
+    gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.records("dist")
         if dists is not None and not dists and dists.incomplete is None:
-            found.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
+            gaps.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))
         elif dists is not None and all(one.text("version") is None for one in facts.each("dist")):
             told = facts.items("refused")
-            found.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
+            gaps.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
             text = Message("torch is not installed there: nothing about training was judged")
-            found.append(Unjudged(text, asked=model is not None))
-        found += _unread_files(facts)
+            gaps.append(Unjudged(text, asked=model is not None))
+        gaps += _unread_files(facts)
     if no_model := unknown_model(facts, model):
-        found.append(Unjudged(no_model, asked=typed))
+        gaps.append(Unjudged(no_model, asked=typed))
     pin = facts.unknown("pin.state")
     if pin is not None and not facts.unknown("pin.revision") and facts.text("model.path") is not None:
-        found.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
-    return (*found, *(_unread_code(facts, code) if code else ()))
+        gaps.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
+    return (*gaps, *(_unread_code(facts, code) if code else ()))
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
-    """Installed files that could not be read: what they hold may be anything."""
+    """Yield the installed files that could not be read: what they hold may be anything."""
     if "package_damage" not in facts:
         return
     items = (item for item in facts.items("package_damage") if item.get("kind") == "unread")
@@ -76,14 +76,14 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
 
 
 def unknown_model(facts: FactSet, model: str | None) -> Message | None:
-    """A sentence about the model that was asked for, where neither files nor its name tell anything of it."""
+    """Return a sentence about the model that was asked for, if neither files nor its name tell anything of it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
     return Message("nothing is known of the model {}: give a folder with its config.json, or a name that exists", model)
 
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
-    """What was not read of the code: a whole folder is read as far as it can be, a file that was named must be."""
+    """Yield what was not read of the code; asked for is a file that was named, or all if nothing was read."""
     read, items = facts.value("code.files"), facts.items("code_unread")
     if isinstance(read, Unknown):
         yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)

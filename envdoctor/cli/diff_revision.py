@@ -72,7 +72,7 @@ def command(**options: Any) -> int:
 
 
 def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
-    """Print a page of commits; 3 where it is not known of each what it changed."""
+    """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.commit_list import list_commits
     from envdoctor.app.errors import UsageProblem
     from envdoctor.cli.output import progress_line, write_stdout
@@ -81,6 +81,6 @@ def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
     if options["format_"] not in ("terminal", "json"):
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
     with progress_line(options["quiet"] > 0) as progress:
-        found = list_commits(request, matrix=run.matrix, progress=progress)
-    write_stdout(render_json(found) if options["format_"] == "json" else render(found, run.lang))
-    return 3 if found.incomplete and not found.offline else 0
+        commits = list_commits(request, matrix=run.matrix, progress=progress)
+    write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
+    return 3 if commits.incomplete and not commits.offline else 0

@@ -11,7 +11,7 @@ def ended_by(error: Exception, arguments: Sequence[str]) -> int:
     from envdoctor.report.color import choose_lang
 
     given = [two for one, two in pairwise(arguments) if one == "--lang"]
-    given += [one.partition("=")[2] for one in arguments if one.startswith("--lang=")]
+    given += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
     lang = choose_lang(
         given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, sys.stderr.encoding
     )

@@ -76,13 +76,13 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     except UsageProblem:
         if "-" in text and " " not in text:  # an id that is mistyped
             raise
-        found = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
-        seen = explain_error(text, asked.matrix).answer.known or not found
-        if seen and (" " in text or found):
+        rules = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
+        seen = explain_error(text, asked.matrix).answer.known or not rules
+        if seen and (" " in text or rules):
             return _explain_error(text, asked, in_general=True, as_json=options["format_"] == "json")
-        if not found:
+        if not rules:
             raise
-        write_stdout("\n".join(names_and_titles(found)))
+        write_stdout("\n".join(names_and_titles(rules)))
         return 0
     write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
     return 0

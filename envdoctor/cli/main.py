@@ -14,7 +14,7 @@ from envdoctor.cli.endings import ended_by, failed
 
 
 def run() -> NoReturn:
-    """The command itself: ends the process with what :func:`main` returns.
+    """Run the command: end the process with what :func:`main` returns.
 
     It ends at once: to take all modules and objects down one by one is a tenth of a short run.
     """
@@ -72,7 +72,7 @@ def _result(words: Sequence[str]) -> Any:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does.
+    """Make SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does.
 
     What is ignored stays so: nohup means that a closed terminal ends nothing.
     """

@@ -36,7 +36,7 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     from envdoctor.report.explanation import names_and_titles
 
     loaded = load_matrix(matrix)
-    found = list(rules_with(words, loaded))
+    rules = list(rules_with(words, loaded))
     if format_ == "json":
         rows = [
             {
@@ -45,12 +45,12 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
                 "message": loaded.texts(rule)["message"]["en"],
                 "origin": rule.origin,
             }
-            for rule, title in found
+            for rule, title in rules
         ]
         write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
         return 0
-    last = f"{len(found)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"
-    write_stdout("\n".join([*names_and_titles(found), last]))
+    last = f"{len(rules)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"
+    write_stdout("\n".join([*names_and_titles(rules), last]))
     return 0
 
 

@@ -36,7 +36,7 @@ class Option(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """The keyword argument of the command."""
+        """Return the keyword argument of the command."""
         return self.name or self.flag.rpartition("--")[2].replace("-", "_")
 
     def shown(self, function: Function) -> Function:
@@ -93,7 +93,7 @@ class Options:
             for flag, value in _pairs(words, by_flag):
                 option = by_flag[flag]
                 given.setdefault(option.keyword, []).append(True if value is None else option.read(value))
-            heard = [one for one in variables if one.keyword not in given]
+            heard = [variable for variable in variables if variable.keyword not in given]
             for option in heard:
                 given[option.keyword] = [option.read(environ[option.variable or ""])]
         except (KeyError, ValueError):
@@ -131,22 +131,22 @@ def _value(option: Option, given: list[Any]) -> Any:
 
 
 def python_option(text: str) -> Options:
-    """Which interpreter; ``text`` says what for."""
+    """Return the option for the interpreter; ``text`` says what for."""
     return Options(Option("--python", text, "PATH", variable="ENVDOCTOR_PYTHON"))
 
 
 def model_option(text: str) -> Options:
-    """Which model; ``text`` says what for."""
+    """Return the option for the model; ``text`` says what for."""
     return Options(Option("--model", text, "REPO|DIR", variable="ENVDOCTOR_MODEL"))
 
 
 def set_option(text: str) -> Options:
-    """Facts as they are typed; ``text`` has an example."""
+    """Return the option for facts as they are typed; ``text`` has an example."""
     return Options(Option("--set", text, "KEY=VALUE", multiple=True, name="assignments"))
 
 
 def seconds_option(flag: str, seconds: float, text: str) -> Options:
-    """How long something may take, ``seconds`` unless it is given."""
+    """Return the option for how long something may take, ``seconds`` unless it is given."""
     return Options(Option(flag, text, "SECONDS", "seconds", default=float(seconds)))
 
 
@@ -223,7 +223,7 @@ lang_option = Options(
 
 
 def matrix_option(text: str) -> Options:
-    """Which private rules."""
+    """Return the option for private rules."""
     return Options(Option("--matrix", text, "DIR", "path", multiple=True))
 
 
@@ -255,27 +255,27 @@ class CommandOptions:
 
     @cached_property
     def matrix(self) -> Any:
-        """The matrix with the private rules of the configuration and of the command line."""
+        """Return the matrix with the private rules of the configuration and of the command line."""
         from envdoctor.matrix.matrix import load_matrix
 
         return load_matrix((*self.configuration.matrix, *self._options["matrix"]))
 
     @property
     def lang(self) -> str:
-        """The language of the text."""
+        """Return the language of the text."""
         from envdoctor.report.color import choose_lang
 
         return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
     def sources(self, **instead: Any) -> Any:
-        """What is judged; ``instead`` of what was typed. A command that lacks an option has nothing of it."""
+        """Return the sources to judge; ``instead`` replaces what was typed. Options the command lacks are empty."""
         from envdoctor.app.facts import Sources
         from envdoctor.observe.sources import SOURCES
 
         configuration, options = self.configuration, {**self._options, **instead}
         named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
         others = any(given for name, given in named.items() if name != "python")
-        if named["python"] and others and is_from_environment("python", options):
+        if named["python"] and others and _is_from_environment("python", options):
             named["python"] = None
         return Sources(
             **named,
@@ -305,7 +305,7 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
     for kind in kinds:
         if isinstance(options[kind], tuple):
             options[kind] = (*options[kind], word)
-        elif options[kind] is None or is_from_environment(kind, options):
+        elif options[kind] is None or _is_from_environment(kind, options):
             options[kind] = word
         else:
             raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
@@ -313,8 +313,8 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
     return Message("{} is taken as {}", word, " ".join(flags))
 
 
-def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
-    """Return whether nobody typed an option, and a variable gave it."""
+def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a variable gave an option that was not typed."""
     if "from_environment" in options:
         return name in options["from_environment"]
     import click
@@ -324,7 +324,7 @@ def is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
 
 
 def stated_targets(options: dict[str, Any]) -> list[Any]:
-    """The machines that are meant: what was typed behind ``--target-``, each combination."""
+    """Return the machines that ``--target-`` options name, each combination."""
     from envdoctor.app.targets import targets_of
 
     typed = {name: options.get(f"target_{name}") or () for name in ("python", "platform", "gpu", "driver")}
@@ -333,7 +333,7 @@ def stated_targets(options: dict[str, Any]) -> list[Any]:
 
 
 def _near(path: Path) -> str:
-    """A path of the configuration as the user would type it here."""
+    """Return a path of the configuration as the user would type it here."""
     from envdoctor.app.facts import working_directory
 
     here = working_directory()

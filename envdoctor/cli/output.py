@@ -14,7 +14,7 @@ _WIDTH = 78
 
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A function that shows what is being done, and wipes it at the end."""
+    """Yield a function that shows what is being done, and wipes it at the end."""
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -32,7 +32,7 @@ def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
-    """``json=report.json`` texts as pairs. Raises :class:`UsageProblem`."""
+    """Return ``json=report.json`` texts as pairs. Raises :class:`UsageProblem`."""
     outputs = []
     for value in values:
         name, equals, file = value.partition("=")

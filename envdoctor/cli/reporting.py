@@ -71,7 +71,7 @@ class CommandRun(CommandOptions):
         if options["write_baseline"] is not None:
             report = _accepted(report, self._policy.baseline, options["write_baseline"])
         if options["only_new"]:
-            shown = tuple(one for one in report.findings if one.baseline != "unchanged" or one.gate)
+            shown = tuple(finding for finding in report.findings if finding.baseline != "unchanged" or finding.gate)
             report = report.changed(findings=shown)
         lang = self.lang
         for name, path in self._outputs:
@@ -86,7 +86,7 @@ class CommandRun(CommandOptions):
 
 
 def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
-    """The gate and what the project accepts: command line over environment variables over configuration."""
+    """Return the gate and what the project accepts: command line over environment variables over configuration."""
     from envdoctor.app.errors import UsageProblem
     from envdoctor.judge.policy import Policy
 
@@ -107,7 +107,7 @@ def _policy(configuration: Configuration, options: dict[str, Any]) -> Policy:
 
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
-    """The report after its findings were written as a baseline; they fail this run no more."""
+    """Return the report after its findings were written as a baseline; they no longer fail this run."""
     from envdoctor.app.baseline import accepted, write_baseline
 
     known = write_baseline(path, report, before)

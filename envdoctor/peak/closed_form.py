@@ -48,8 +48,8 @@ class Need(NamedTuple):
     mostly: float
 
     def verdict(self, free: float) -> str:
-        """fits when the most is free, does-not-fit when four of five take more, tight between. A run that dies costs
-        more than a change that was not needed: so one in twenty may be taken to fit wrongly, and one in five not."""
+        """Return fits if the most is free, does-not-fit if four of five take more, else tight. A run that dies costs
+        more than a needless change: one in twenty may be taken to fit wrongly, and one in five not."""
         return "fits" if self.process[2] <= free else "does-not-fit" if self.mostly > free else "tight"
 
     def up_to(self, other: "Need") -> "Need":
@@ -69,8 +69,8 @@ class Gpu(NamedTuple):
 
 
 def need_of(least: float, size: float, most: float, held: float, residuals: Mapping[str, Residual]) -> Need:
-    """What a process with so many live bytes takes: by the ``residuals`` of published readings, as shares of the live
-    bytes; without them, where the step ran here, by what torch's allocator holds for them, ``held`` times as much."""
+    """Return what a process with so many live bytes takes: by the ``residuals`` of published readings, as shares of the
+    live bytes; without them, if the step ran here, ``held`` times as much, as torch's allocator holds."""
     if residuals:
         measures = map(residuals.__getitem__, Need._fields[:3])
         # An allocator that was not replayed may hold more, or not (``held`` is 1 where nothing tells).
@@ -84,8 +84,8 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
 
 
 def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
-    """The GPU that decides: the first for one process, the one with the least free memory for several; None where no
-    memory is known. Free is all of it where nobody knows what others take."""
+    """Return the GPU that decides: the first for one process, the one with the least free memory for several; None if
+    no memory is known. All memory counts as free if its use is unknown."""
     known = [gpu for gpu in map(_gpu, gpus) if gpu is not None]
     return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
 
@@ -125,11 +125,11 @@ class Peak(NamedTuple):
 
     @property
     def size(self) -> float:
-        """Bytes."""
+        """Return the size in bytes."""
         return sum(self.terms.values())
 
     def most(self, margin: float) -> float:
-        """Bytes when what depends on the batch takes more by the share ``margin``."""
+        """Return the bytes if what depends on the batch takes more by the share ``margin``."""
         return self.size + margin * sum(size for name, size in self.terms.items() if name not in _STATIC)
 
 
@@ -156,7 +156,7 @@ class ClosedForm:
         self.held = self._share(trace)
 
     def at(self, batch: int, tokens: int, without: Sequence[str] = ()) -> Peak:
-        """The peak of ``batch`` samples of ``tokens`` tokens; ``without`` the bytes of those names."""
+        """Return the peak of ``batch`` samples of ``tokens`` tokens, without the bytes of the names in ``without``."""
         peaks = [self._peak(segment, batch, tokens, without) for segment in self._segments]
         return max(peaks, key=lambda peak: peak.size)
 
@@ -188,7 +188,7 @@ class ClosedForm:
         return max(min(full, most), 1.0)
 
     def _value(self, values: Sequence[float], tokens: int) -> float:
-        """Lagrange's polynomial through the values at the traced lengths."""
+        """Return the value at a length, by Lagrange's polynomial through the values at the traced lengths."""
         total = 0.0
         for i, (x, y) in enumerate(zip(self._tokens, values, strict=True)):
             for j, other in enumerate(self._tokens):
@@ -199,15 +199,15 @@ class ClosedForm:
 
 
 def trained_parameters(trace: Trace) -> float:
-    """The number of parameters that are trained, at full depth."""
+    """Return the number of trained parameters, at full depth."""
     return _extended({int(p["layers"]): float(p["trained"]) for p in trace.points}, int(trace.model["depth"]))
 
 
 def kept_bytes(trace: Trace) -> float:
-    """The keys and values of the longest traced prompt, in bytes, at full depth."""
+    """Return the bytes of the longest traced prompt's keys and values, at full depth."""
     longest = max(point["tokens"] for point in trace.points)
-    found = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
-    return _extended(found, int(trace.model["depth"]))
+    sizes = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
+    return _extended(sizes, int(trace.model["depth"]))
 
 
 def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
@@ -217,7 +217,7 @@ def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
 
 
 def _extended(by_layers: Mapping[int, float], depth: int) -> float:
-    """The value at the full depth, on the line through the traced ones."""
+    """Return the value at full depth, on the line through the traced depths."""
     low, high = min(by_layers), max(by_layers)
     if low == high:
         return by_layers[low]

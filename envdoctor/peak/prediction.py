@@ -54,9 +54,9 @@ class Saving(NamedTuple):
     job: Mapping[str, Any]
 
 
-def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
-    """Changes that keep batch and length, from those that cost nothing to those that train something else; ``adapted``
-    is where the reference model of an adapter comes from."""
+def _traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+    """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
+    ``adapted`` is where the reference model of an adapter comes from."""
     single = []
     if job["attention"] == "eager":
         single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
@@ -82,23 +82,24 @@ def combined(single: Sequence[Saving]) -> Iterator[Saving]:
     """Yield two changes together, then three, and so on; none that sets one thing twice."""
     for number in range(2, len(single) + 1):
         for parts in combinations(single, number):
-            settings = [item for one in parts for item in one.set.items()]
+            settings = [item for part in parts for item in part.set.items()]
             if len(dict(settings)) == len(settings):
-                yield Saving(dict(settings), {key: value for one in parts for key, value in one.job.items()})
+                yield Saving(dict(settings), {key: value for part in parts for key, value in part.job.items()})
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
-    """The largest batch (the setting ``name``), and the largest length, below those given, whose peak ``fits``."""
-    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
+    """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
+    ``fits``."""
+    found = _largest(lambda number: fits(form.at(number, tokens)), batch - 1)
     if found:
         yield Saving({name: found}, {"batch": found})
-    steps = largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
+    steps = _largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
     if steps:
         yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
 
 
-def largest(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number up to ``most`` that fits, where every smaller one does too; 0 when none does."""
+def _largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to ``most`` that fits, if every smaller one fits too; 0 if none fits."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
 
 
@@ -108,9 +109,9 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 # torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 
 
-def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
-    """How the bytes of one process become those of one of ``recipe.world_size``. ``trained`` are the parameters that
-    are trained. Raises :class:`MemoryProblem` where the number of processes is not known."""
+def _sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
+    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
+    the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
     world = given.get("world_size")
     if world is None and (given.get("zero_stage") or given.get("fsdp")):
         raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
@@ -132,12 +133,12 @@ class _Run(NamedTuple):
     trained: float
 
     def replicated(self, terms: Terms) -> Terms:
-        """The reducer's buckets hold every gradient a second time."""
+        """Add the reducer's buckets, which hold every gradient a second time."""
         buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
         return {**terms, **buckets}
 
     def zero(self, terms: Terms) -> Terms:
-        """Stage 1 divides the optimizer's states, 2 the gradients too, 3 the weights too."""
+        """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
         stage, new = int(self.given["zero_stage"]), dict(terms)
         new.pop("temporary values of the optimizer", None)
         # Adam's two states and the float32 copy that DeepSpeed updates.
@@ -160,7 +161,7 @@ class _Run(NamedTuple):
         return new
 
     def fsdp(self, terms: Terms) -> Terms:
-        """Everything is divided, and two layers are whole at a time: the one that computes and the next. A reference
+        """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
         model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
         if self.given.get("offload_param"):
@@ -208,28 +209,28 @@ class Model(NamedTuple):
         return "shipped"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-        """Return what is to be said of where the answer comes from."""
-        said: list[str] = list(self.said)
+        """Return sentences that say where the answer comes from."""
+        notes: list[str] = list(self.said)
         if trace.release:
-            said.append(
+            notes.append(
                 Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
             )
         if trace.near:
-            said.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+            notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
         if self.trainer:
-            said.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
+            notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
         if self.nearest:
             nearest = (
                 "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
                 "activations may take up to {} more"
             )
-            said.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            notes.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
             if job["checkpointing"] and self.heeds is False:
-                said.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
-        return said
+                notes.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return notes
 
     def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The same job as the model's code does it, with the modules that LoRA names called as in the traced type."""
+        """Return the same job as the model's code does it; LoRA's modules are called as in the traced type."""
         if self.heeds is False:
             job = {**job, "checkpointing": False}
         lora = job["lora"]
@@ -255,9 +256,8 @@ def model_of(
     repo: str = "",
     trainer: bool = False,
 ) -> Model:
-    """The model of a config.json; ``rows`` are those of the table native-types, ``methods`` those of its own code, and
-    ``framework`` is the one that trains it, a ``trainer`` where it has code of its own. ``repo`` is the name of a model
-    that has no files here.
+    """Return the model of a config.json. ``rows`` are the table native-types, ``methods`` are those of its own code,
+    ``framework`` trains it and is a ``trainer`` if it has code of its own. ``repo`` names a model without files here.
 
     Raises :class:`MemoryProblem` where the nearest type computes something else.
     """
@@ -284,12 +284,12 @@ def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo:
         return True
     if repo and repo.lower() in row["ignoring"]:
         return False
-    ignored, there = (any(fnmatchcase(one, row[name]) for one in methods) for name in ("ignores", "modeling"))
+    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
     return not ignored if ignored or there else None
 
 
 def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what of the job nobody can tell, and the job with all of it so far that takes more."""
+    """Yield each property of the job that is unknown, and the job with all of them so far as they take more."""
     if job["checkpointing"] and model.heeds is None:
         job = {**job, "checkpointing": False}
         yield "checkpointing", job
@@ -307,14 +307,14 @@ _SHORTEST = 16
 def predict(
     facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], usual: int | None = None
 ) -> MemorySection:
-    """The section of the report. ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one:
-    then there is no verdict on it. Raises :class:`MemoryProblem` where there is no number."""
+    """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
+    given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
     tracer = Staged(OnCuda(tracer), plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-    trace = trace._replace(residuals=beside_of(trace.residuals, gpu, known["context"]))
+    trace = trace._replace(residuals=_beside_of(trace.residuals, gpu, known["context"]))
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
@@ -357,7 +357,7 @@ def predict(
     }
 
 
-def beside_of(
+def _beside_of(
     residuals: Mapping[str, Residual], gpu: Gpu | None, contexts: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Residual]:
     """Return the residuals, with those of a process by what torch reserves where somebody measured what a process has
@@ -399,7 +399,7 @@ class _Prediction(NamedTuple):
 
     def form(self, trace: Trace) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job."""
-        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+        return ClosedForm(trace, self.batch, _sharing(self.given, trace.model, trained_parameters(trace)))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -413,7 +413,7 @@ class _Prediction(NamedTuple):
         return max(peak, answer, key=lambda one: one.size)
 
     def need(self) -> Need:
-        """Return what the run takes, if it is as the plan has it."""
+        """Return the need of the run, if it is as the plan has it."""
         return self.around(self.form(self.trace), self.peak)
 
     def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
@@ -422,8 +422,8 @@ class _Prediction(NamedTuple):
         return self.needed(form, low, high, share, likely)
 
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
-        """What a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None: the
-        high one); ``share`` is how much more it may be than the plan has it."""
+        """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
+        the high one); ``share`` is how much more it may be than the plan has it."""
         least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
@@ -433,17 +433,17 @@ class _Prediction(NamedTuple):
         return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
-        """Return the need with what nobody can tell of the run, and what is said of that."""
-        said = []
+        """Return the need with the run's unknown properties, and what is said of them."""
+        notes = []
         for what, job in _doubts(self.plan, self.model, self.base):
             other = self.form(traced({**job, "tokens": [self.plan.tokens]}, self.tracer))
             most = other.at(self.batch, self.plan.tokens)
             need = need.up_to(self.needed(other, most, most))
-            said.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
-        return need, said
+            notes.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
+        return need, notes
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
-        """Return the need after a change, up to what nobody can tell of the run that it leaves; a smaller batch or
+        """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
         length alone leaves at most the share by which the run's own doubts are more."""
         batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
@@ -457,9 +457,9 @@ class _Prediction(NamedTuple):
         return after
 
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
-        """Return what lowers the peak, and whether the run fits then: first what does."""
+        """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
-        found: list[MemorySaving] = []
+        savings: list[MemorySaving] = []
 
         def fits(peak: Peak) -> bool:
             return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
@@ -467,9 +467,9 @@ class _Prediction(NamedTuple):
         def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
             high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
             after = self.up_to_doubts(after, saving)
-            found.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
+            savings.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
 
-        form, tried = self.form(self.trace), list(traced_changes(self.base, plan.adapted))
+        form, tried = self.form(self.trace), list(_traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it
@@ -488,21 +488,21 @@ class _Prediction(NamedTuple):
             any_length = self.form(shorter)
             for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
                 add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
-        found.sort(key=lambda change: change["verdict"] != "fits")
-        if self.trace.release and not any(change["verdict"] == "fits" for change in found):
+        savings.sort(key=lambda change: change["verdict"] != "fits")
+        if self.trace.release and not any(change["verdict"] == "fits" for change in savings):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             jobs = [
                 {**self.base, **saving.job, "batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
                 for saving in combined(single)
             ]
-            alone = len(found)
+            alone = len(savings)
             for saving, one in zip(combined(single), self.tracer.run(jobs), strict=True):
                 if isinstance(one, Trace):
                     add(saving, self.form(one), saving.job.get("batch", self.batch), plan.tokens)
-            several = sorted(found[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
-            found = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *found[:alone]]
-        return found
+            several = sorted(savings[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
+            savings = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *savings[:alone]]
+        return savings
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
         """Return the longest samples that fit, by the batch."""
@@ -522,13 +522,13 @@ class _Prediction(NamedTuple):
                 peaks = [(form, form.at(batch, steps * _STEP)) for form in forms]
                 return all(self.needed(form, peak, peak).verdict(gpu.free) == "fits" for form, peak in peaks)
 
-            tokens = largest(fits, most // _STEP) * _STEP
+            tokens = _largest(fits, most // _STEP) * _STEP
             reach += [{"batch": batch, "tokens": tokens}] if tokens else []
         return reach
 
 
 def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
-    """The trace of one job. Raises :class:`MemoryProblem`."""
+    """Return the trace of one job. Raises :class:`MemoryProblem`."""
     (trace,) = tracer.run([job])
     if isinstance(trace, str):
         raise MemoryProblem(as_message(trace))
@@ -536,10 +536,10 @@ def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
 
 
 def rounded(size: float) -> float:
-    """Bytes in GiB, to a thousandth."""
+    """Return bytes as GiB, to a thousandth."""
     return round(size / GIB, 3)
 
 
 def _shorter(tokens: int) -> list[int]:
-    """The lengths that tell every other one, beside that which is asked."""
+    """Return the traced lengths beside the one that is asked: they tell every other length."""
     return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)

@@ -53,7 +53,7 @@ class DataProblem(MessageError):
 
 
 def samples_of(row: Any) -> tuple[str, list[Sample]]:
-    """The format of a row (conversations, instructions, preferences, text, other) and its samples."""
+    """Return the format of a row (conversations, instructions, preferences, text, other) and its samples."""
     if isinstance(row, str):
         return "text", [row]
     if not isinstance(row, dict):
@@ -80,7 +80,7 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
 
 
 def plain_text(sample: Sample) -> str:
-    """The words of a sample, without a template."""
+    """Return the words of a sample, without a template."""
     return sample if isinstance(sample, str) else "\n".join(turn["content"] for turn in sample)
 
 
@@ -89,7 +89,7 @@ def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _asked(row: dict[str, Any]) -> Turns:
-    """The question, with what was said before it and what it is about."""
+    """Return the question, with what was said before it and what it is about."""
     turns: Turns = []
     for pair in row["history"] if isinstance(row.get("history"), list) else ():
         if isinstance(pair, list) and len(pair) == 2:
@@ -106,7 +106,7 @@ def _begins(turns: Turns) -> bool:
 
 
 def _turns(role: str, value: Any) -> Turns:
-    """What was said, by a text, one message, or a list of them."""
+    """Return the turns of a conversation from a text, one message, or a list of them."""
     match value:
         case None:
             return []
@@ -121,7 +121,7 @@ def _turns(role: str, value: Any) -> Turns:
 
 
 def _text(value: Any) -> str:
-    """A text, or the texts of a content that is given in parts."""
+    """Return a text, or the joined texts of a content that is given in parts."""
     match value:
         case str():
             return value
@@ -155,7 +155,7 @@ _BLANKS = " \t\r\n,"
 
 
 def answer(path: str, folder: str) -> dict[str, Any]:
-    """What the parent is told."""
+    """Return what the parent is told."""
     try:
         with open(Files().open(path), "rb") as file:
             return _looked_at(*_rows_of(file, path), *_template_in(folder))
@@ -166,7 +166,7 @@ def answer(path: str, folder: str) -> dict[str, Any]:
 
 
 def _template_in(folder: str) -> tuple[str | None, dict[str, str]]:
-    """The chat template, if there is one, and the special tokens that it may name."""
+    """Return the chat template, if there is one, and the special tokens that it may name."""
     content = read_bytes(folder, "tokenizer_config.json", LARGEST)
     try:
         config = {} if isinstance(content, Unknown) else parse_object(content).data
@@ -223,8 +223,8 @@ def _looked_at(
 
 
 def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int]) -> dict[int, None]:
-    """Rows at random, half of them by how many there are and half by how large they are: each from its own stretch of
-    the rows, which are ``ordered`` by size."""
+    """Draw rows at random, half of them by number and half by size, each from its own stretch of the rows, which are
+    ``ordered`` by size."""
     draw = random.Random(0)  # noqa: S311
     half = _SAMPLED // 2
     until = list(accumulate(sizes[index] for index in ordered))
@@ -234,8 +234,8 @@ def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int]) -> dict[int, Non
 
 
 def _rows_of(file: BinaryIO, name: str) -> tuple[Sequence[int], Callable[[int], Any]]:
-    """The sizes of all rows (bytes, or characters where the file is read as text) of JSONL, of a JSON array, or of CSV
-    by its ``name``; and what gives the content of one. Both raise :class:`DataProblem`."""
+    """Return the sizes of all rows (bytes, or characters if the file is read as text) of JSONL, of a JSON array, or of
+    CSV by its ``name``; and a function that returns the content of a row. Both raise :class:`DataProblem`."""
     first = file.read(256)
     for mark, problem in _OTHERS.items():
         if first.startswith(mark):
@@ -270,7 +270,7 @@ def _rows_of(file: BinaryIO, name: str) -> tuple[Sequence[int], Callable[[int], 
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """The size and place of each row of JSONL."""
+    """Yield the size and place of each row of JSONL."""
     place = 0
     for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW + 1), b""), 1):
         if len(line) > _LONGEST_ROW:
@@ -281,7 +281,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int]]:
 
 
 def _items(text: str) -> Iterator[tuple[int, int]]:
-    """The size and place of each item of a JSON array."""
+    """Yield the size and place of each item of a JSON array."""
     decode = json.JSONDecoder().raw_decode
     place = text.index("[") + 1
     while True:
@@ -295,7 +295,7 @@ def _items(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _table(file: BinaryIO, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The size of each row of CSV, and its cells by the names of their columns."""
+    """Yield the size of each row of CSV, and its cells by the names of their columns."""
     csv.field_size_limit(_LONGEST_ROW)
     for row in csv.DictReader(io.StringIO(_whole(file), newline=""), delimiter=delimiter):
         cells = {name: cell for name, cell in row.items() if isinstance(name, str) and isinstance(cell, str)}

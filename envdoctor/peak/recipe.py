@@ -59,9 +59,9 @@ class RunPlan(NamedTuple):
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """What is known of the recipe, by the names of its facts without ``recipe.``; known to be absent is None. "auto"
-    buckets of DeepSpeed are those that transformers computes from the ``hidden`` size, unknown ones those of ``zero``,
-    which are rows of the table memory-frameworks."""
+    """Return what is known of the recipe, by the names of its facts without ``recipe.``; None is known to be absent.
+    DeepSpeed's "auto" buckets have the size that transformers computes from ``hidden``, unknown ones the size in
+    ``zero``, rows of the table memory-frameworks."""
     given = {
         fact.key.removeprefix("recipe."): None if fact.value is ABSENT else fact.value
         for fact in facts.below("recipe.")
@@ -73,12 +73,12 @@ def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mappin
 
 
 def _keys(facts: FactSet) -> dict[str, str]:
-    """What the recipe's files say by their own keys."""
+    """Return the settings of the recipe's files by their own keys."""
     return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
 
 
 def engine_of(given: Mapping[str, Any]) -> str | None:
-    """``alone`` where the recipe describes a serving engine, ``beside`` where it describes a training run too."""
+    """Return ``alone`` if the recipe describes a serving engine, ``beside`` if it describes a training run too."""
     if given.get("framework") in _SERVING or given.get("method") == "serve":
         return "alone"
     # One file for all: it trains, and then serves what was trained.
@@ -86,8 +86,8 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
 
 
 def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> RunPlan:
-    """What to trace; ``known`` is the table memory-frameworks, ``usual`` the length where nobody gave one. Raises
-    :class:`MemoryProblem` where a number without more facts would be a guess."""
+    """Return what to trace; ``known`` is the table memory-frameworks, ``usual`` the length if none was given. Raises
+    :class:`MemoryProblem` if a number without more facts would be a guess."""
     given, keys = settings_of(facts), _keys(facts)
     assumed = list[str]()
     method = _method(given, assumed)
@@ -177,14 +177,14 @@ def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
 
 
 def batch_of(facts: FactSet, training: bool) -> int | None:
-    """Samples a step: for training those of training, unless somebody gave the batch size alone (``--set``)."""
+    """Return the samples a step: for training the training batch, unless the batch size alone was given (``--set``)."""
     names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
     known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
     return int(min(known, key=lambda one: one[0])[1]) or None if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
-    """The dtype of the weights in memory; for a config without one float32, as transformers takes it."""
+    """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
     own, load = facts.text("model.dtype"), given.get("load_dtype")
     if own is None and load is None and facts.text("model.repo") is not None and facts.text("model.path") is None:
         assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
@@ -208,7 +208,7 @@ def _may_be(version: str | None, releases: str | None) -> bool:
 def _attention(
     given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None, assumed: list[str]
 ) -> tuple[str | None, bool]:
-    """Return the attention, None for that of transformers, and whether it may be eager, by a release nobody tells."""
+    """Return the attention (None: transformers chooses), and whether it may be eager because the release is unknown."""
     if given.get("attn") is not None:
         return str(given["attn"]), False
     own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
@@ -253,12 +253,12 @@ def _optimizer(
     if name is None:
         assumed.append(Message("the optimizer was not given: AdamW was taken"))
         return "AdamW", ()
-    found = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
-    if found is None:
+    known_as = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
+    if known_as is None:
         assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
         return "AdamW", ("optimizer states", "temporary values of the optimizer")
-    if found != "galore":
-        return str(found), ()
+    if known_as != "galore":
+        return str(known_as), ()
     text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
     stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
     usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)

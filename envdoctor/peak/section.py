@@ -9,7 +9,7 @@ class MemoryProblem(MessageError):
     """No number can be given; the message is one sentence for the user: what is missing, or what is not followed."""
 
 
-class MemoryTerm(TypedDict):
+class _MemoryTerm(TypedDict):
     """What part of the peak is held, in GiB."""
 
     name: str
@@ -29,7 +29,7 @@ class MemorySaving(_Saving, total=False):
     keys: dict[str, str]
 
 
-class MemoryServing(TypedDict):
+class _MemoryServing(TypedDict):
     """How a serving engine divides what it takes, in GiB; ``cache_tokens`` fit into the KV cache, ``length`` must."""
 
     asked_gib: float
@@ -41,13 +41,13 @@ class MemoryServing(TypedDict):
 
 
 class MemoryReach(TypedDict):
-    """The longest samples, in tokens, of which a batch fits."""
+    """The longest samples, in tokens, that fit in a batch of this size."""
 
     batch: int
     tokens: int
 
 
-class MemoryInterval(TypedDict):
+class _MemoryInterval(TypedDict):
     """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
     where the step was traced here. Four of five processes take more than ``mostly`` GiB: of a trace, the least."""
 
@@ -75,16 +75,16 @@ class MemorySection(TypedDict):
     allocated_gib: float
     reserved_gib: list[float]
     process_gib: list[float]
-    interval: MemoryInterval | None
+    interval: _MemoryInterval | None
     gpu: str | None
     total_gib: float | None
     free_gib: float | None
     verdict: str | None
     phase: str
     operation: str
-    terms: list[MemoryTerm]
+    terms: list[_MemoryTerm]
     changes: list[MemorySaving]
     reach: list[MemoryReach]
-    serving: MemoryServing | None
+    serving: _MemoryServing | None
     assumed: list[str]
     savers: list[str]

@@ -41,7 +41,7 @@ class _Engine(NamedTuple):
     strict: bool
 
     def asked(self, share: float) -> float:
-        """Return what is taken at the start."""
+        """Return the bytes that the engine takes at the start."""
         return self.base + share * self.whole
 
     def cache(self, share: float) -> float:
@@ -49,7 +49,7 @@ class _Engine(NamedTuple):
         return self.asked(share) - self.inside
 
     def needed(self, length: int) -> float:
-        """Return what it cannot start without."""
+        """Return the bytes without which the engine cannot start."""
         return self.inside + self.token * (length if self.strict else 1)
 
     def verdict(self, share: float, length: int) -> str:
@@ -72,8 +72,8 @@ class _Engine(NamedTuple):
 
 
 def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any]) -> MemorySection:
-    """The section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` where there is
-    no number."""
+    """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
+    there is no number."""
     given, config = settings_of(facts), model.config
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.each("gpu"), 2)
@@ -195,14 +195,14 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
 
 
 def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
-    """The same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
+    """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     changed = facts.copy()
-    told: dict[str, Value] = {
+    given: dict[str, Value] = {
         "method": "infer",
         "max_length": tokens,
         "batch_size": 1,
         "train_batch_size": ABSENT,
         "attn": "sdpa",
     }
-    changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in told.items())
+    changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
     return changed

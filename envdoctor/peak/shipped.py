@@ -48,8 +48,8 @@ _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
 
 
 def form_words(job: Row, targets: str) -> str:
-    """What the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and for a
-    stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
+    """Return what the table distinguishes, in words: ``lora all-linear bfloat16 amp sdpa padded checkpointing``, and
+    for a stage with a reference model ``full dpo copy bfloat16 sdpa padded``."""
     method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
     lora, packed, again = job["lora"], job["quantized"], job["checkpointing"]
     words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
@@ -84,8 +84,8 @@ class OnCuda(NamedTuple):
     source: TraceSource
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
-        """A trace for each job, or why there is none: one trace answers for loops that keep outputs and those that do
-        not."""
+        """Return a trace for each job, or why it has no trace: one trace answers for loops that keep outputs and for
+        others."""
         found = self.source.run([{**job, "keep_outputs": False} for job in jobs])
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
@@ -151,7 +151,7 @@ class Shipped:
             self._residuals.setdefault(row["of"], {})[row["measure"]] = Residual(*ends)
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
-        """A trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
         return [self._answer(job) for job in jobs]
 
     def _answer(self, job: Row) -> Trace | str:
@@ -166,12 +166,12 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"]}
         run = _Run(model, job, self._inner.get(kind, 1.0))
         words = form_words(job, self._targets(model, job))
-        found, like, unlike = self._most_alike(kind, words)
+        form, like, unlike = self._most_alike(kind, words)
         run.unlike(words.split(), unlike.split())
-        minor = self._chosen(list(found))
+        minor = self._chosen(list(form))
         of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
-        rows, all_logits = found[minor], 0.0
+        rows, all_logits = form[minor], 0.0
         if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
             rows = [*rows, _FULL_LOGITS]
         elif of == "generation" and self._unknown:
@@ -240,7 +240,7 @@ class _Run:
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
     def _total(self, text: str, **more: float) -> float:
-        """The value of ``2 BGHKS + 4 DL``; ``more`` are letters that are not the model's, or others than its own."""
+        """Return the value of ``2 BGHKS + 4 DL``; ``more`` adds letters to the model's or replaces them."""
         known = {**self.letters, **more}
         parts = (part.partition(" ") for part in text.split(" + ") if part)
         return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
@@ -278,11 +278,11 @@ class _Run:
         return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
 
     def bytes_of(self, row: Row) -> float:
-        """Return what the longest sample holds by this row, in bytes."""
+        """Return the bytes that the longest sample holds by this row."""
         return sum(self._terms(row, max(self.job["tokens"])).values())
 
     def trace(self, rows: Sequence[Row]) -> Trace:
-        """What the trace of this job would be, by these rows."""
+        """Return the trace that this job would have by these rows."""
         model = {
             "depth": self.depth,
             "parameters": round(self.parameters),
@@ -332,7 +332,7 @@ class _Run:
 
 
 def _size(config: Row, name: str, usual: int | None = None) -> int:
-    """Return one size of config.json. Raises what a size raises that is none, or that no model has."""
+    """Return one size of config.json. Raises if it is not a size, or larger than any model's."""
     size = int(config.get(name) or usual)  # type: ignore[arg-type]
     if not 0 < size <= _LARGEST:
         raise ValueError(name)

@@ -36,7 +36,7 @@ class Staged(NamedTuple):
     stage: Stage
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """A trace for each job, or why there is none."""
+        """Return a trace for each job, or why it has no trace."""
         if not (self.stage.models or self.stage.engine or self.stage.drops):
             return self.source.run(jobs)
         return changed(self.source, jobs, lambda trace, job: with_terms(trace, partial(self._terms, trace, job)))
@@ -103,8 +103,8 @@ def stage_of(
 def _engine(
     facts: FactSet, known: Mapping[str, Any], given: Mapping[str, Any], assumed: list[str]
 ) -> tuple[float, bool]:
-    """Return the bytes of the engine that generates on the same GPU, 0 where no GPU is known, and whether it has them
-    while the model trains: not where it sleeps, or where its share is that of vLLM because nobody tells another."""
+    """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
+    them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
     own = [
         row["engine_share"]
         for row in known["framework"]

@@ -26,7 +26,7 @@ class Counted(NamedTuple):
     parameters: int
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """A trace for each job, or why there is none."""
+        """Return a trace for each job, or why it has no trace."""
         return changed(self.source, jobs, self._counted)
 
     def _counted(self, trace: Trace, job: Job) -> Trace:
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     head: bool = False
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """A trace for each job, or why there is none; what the job itself quantises is left alone."""
+        """Return a trace for each job, or why it has no trace; a model that the job itself quantises is left alone."""
         return changed(self.source, jobs, self._packed)
 
     def _packed(self, trace: Trace, job: Job) -> Trace:
@@ -54,8 +54,8 @@ class Packed(NamedTuple):
         beside = weights * max(0.0, 1 - linear / parameters)
         # Some files hold a head of their own where the model's is the embedding.
         own = beside if job["config"].get("tie_word_embeddings") else 0.0
-        found = linear * self.each + beside + (own if self.head else 0.0)
-        trace = _scaled(trace, found / weights, round(parameters))
+        size = linear * self.each + beside + (own if self.head else 0.0)
+        trace = _scaled(trace, size / weights, round(parameters))
         return trace._replace(absent=own) if self.head else trace._replace(apart=trace.apart + own)
 
 
@@ -67,15 +67,15 @@ def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
 
 
 def stored_parameters(folder: str) -> int | None:
-    """The number of values of all tensors; None where a file is not there, or one is not as the format asks."""
+    """Return the number of values of all tensors; None if a file is missing or invalid."""
     try:
-        found = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
-        places = {name: os.path.join(folder, name) for name in found}
+        matches = {name: match for name in Files().names(folder) if (match := _WEIGHTS.match(name))}
+        places = {name: os.path.join(folder, name) for name in matches}
         files = {name: FileEntry(name, os.stat(place).st_size, None) for name, place in places.items()}
     except OSError:
         return None
-    expected = {int(match[1] or 1) for match in found.values()}
-    if expected != {len(found)}:
+    expected = {int(match[1] or 1) for match in matches.values()}
+    if expected != {len(matches)}:
         return None
     shapes = {}
     snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))

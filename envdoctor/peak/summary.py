@@ -89,10 +89,10 @@ class DataSection(Spread):
 def measure(
     path: str, folder: str, place: Place, *, data: str, tokenizer: str, cutoff: int | None, batch: int | None
 ) -> DataSection:
-    """The section of the report about the file at the absolute ``path``, in tokens of the model in ``folder``, without
-    running code of the model's; ``data`` and ``tokenizer`` are both as the user wrote them. Of a row of preferences the
-    longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None where unknown.
-    Raises :class:`DataError`."""
+    """Return the section of the report about the file at the absolute ``path``, in tokens of the model in ``folder``,
+    without running code of the model's; ``data`` and ``tokenizer`` are as the user wrote them. Of a row of preferences
+    the longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None if unknown. Raises
+    :class:`DataError`."""
     asked = {"path": _unpacked(path, data, place), "folder": folder}
     limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
     seen = ask_once("envdoctor.peak.read_data:answer", asked, limits, packages=True)
@@ -146,7 +146,7 @@ def spread(lengths: Sequence[int], cutoff: int | None, batch: int) -> Spread:
 
 
 def _unpacked(path: str, shown: str, place: Place) -> str:
-    """The file, or where the rows of a Parquet file were written. Raises :class:`DataError`."""
+    """Return the file, or the one that a Parquet file's rows were written to. Raises :class:`DataError`."""
     try:
         with open(Files().open(path), "rb") as file:
             if file.read(len(_PARQUET)) != _PARQUET:
@@ -183,7 +183,7 @@ def _notes(data: Mapping[str, Any]) -> list[Message]:
 
 
 def _tokenised(data: Mapping[str, Any], folder: str, shown: str, place: Place) -> tuple[dict[int, int], int] | str:
-    """The tokens of the first rows by number, and the most that any other row can have; or why none."""
+    """Return the tokens of the first rows by number, and the most that any other row can have; or why not."""
     file = os.path.join(folder, "tokenizer.json")
     if not os.path.isfile(file):
         return Message("{} has no tokenizer.json, and code of a model is never run", shown)
@@ -217,8 +217,8 @@ def _tokenised(data: Mapping[str, Any], folder: str, shown: str, place: Place) -
 
 
 def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:
-    """Tokens of every row: where they were not counted, as dense as the counted row of the nearest size above, and no
-    more than the most that was counted."""
+    """Return the tokens of every row: an uncounted row is as dense as the counted row of the nearest size above, and
+    has no more than the most that was counted."""
     counted = sorted(known, key=sizes.__getitem__)
     most = max(known.values())
     steps = [sizes[index] for index in counted]
@@ -233,8 +233,8 @@ def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:
 
 
 def fed_length(section: DataSection, packed: bool) -> int | None:
-    """The longest sample as the recipe cuts it, in tokens: what a prediction of memory needs. None where the data says
-    nothing of it: sequences that are packed are always full, and bytes only bound tokens from above."""
+    """Return the longest sample as the recipe cuts it, in tokens: a prediction of memory needs it. None if the data
+    does not tell it: packed sequences are always full, and bytes only bound tokens from above."""
     cutoff = section["cutoff"]
     if packed or (section["longest"] is None and cutoff is None):
         return cutoff
@@ -257,7 +257,7 @@ def padding(lengths: Sequence[int], batch: int, room: int) -> Padding:
 
 
 def _packed(lengths: Sequence[int], room: int) -> int:
-    """Return how many sequences of ``room`` tokens hold all: each sample, longest first, in the fullest it fits."""
+    """Return how many sequences of ``room`` tokens hold all: each sample, longest first, in the fullest one it fits."""
     sequences = 0
     for start in range(0, len(lengths), _PACKED_AT_ONCE):
         rooms: list[int] = []

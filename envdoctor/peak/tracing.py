@@ -41,13 +41,13 @@ class TraceSource(Protocol):
     """Where traces come from."""
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """A trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
 
 
 def changed(source: TraceSource, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
     """Return the traces of the jobs after the change, and the sentences as they are."""
-    found = zip(jobs, source.run(jobs), strict=True)
-    return [one if isinstance(one, str) else change(one, job) for job, one in found]
+    traces = zip(jobs, source.run(jobs), strict=True)
+    return [one if isinstance(one, str) else change(one, job) for job, one in traces]
 
 
 def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:
@@ -72,7 +72,7 @@ class FirstOf(NamedTuple):
     second: TraceSource
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """A trace for each job, or why there is none, as far as the first says so."""
+        """Return the first source's trace for each job, else the second's, else why the first has no trace."""
         found = self.first.run(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
         for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
@@ -92,7 +92,7 @@ class Tracer:
         self._told: dict[str, Trace] = {}
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
-        """A trace for each job, or the sentence that says why there is none."""
+        """Return a trace for each job, or a sentence that says why it has no trace."""
         found: dict[int, Trace | str] = {}
         for place, key in enumerate(map(self._key, jobs)):
             kept = None if key in self._told else self._cache.read(key, _LARGEST)
@@ -123,7 +123,7 @@ class Tracer:
         return trace
 
     def _key(self, job: Mapping[str, Any]) -> str:
-        """The job, the code that it runs, and the code of the trace."""
+        """Return the key of the job, the code that it runs, and the code of the trace."""
         asked = json.dumps([job, self._versions], sort_keys=True).encode()
         return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
 
@@ -133,7 +133,7 @@ class Tracer:
 
 
 def _records(kept: memoryview) -> list[Mapping[str, Any]]:
-    """The records of an entry; none where anything else stands in it."""
+    """Return the records of an entry; none if anything else stands in it."""
     try:
         records = [json.loads(line) for line in bytes(kept).splitlines()]
     except (ValueError, RecursionError):

@@ -25,11 +25,11 @@ class CleanFacts(FactSet):
         self._facts, self._complete = facts._facts, facts._complete
 
     def get(self, key: str) -> Fact:
-        """The fact of ``key``, clean."""
+        """Return the fact of ``key``, clean."""
         return _clean_fact(super().get(key))
 
     def complete_prefixes(self) -> Mapping[str, str]:
-        """Prefixes whose unlisted keys are absent, with the origin of that knowledge."""
+        """Return prefixes whose unlisted keys are absent, with the origin of that knowledge."""
         return cleaned(super().complete_prefixes())
 
     def __iter__(self) -> Iterator[Fact]:
@@ -37,7 +37,7 @@ class CleanFacts(FactSet):
 
 
 def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
-    """The same value with every string in it cleaned, also in keys; classes stay what they are.
+    """Return the same value with every string in it cleaned, keys included; classes stay as they are.
 
     The indentation of a line of code is kept. ``longest`` caps the strings, in characters.
     """

@@ -24,7 +24,7 @@ _MOST_BEYOND = 6
 
 
 def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
-    """Return what was not judged and would be taken for it, each with its label."""
+    """Return what was not judged although it may seem so, each with its label."""
     return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
 
 
@@ -62,7 +62,7 @@ def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
 
 
 def _thing(item: Mapping[str, Value], page: Page) -> str:
-    """``torch 2.15.0 (it knows up to 2.14)``"""
+    """Return the name and version of a thing, as ``torch 2.15.0 (it knows up to 2.14)``."""
     name = page.value("beyond.what", str(item["what"]))
     text = page.say("{name} {value}", name=name, value=item["value"])
     if isinstance(item["known_to"], str):
@@ -71,18 +71,18 @@ def _thing(item: Mapping[str, Value], page: Page) -> str:
 
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
-    """Return what is to be read before anything else."""
+    """Return a section of the texts that are read before anything else."""
     return Section("", [Banner(label, page.labelled(label, text)) for label, text in said])
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
-    """What the matrix does not know of this run, the packages that a reader asks for first at its head."""
+    """Return what the matrix does not know of this run, first the packages that a reader asks for first."""
     items, first = report.facts.items("beyond"), report.registry.first("pkg")
     return sorted(items, key=lambda item: first.index(item["what"]) if item["what"] in first else len(first))
 
 
 def notices(report: Report, page: Page) -> list[Banner]:
-    """Return what is to be said of the run itself; an incomplete run says so even when nothing else does."""
+    """Return the notices about the run itself; an incomplete run always has one."""
     undecided = page.say("Incomplete: no rule could be decided.")
     unfinished = page.say("Incomplete: the check could not be finished.")
     said = [] if report.status == "complete" else [Banner("", unfinished if report.rules_checked else undecided)]
@@ -119,7 +119,7 @@ def matrix_words(report: Report, page: Page) -> str:
 
 
 def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...], int]]:
-    """Which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``.
+    """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``.
 
     Each step counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step
     (fewest kinds of help, then most rules) comes first. Rules that no help would decide are not counted.
@@ -140,7 +140,7 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 
 def not_shown(report: Report, page: Page) -> list[Section]:
     """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, page.say("; ").join(why_not([entry], page))) for entry in report.not_checked]
+    missed = [(entry.severity, entry.id, page.say("; ").join(_why_not([entry], page))) for entry in report.not_checked]
     others = [(f, f.ignored, f.superseded_by) for f in report.findings]
     ignored = [(f.severity, f.id, page.message(f), reason) for f, reason, _ in others if reason is not None]
     twins = [(f.severity, f.id, page.message(f), twin) for f, reason, twin in others if twin and reason is None]
@@ -164,7 +164,7 @@ def first_line(report: Report, page: Page) -> list[str]:
 
 
 def counts_line(report: Report, page: Page) -> str:
-    """The findings by severity, and how many rules were and could not be checked."""
+    """Return the findings by severity, and how many rules were and could not be checked."""
     return _gap(page).join(_counts(report, page))
 
 
@@ -194,7 +194,7 @@ def _counts(report: Report, page: Page) -> list[str]:
 
 
 def advices(report: Report, page: Page) -> list[str]:
-    """What would help how many of the rules that could not be checked, in the order of how much it helps."""
+    """Return which help would make how many unchecked rules decidable, the most helpful first."""
     texts: list[str] = []
     helped = 0
     taken = _taken(report)
@@ -206,14 +206,14 @@ def advices(report: Report, page: Page) -> list[str]:
     others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
     if report.revision is not None and report.revision.unread:  # the cause is said above
         others = [
-            one._replace(
+            other._replace(
                 missing={
-                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in one.missing.items()
+                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
                 }
             )
-            for one in others
+            for other in others
         ]
-    reasons = why_not(others, page) if rest else []
+    reasons = _why_not(others, page) if rest else []
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
     said = page.say("; ").join(reasons)
@@ -222,7 +222,7 @@ def advices(report: Report, page: Page) -> list[str]:
 
 
 def _taken(report: Report) -> set[str]:
-    """Help that was taken already: advising it again would send somebody in a circle."""
+    """Return the help that was taken already: advising it again would send the reader in a circle."""
     taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
@@ -231,7 +231,7 @@ def _taken(report: Report) -> set[str]:
 
 
 def _advice(report: Report, name: str, page: Page) -> str:
-    """What would help, with the facts that nobody has given yet."""
+    """Return what would help, with the facts that are not given yet."""
     texts = report.registry.help_texts.get(name, {})
     beside = texts.get("beside", {"fact": ""})
     if report.facts.known(beside["fact"]):
@@ -244,7 +244,7 @@ def _advice(report: Report, name: str, page: Page) -> str:
 
 
 def is_given(report: Report, key: str) -> bool:
-    """Whether a fact is known, a column of a list for each of its items."""
+    """Return whether a fact is known; of a column of a list, whether it is known for each item."""
     records = report.registry.records_of(key)
     value = report.facts.value(records.key if records is not None else key)
     if isinstance(value, Records):
@@ -252,7 +252,7 @@ def is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
+def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
     """Return why rules could not be checked, the commonest first: what is not known, by reason. A list of things stands
     for its columns, and what depends on another fact that is not known needs no words."""
     counts: Counter[str] = Counter()

@@ -12,7 +12,7 @@ _STYLES = {"error": "31", "warning": "33", "note": "32", "bold": "1", "-": "31",
 
 
 def decide(option: str, environ: Mapping[str, str], isatty: bool, *, notebook: bool = False) -> bool:
-    """Whether to colour. ``option`` is auto, always or never.
+    """Return whether to colour. ``option`` is auto, always or never.
 
     With auto: NO_COLOR (https://no-color.org) beats FORCE_COLOR and CLICOLOR_FORCE, these beat CLICOLOR=0 and a dumb
     terminal, then the terminal itself counts. Inside a notebook kernel nothing is coloured unless forced.
@@ -31,7 +31,7 @@ def decide(option: str, environ: Mapping[str, str], isatty: bool, *, notebook: b
 def choose_width(
     environ: Mapping[str, str], isatty: bool, *, notebook: bool = False, descriptor: int = 1
 ) -> int | None:
-    """Columns to wrap at, or None for a pipe or file, whose lines are left whole.
+    """Return the columns to wrap at, or None for a pipe or file, whose lines are left whole.
 
     COLUMNS when it is set; else 80, or less on a narrower terminal; 80 inside a notebook.
     """
@@ -50,7 +50,7 @@ def choose_width(
 
 
 def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = None) -> str:
-    """``en`` or ``zh``. ``auto`` follows LC_ALL, LC_MESSAGES and LANG, and LANGUAGE as gettext does.
+    """Return ``en`` or ``zh``. ``auto`` follows LC_ALL, LC_MESSAGES and LANG, and LANGUAGE as gettext does.
 
     Auto stays with English when ``encoding`` (of the output) cannot show Chinese.
     """
@@ -69,7 +69,7 @@ def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = 
 
 
 def in_notebook(modules: Container[str]) -> bool:
-    """Whether a Jupyter kernel runs this process; ``modules`` is ``sys.modules``."""
+    """Return whether a Jupyter kernel runs this process; ``modules`` is ``sys.modules``."""
     return "ipykernel" in modules
 
 
@@ -88,5 +88,5 @@ def harden_stdout(*streams: Any) -> None:
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """The text in the style of a level (error, warning, note), of a line of a diff by its sign, or bold."""
+    """Return the text in the style of a level (error, warning, note), of a line of a diff by its sign, or bold."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color else text

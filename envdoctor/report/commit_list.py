@@ -49,7 +49,7 @@ def render_json(listed: Any) -> str:
 
 
 def _kinds(row: Any, offline: bool) -> Message:
-    """What kinds of files changed; offline: are there, and which weights are not."""
+    """Return what kinds of files changed; offline, what kinds are there and which weights are missing."""
     names = joined(row.files, ", ")
     if row.unread is not None and offline:
         return joined([names, row.unread])

@@ -6,12 +6,12 @@ from envdoctor.report.report import Report
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """``train.yaml:9: error[id] message``, then the counts; a finding without a place begins with ``-``."""
+    """Return lines ``train.yaml:9: error[id] message``, then the counts; without a place a line begins with ``-``."""
     page = Page(report.registry, lang)
     lines = first_line(report, page)
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
     for finding in report.shown():
-        place = str(finding.locations[0]) if finding.locations else "-"
+        where = str(finding.locations[0]) if finding.locations else "-"
         known = "" if finding.baseline != "unchanged" or finding.gate else f" ({page.say('in the baseline')})"
-        lines.append(f"{place}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
+        lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
     return "\n".join([*lines, counts_line(report, page)]) + "\n"

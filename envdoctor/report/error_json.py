@@ -15,12 +15,12 @@ SCHEMA_VERSION = "1.0"
 
 
 def render(answer: Answer, target: Target | None = None) -> str:
-    """The answer as ASCII-only JSON with a final newline."""
+    """Return the answer as ASCII-only JSON with a final newline."""
     return json.dumps(document(answer, target), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
 def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
-    """The answer as JSON data; ``target`` is the environment that it is for. What is not known is left out."""
+    """Return the answer as JSON data; ``target`` is the environment that it is for. Leave out what is unknown."""
     answer = cleaned(answer)
     failure = answer.reading.failure
     return {
@@ -41,6 +41,6 @@ def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
 
 
 def _known(value: Any) -> dict[str, Any]:
-    """Without what is not known or not so; ``there`` and ``applies`` are answers, and stay when they are false."""
+    """Return the value's fields without empty and false ones; a false ``there`` or ``applies`` stays as an answer."""
     answers = ("there", "applies")
     return {name: item for name, item in json_data(value).items() if item or (name in answers and item is False)}

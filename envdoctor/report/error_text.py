@@ -35,7 +35,7 @@ _HOMES = {
 
 
 def render(answer: Answer, page: Page, target: Target | None = None, facts: FactSet | None = None) -> str:
-    """The answer at the page's width; ``target`` and ``facts`` are those of the environment that it is for."""
+    """Return the answer at the page's width; ``target`` and ``facts`` are those of the environment that it is for."""
     answer = cleaned(answer)
     reading = answer.reading
     said = page.labelled(reading.error, reading.message) if reading.error else reading.message

@@ -18,7 +18,7 @@ _LABEL = 12
 def render(
     rule: Rule, texts: Mapping[str, Any], registry: Registry, *, lang: str = "en", renamed_from: str | None = None
 ) -> str:
-    """The text, at most 80 columns wide where words allow it. Placeholders stay as ``{pkg.torch}``."""
+    """Return the text, at most 80 columns wide where words allow it. Placeholders stay as ``{pkg.torch}``."""
     page = Page(registry, lang, _WIDTH)
     lines = [f"{rule.severity}[{rule.id}]"]
     if renamed_from:

@@ -16,7 +16,7 @@ SCHEMA = "envdoctor.facts/1"
 
 
 def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
-    """The facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
+    """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
 
     ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`).
     """
@@ -24,7 +24,7 @@ def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
 
 
 def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dict[str, object]:
-    """The facts file as JSON data (``schemas/facts.schema.json``).
+    """Return the facts file as JSON data (``schemas/facts.schema.json``).
 
     ``facts`` alone is needed by a reader. ``incomplete`` names the lists of records that may lack items: a reader must
     not take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader
@@ -47,7 +47,7 @@ def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dic
 
 
 def _messages(value: Value) -> Iterator[Message]:
-    """The sentences of a value, which another reader may want in another language."""
+    """Yield the sentences of a value, which another reader may want in another language."""
     if isinstance(value, Records):
         yield from _messages(value.incomplete or "")
         for item in value:
@@ -59,7 +59,7 @@ def _messages(value: Value) -> Iterator[Message]:
 
 
 def _given(facts: FactSet, registry: Registry) -> FactSet:
-    """What a reader will accept: registered keys with values of their type; anything else is unknown to it."""
+    """Return what a reader will accept: registered keys with values of their type; the rest is unknown to it."""
     kept = FactSet()
     for fact in facts:
         spec = registry.find(fact.key)
@@ -93,7 +93,7 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
 # --- facts as JSON data ----------------------------------------------------------------------------------------------
 
 
-class FactData(NamedTuple):
+class _FactData(NamedTuple):
     """Facts split by what is known of them; every mapping is by key, in order.
 
     ``known`` holds JSON values (null = known to be absent) and ``origins`` where each comes from; ``incomplete`` says
@@ -107,9 +107,9 @@ class FactData(NamedTuple):
     unknown: dict[str, str]
 
 
-def fact_data(facts: FactSet) -> FactData:
-    """The data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
-    data = FactData({}, {}, {}, {})
+def fact_data(facts: FactSet) -> _FactData:
+    """Return the data of clean facts. A number that JSON cannot hold (NaN) counts as unknown."""
+    data = _FactData({}, {}, {}, {})
     for key, value, origin, _ in sorted(facts, key=lambda fact: fact.key):
         if isinstance(value, Unknown) and not isinstance(value, Range):
             data.unknown[key] = value.reason

@@ -22,7 +22,7 @@ _ABSENT = 4
 
 
 def render(facts: FactSet, page: Page, target: Target | None = None, *, public: bool = False) -> str:
-    """All facts as text, below the environment they are of. A ``verbosity`` of 1 also lists the items of long lists.
+    """Return all facts as text, below their environment. A ``verbosity`` of 1 also lists the items of long lists.
 
     ``public`` leaves out what identifies this machine or its user.
     """
@@ -38,7 +38,7 @@ def render(facts: FactSet, page: Page, target: Target | None = None, *, public: 
 def fact_lines(
     facts: FactSet, page: Page, *, wanted: Callable[[str], bool] = lambda key: True, unknown: bool = True
 ) -> list[str]:
-    """Lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean.
+    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean.
 
     With ``unknown``, the keys that are unknown follow, together where they share a reason.
     """
@@ -79,7 +79,7 @@ class _Table(NamedTuple):
     value_column: int
 
     def group(self, members: list[Fact], complete: bool) -> list[str]:
-        """The rows of a group. Many absent keys share a line, or go without one where every key is known."""
+        """Return the rows of a group. Many absent keys share a line, or go without one if every key is known."""
         absent = [fact.key for fact in members if fact.value is ABSENT]
         together = len(absent) > _ABSENT
         lines: list[str] = []
@@ -96,7 +96,7 @@ class _Table(NamedTuple):
         return lines
 
     def _row(self, fact: Fact, text: str) -> list[str]:
-        """A value that is too wide takes lines of its own, as does its origin."""
+        """Return the lines of a fact: a value that is too wide takes lines of its own, as does its origin."""
         page, key, origin = self.page, pad(fact.key, self.key_column), self.page.sentence(fact.origin)
         row = f"{key}  {pad(text, self.value_column)}  {origin}" if origin else f"{key}  {text}"
         if page.width is None or display_width(row) <= page.width:
@@ -119,7 +119,7 @@ class _Table(NamedTuple):
         return lines
 
     def _counted(self, items: int) -> str:
-        """How many items a list has that is too long to be shown; empty for one that is shown."""
+        """Return the number of items, in words, if the list is too long to be shown; else an empty text."""
         if items <= _ITEMS or self.page.verbosity > 0:
             return ""
         return self.page.bracket(self.page.say("{n} item(s)", items), "envdoctor facts --format json")

@@ -18,7 +18,7 @@ _LONG = 20  # characters that nobody wants to read twice
 
 
 def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one rule with the same reason, fixes and proof, in the order in which each cause comes first."""
+    """Group the findings by rule, certainty, reason and fixes, in the order in which each cause comes first."""
     causes: dict[object, list[Finding]] = {}
     for finding in findings:
         how_sure = (finding.severity, finding.confidence, finding.gate, finding.assumed, finding.caveats)
@@ -28,26 +28,26 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def _offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
-    """The fixes of one cause that are not withheld, each with the commands for all its findings."""
+    """Return the fixes of one cause that are not withheld, each with the commands for all its findings."""
     places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
     alike = [[finding.fixes[number] for finding in findings] for number in places]
     return [(fixes[0], list(dict.fromkeys(command for fix in fixes for command in fix.commands))) for fixes in alike]
 
 
 def cards(report: Report, page: Page) -> list[Card]:
-    """The findings that are shown, those of one cause together."""
+    """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
     return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
 
 
 def brief(report: Report, page: Page) -> Section:
     """Return a line for each finding that is shown."""
-    labels = [(f"{one.severity}[{one.id}]", one) for one in report.shown()]
+    labels = [(f"{finding.severity}[{finding.id}]", finding) for finding in report.shown()]
     return Section("", [Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels])
 
 
 def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> Card:
-    """The card of one cause. ``probe_command`` runs the experiment that settles it."""
+    """Return the card of one cause. ``probe_command`` runs the experiment that settles it."""
     finding = findings[0]
     cases, common = _cases(findings, page)
     why = finding.why.in_language(page.lang)
@@ -65,12 +65,12 @@ def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | N
 
 
 def finding_text(finding: Finding, page: Page) -> str:
-    """Everything about one finding in lines of plain text; the first one is the message."""
+    """Return everything about one finding as lines of plain text; the first line is the message."""
     return "\n".join(line.removeprefix("  ") for line in part_lines(finding_card([finding], page), page)[1:])
 
 
 def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase], list[str]]:
-    """Each message once, with the places to edit and what was found there; and what was found in all cases."""
+    """Return each message once, with the places to edit and what was found there; and what was found in all cases."""
     messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
         message = page.message(finding)
@@ -93,7 +93,7 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase],
 
 
 def _found(finding: Finding, message: str, page: Page) -> list[str]:
-    """The facts that made the rule apply, in words; not those that tell apart the records of one message."""
+    """Return the facts that made the rule apply, in words, without the columns that only tell records apart."""
     record = _record(finding, page)
     known = [fact for fact in finding.facts if fact.value != "unknown"]
     if page.verbosity <= 0:
@@ -110,13 +110,13 @@ def _fact(fact: FoundFact, page: Page) -> str:
 
 
 def _record(finding: Finding, page: Page) -> str:
-    """The list whose item the finding is about; empty for a finding about none."""
+    """Return the key of the list whose item the finding is about; empty if it is about no item."""
     lists = (page.registry.records_of(key) for key in finding.subjects) if finding.item else ()
     return next((spec.key for spec in lists if spec is not None), "")
 
 
 def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
-    """Whether a fact needs no words: it is only the answer that the rule is about, or its value was said already."""
+    """Return whether a fact needs no words: it only answers the rule's question, or its value was said already."""
     spec = page.registry.find(fact.key)
     own = fact.key.partition(".")[0] == record
     if (spec is not None and spec.answer) or (own and fact.value == "absent"):
@@ -125,18 +125,18 @@ def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
 
 
 def _names(text: str, value: str) -> bool:
-    """Whether a text has the value, as a word of its own: 5 is no part of 2.5.0."""
+    """Return whether a text has the value as a word of its own: 5 is not in 2.5.0."""
     return value in text and re.search(rf"(?<![\w.+]){re.escape(value)}(?![\w+])", text, re.ASCII) is not None
 
 
 def _tells_where(origin: str) -> bool:
-    """Whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or that it was
-    taken of what is released."""
+    """Return whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or a release's
+    data."""
     return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
 
 
 def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
-    """The records (the GPU, the file) that message and facts do not name: "for RTX 5090 (index 0, 1, 2)"."""
+    """Return the records (the GPU, the file) that message and facts do not name: "for RTX 5090 (index 0, 1, 2)"."""
     record = _record(findings[0], page)
     spec = page.registry.find(record)
     names: list[str] = []
@@ -152,7 +152,7 @@ def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
 
 
 def _notes(finding: Finding, page: Page) -> list[str]:
-    """What is to be said of how sure it is, and of whether it can fail the run."""
+    """Return the notes on how sure the finding is, and on whether it can fail the run."""
     notes = []
     for taken in finding.assumed:
         fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
@@ -169,7 +169,7 @@ def _notes(finding: Finding, page: Page) -> list[str]:
 
 
 def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
-    """The ways out; where none is offered the reason of the first, with ``-v`` of each that is withheld."""
+    """Return the fixes; if none is offered, the reason of the first, with ``-v`` of each that is withheld."""
     fields = [Field("fix", [_fix_words(fix, page), Commands(commands)]) for fix, commands in _offered(findings)]
     fields[1:] = [field._replace(label="   or") for field in fields[1:]]
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
@@ -183,7 +183,7 @@ def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
 
 
 def _fix_words(fix: OfferedFix, page: Page) -> str:
-    """The fix in words, with the changes that its own words do not name."""
+    """Return the fix in words, with the changes that its own words do not name."""
     text = fix.summary.in_language(page.lang)
     words = re.findall(r"[A-Za-z0-9_.+-]+", text)
     # what to write into the recipe; else "batch size: 1", for what the fix's own words do not name
@@ -196,7 +196,7 @@ def _fix_words(fix: OfferedFix, page: Page) -> str:
 
 
 def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
-    """``batch size: 1``"""
+    """Return each setting in words: ``batch size: 1``."""
     return [page.labelled(page.name(key), page.value(key, settings[key])) for key in settings]
 
 
@@ -204,7 +204,7 @@ def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
 
 
 def plan_sections(report: Report, page: Page) -> list[Section]:
-    """One set of changes for all errors, told once: what is changed, what it ends, and the commands.
+    """Return one set of changes for all errors: what is changed, what it ends, and the commands.
 
     Empty where it says no more than the fixes of the findings do: one error with a fix of its own needs none.
     """

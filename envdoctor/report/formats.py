@@ -14,19 +14,19 @@ class UnknownFormatError(ValueError):
 
 
 def names() -> tuple[str, ...]:
-    """All formats in order; ``terminal`` is first."""
+    """Return all formats in order; ``terminal`` is first."""
     try:
         files = os.listdir(os.path.dirname(__file__))
     except OSError:  # inside a zip file
         from importlib.resources import files as resources
 
         files = [entry.name for entry in resources("envdoctor.report").iterdir()]
-    found = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
-    return (_USUAL, *sorted(found - {_USUAL}))
+    formats = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
+    return (_USUAL, *sorted(formats - {_USUAL}))
 
 
 def load(name: str) -> Callable[..., str]:
-    """The ``render`` of a format's module, imported now: of a report, and en or zh, the text of a file with a final
+    """Import a format's module and return its ``render``: of a report, and en or zh, the text of a file with a final
     newline. A format for programs may have one language; ``terminal`` is plain by itself: no colour, no wrapping.
 
     Raises :class:`UnknownFormatError`.

@@ -16,8 +16,8 @@ _TYPES = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """What was not judged or not read, then an annotation for each finding, the worst first; of more than ten of a kind
-    the last one counts the others."""
+    """Return what was not judged or not read, then an annotation for each finding, the worst first; of more than ten of
+    a kind the last one counts the others."""
     page = Page(report.registry, lang)
     shown = report.shown()
     errors = [f"::error::{_data(page.sentence(text))}" for level, text in report.notices if level == "error"]

@@ -10,19 +10,19 @@ _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """A list of what is shown; GitLab does not show ``check_name``, so the description begins with it."""
+    """Return a list of what is shown. Each description begins with ``check_name``, which GitLab does not show."""
     page = Page(report.registry, lang)
     shown = report.shown()
     issues = []
     for finding, fingerprint in zip(shown, unique_fingerprints(shown), strict=True):
-        place = project_place(finding) or PROJECT
+        where = project_place(finding) or PROJECT
         issues.append(
             {
                 "description": f"{finding.id}: {page.message(finding)}",
                 "check_name": finding.id,
                 "fingerprint": fingerprint,
                 "severity": _SEVERITIES[finding.severity],
-                "location": {"path": place.path, "lines": {"begin": place.line}},
+                "location": {"path": where.path, "lines": {"begin": where.line}},
             }
         )
     return json.dumps(issues, ensure_ascii=True, indent=1) + "\n"

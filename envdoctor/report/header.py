@@ -19,15 +19,15 @@ _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
 
 
 def header(report: Report, page: Page) -> Section:
-    """Return what was judged, without those of which nothing is to be said."""
+    """Return what was judged, without empty fields."""
     facts = report.facts
     blocks = environment(report, page).blocks
     machine, named = _machine(facts, page), page.say("GPU and driver")
-    outcomes = [_outcome(one, page) for one in report.targets]
+    outcomes = [_outcome(target, page) for target in report.targets]
     fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
     fields += [Field(page.say("Targets"), outcomes)] if outcomes else []
-    said = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
-    fields += [Field(label, [text]) for label, words in said if (text := words(facts, page))]
+    parts = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
+    fields += [Field(label, [text]) for label, words in parts if (text := words(facts, page))]
     return Section("", [*blocks, *fields])
 
 
@@ -38,7 +38,7 @@ def environment(report: Report, page: Page) -> Section:
 
 
 def gpu_groups(facts: FactSet) -> list[str]:
-    """GPUs of a kind together: ``2 x NVIDIA A100-SXM4-80GB (sm_80)``. Empty when there are none or none is known."""
+    """Return GPUs grouped by kind: ``2 x NVIDIA A100-SXM4-80GB (sm_80)``. Empty if no GPU is known."""
     kinds: Counter[str] = Counter()
     if facts.records("gpu") is not None:
         for gpu in facts.each("gpu"):
@@ -52,7 +52,7 @@ def gpu_groups(facts: FactSet) -> list[str]:
 
 
 def python_words(facts: FactSet, page: Page) -> str:
-    """``python 3.11.9``, with the implementation when it is not CPython; empty when unknown."""
+    """Return ``python 3.11.9``, with the implementation when it is not CPython; empty when unknown."""
     key = "python.minor" if facts.unknown("python.version") else "python.version"
     if not facts.known(key):
         return ""
@@ -62,7 +62,7 @@ def python_words(facts: FactSet, page: Page) -> str:
 
 
 def system_words(facts: FactSet) -> list[str]:
-    """``linux x86_64``, ``glibc 2.35``, ``wsl``, ``docker``: what is known of the operating system."""
+    """Return ``linux x86_64``, ``glibc 2.35``, ``wsl``, ``docker``: what is known of the operating system."""
     words = [_known(facts, key) for key in ("os.platform", "os.arch")]
     parts = [" ".join(filter(None, words)), _known(facts, "os.libc")]
     if parts[1] and _known(facts, "os.libc_version"):
@@ -73,7 +73,7 @@ def system_words(facts: FactSet) -> list[str]:
 
 
 def torch_words(facts: FactSet, page: Page) -> str:
-    """The build of the installed torch where its version does not tell it: ``CUDA 12.8``, ``CPU build``; or empty."""
+    """Return the build of the installed torch (``CUDA 12.8``, ``CPU build``), or "" if its version tells the build."""
     version = facts.text("pkg.torch")
     if version is None or "+" in version:
         return ""
@@ -108,7 +108,7 @@ def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:
 
 
 def _packages(report: Report, page: Page) -> list[str]:
-    """torch and transformers always; others when installed, or when their absence matters to a finding."""
+    """Return torch and transformers always; others if installed, or if their absence matters to a finding."""
     facts = report.facts
     concerned = {fact.key for finding in report.shown() for fact in finding.facts}
     words: list[str] = []

@@ -24,7 +24,7 @@ _HEADINGS = {"error": "Errors", "warning": "Warnings", "note": "Notes"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """The page. Its policy allows its own style and nothing else, so that no text in it can do anything."""
+    """Return the page. Its policy allows its own style and nothing else, so that no text in it can do anything."""
     from hashlib import sha256
 
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -61,7 +61,7 @@ def render(report: Report, lang: str = "en") -> str:
 
 
 def _verdict(report: Report, page: Page) -> tuple[str, str]:
-    """Whether the run may go on, as the name of a style and in words."""
+    """Return whether the run may go on, as the name of a style and in words."""
     at_gate = sum(finding.gate for finding in report.findings)
     if report.status != "complete":
         return "incomplete", page.say("Incomplete: the check could not be finished.")
@@ -74,7 +74,7 @@ def _verdict(report: Report, page: Page) -> tuple[str, str]:
 
 
 def _first(report: Report, page: Page) -> list[Section]:
-    """What is to be known before the findings: what a reader might miss, and what was judged."""
+    """Return what is read before the findings: what a reader might miss, and what was judged."""
     warned = [notice for notice in notices(report, page) if notice.level != "note"]
     first = banners([*unjudged(report, page), *beyond(report, page)], page)
     compared = about(report, page)[:1] if report.revision is not None else []
@@ -83,7 +83,7 @@ def _first(report: Report, page: Page) -> list[Section]:
 
 
 def _last(report: Report, page: Page) -> list[Section]:
-    """What is folded away: rules that could not be checked, what was accepted, what has the same cause."""
+    """Return what is folded away: rules that could not be checked, accepted findings, findings of the same cause."""
     blocks: list[Block] = [*map(Paragraph, advices(report, page))]
     for section in not_shown(report, page):
         rows = sum(len(block.rows) for block in section.blocks if isinstance(block, Table))

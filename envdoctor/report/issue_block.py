@@ -19,7 +19,7 @@ _ALWAYS = ("pkg.torch", "pkg.transformers", "driver.version")
 
 
 def render(facts: FactSet, registry: Registry) -> str:
-    """A folded Markdown block (``<details>``) with a fence that no value can close; always English."""
+    """Return a folded Markdown block (``<details>``) with a fence that no value can close; always English."""
     facts, page = CleanFacts(public_facts(facts, registry)), Page(registry)
     rows: list[tuple[str, str]] = []
     for name in registry.first("pkg"):
@@ -38,9 +38,9 @@ def render(facts: FactSet, registry: Registry) -> str:
 
 
 def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
-    """The facts of these keys that there is something to say of, by their names."""
-    found = ((key, _value(facts.get(key), "none")) for key in keys)
-    return [(page.name(key), page.value(key, text)) for key, text in found if text]
+    """Return the facts of these keys, by their names, without the ones that there is nothing to say of."""
+    values = ((key, _value(facts.get(key), "none")) for key in keys)
+    return [(page.name(key), page.value(key, text)) for key, text in values if text]
 
 
 def _value(fact: Fact, absent: str) -> str:

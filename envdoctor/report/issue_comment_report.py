@@ -21,7 +21,7 @@ _OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """Markdown in which no text from outside can be a link, a mention or a heading. Below the limit of a comment."""
+    """Return Markdown, short enough for a comment, in which no text from outside can be a link, mention or heading."""
     page = Page(report.registry, lang)
     lines = [
         page.say("What this report says of the environment, as envdoctor reads it:"),
@@ -72,7 +72,7 @@ def _table(report: Report, page: Page) -> Iterator[str]:
 
 
 def _finding(card: Card, page: Page) -> Iterator[str]:
-    """A finding without what was found, which the table says."""
+    """Yield a finding without the facts that were found, which the table says."""
     for case in card.cases:
         yield f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})"
     yield ""
@@ -83,7 +83,7 @@ def _finding(card: Card, page: Page) -> Iterator[str]:
 
 
 def _missing(report: Report, page: Page) -> Iterator[str]:
-    """What would make more rules decidable, with the command that prints it, and what could not be read."""
+    """Yield what would make more rules decidable, with the command that prints it, and what could not be read."""
     steps = [(name, count) for names, count in help_steps(report.not_checked) for name in names]
     asked = []
     for name, count in dict(reversed(steps)).items():

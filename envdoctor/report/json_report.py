@@ -21,12 +21,12 @@ SCHEMA_VERSION = "1.8"
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """The report as ASCII-only JSON with a final newline, the same in every language."""
+    """Return the report as ASCII-only JSON with a final newline, the same in every language."""
     return json.dumps(document(report), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
 def document(report: Report) -> dict[str, object]:
-    """The report as JSON data. Lists are never null; what is absent is left out; times of the run are not in it."""
+    """Return the report as JSON data, without times of the run. Lists are never null; what is absent is left out."""
     facts = fact_data(report.facts if report.all_facts else _used(report))
     shown = Counter(finding.severity for finding in report.shown())
     helps = sorted({name for entry in report.not_checked for name in entry.help})
@@ -77,7 +77,7 @@ def document(report: Report) -> dict[str, object]:
 
 
 def _used(report: Report) -> FactSet:
-    """The facts that findings rest on: the others are what `envdoctor facts` is for."""
+    """Return the facts that findings rest on; `envdoctor facts` gives the others."""
     keys = {fact.key for finding in report.findings for fact in finding.facts}
     lists = {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
     return FactSet(fact for fact in report.facts if fact.key in keys | lists or isinstance(fact.value, Unknown))
@@ -103,7 +103,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _rules(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The rules of the findings, in the order of these; ``help_uri`` is the first source on the web."""
+    """Return the rules of the findings, in the order of these; ``help_uri`` is the first source on the web."""
     rules: dict[str, dict[str, Any]] = {}
     for finding in findings:
         uri = next((source.url for source in finding.evidence if source.url.startswith("https://")), None)
@@ -152,7 +152,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
 
 
 def json_data(value: Any) -> Any:
-    """Return the value as JSON data: a class by its fields, without those that are None; of a text both languages."""
+    """Return the value as JSON data: a class by its fields that are not None, a text in both languages."""
     if hasattr(value, "_asdict"):
         value = _known(**value._asdict())
     elif isinstance(value, (list, tuple)):

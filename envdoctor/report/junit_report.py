@@ -19,7 +19,7 @@ _LONGEST = 100_000
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """One suite; texts are in the language, names are not."""
+    """Return one test suite; texts are in the language, names are not."""
     page = Page(report.registry, lang)
     name = f"envdoctor.{report.command}"
     suite = Element("testsuite", name=name)

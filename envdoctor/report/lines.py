@@ -88,7 +88,7 @@ def _bare(content: Content, page: Page) -> list[str]:
 
 
 def _contents(contents: Sequence[Content], first: str, rest: str, page: Page) -> list[str]:
-    """Return the lines of contents below each other, of which the first begins with the label."""
+    """Return the lines of contents below each other; the first line begins with the label."""
     lines: list[str] = []
     for content in contents:
         lines += _content(content, rest if lines else first, rest, page)

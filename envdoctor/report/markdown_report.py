@@ -24,7 +24,7 @@ _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """The whole report; findings that do not fit any more are counted."""
+    """Return the whole report; findings that do not fit any more are counted."""
     page = Page(report.registry, lang)
     blocks = [f"## envdoctor {report.command}"]
     blocks += [f"**{plain(line)}**" for line in (*first_line(report, page), counts_line(report, page))]
@@ -107,13 +107,13 @@ def _content(content: Content, page: Page) -> str:
 
 
 def _link(source: Evidence) -> str:
-    """A link, unless the address is none that Markdown takes whole."""
+    """Return a link, or the text alone if Markdown would not take the address whole."""
     whole = re.fullmatch(r"https://[^\s<>()]+", source.url)
     return f"[{plain(source.kind)}]({source.url})" if whole else plain(source.url)
 
 
 def plain(text: str) -> str:
-    """The text with nothing in it that Markdown, HTML or GitHub (``@name``, ``#1``) would take for its own."""
+    """Return the text, escaped so that Markdown, HTML and GitHub (``@name``, ``#1``) see no markup in it."""
     text = re.sub(r"([\\`*_{}\[\]#|~$!])", r"\\\1", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
@@ -123,7 +123,7 @@ def _code(text: str) -> str:
 
 
 def fenced(lines: Sequence[str], language: str = "") -> str:
-    """Lines as they are, behind a fence that none of them can close."""
+    """Return lines as they are, behind a fence that no line can close."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([fence + language, *lines, fence])

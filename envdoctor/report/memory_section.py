@@ -26,7 +26,7 @@ _OTHER = "columns of other names, their texts together"
 
 
 def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
-    """What is needed beside what is free, what holds it, and what each change would make of it.
+    """Return what is needed beside what is free, what holds it, and how each change would change it.
 
     ``brief``: of what fits the details are folded.
     """
@@ -59,7 +59,7 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
 
 
 def _details(section: MemorySection, page: Page) -> list[Field]:
-    """The bars, where the peak is and what holds it, and what would lower it."""
+    """Return the bars, where the peak is and what holds it, and what would lower it."""
     terms = section["terms"]
     names = [f"{page.say(term['name'])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
@@ -84,7 +84,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
 
 
 def _needed(section: MemorySection, page: Page) -> Bars:
-    """Two bars of one scale: what is needed, the least and the most, and what is free."""
+    """Return two bars of one scale: what is needed, the least and the most, and what is free."""
     low, high = section["process_gib"]
     free = section["free_gib"] or 0.0
     needed = Bar(page.say("needed"), [(low, str(section["verdict"])), (high - low, "more")])
@@ -97,7 +97,7 @@ def _whole(section: MemorySection) -> float:
 
 
 def _free(section: MemorySection, page: Page) -> str:
-    """What is free on which GPU, and whether it is enough."""
+    """Return what is free on which GPU, and whether it is enough."""
     return page.say(
         "{free} of {total} GiB are free on {gpu}: {verdict}",
         free=_gib(section["free_gib"] or 0.0),
@@ -108,7 +108,7 @@ def _free(section: MemorySection, page: Page) -> str:
 
 
 def _peak(section: MemorySection, page: Page) -> str:
-    """In which phase and operation the peak is, and of what batch."""
+    """Return in which phase and operation the peak is, and of what batch."""
     what = page.say(
         "{layers} layers, batch {batch} x {tokens} tokens",
         layers=section["layers"],
@@ -119,7 +119,7 @@ def _peak(section: MemorySection, page: Page) -> str:
 
 
 def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
-    """The settings of a change, in keys of the recipe where it has such, the size with it, and whether it fits."""
+    """Return a change's settings (by the recipe's keys if it has them), its size, and whether it fits."""
     keys = change.get("keys", {})
     settings = [
         keys.get(key) or f"{key}={str(value).lower() if isinstance(value, bool) else value}"
@@ -132,7 +132,7 @@ def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
 
 
 def _gib(size: float) -> str:
-    """A size in GiB, with one digit from 1 on and two below."""
+    """Return a size in GiB, with one digit from 1 on and two below."""
     return f"{size:.1f}" if size >= 1 else f"{size:.2f}"
 
 
@@ -140,7 +140,7 @@ def _gib(size: float) -> str:
 
 
 def lengths(section: DataSection, page: Page) -> Section:
-    """How long samples are, how many are cut off, what of a batch is padding."""
+    """Return how long samples are, how many are cut off, and how much of a batch is padding."""
     formats = page.separated([page.say(_OTHER if name == "other" else name) for name in section["formats"]])
     rows = page.say("{rows} rows of {path}", rows=f"{section['rows']:,}", path=section["path"])
     texts: list[Content] = [page.bracket(rows, formats)]

@@ -32,19 +32,19 @@ class Page(NamedTuple):
     whole_commands: bool = False
 
     def say(self, template: str, n: int | None = None, /, **values: object) -> str:
-        """A phrase of the interface; see :func:`envdoctor.system.language.say`."""
+        """Return a phrase of the interface; see :func:`envdoctor.system.language.say`."""
         return say(self.lang, template, n, **values)
 
     def sentence(self, text: str) -> str:
-        """A finished English sentence in the page's language."""
+        """Return a finished English sentence in the page's language."""
         return sentence(self.lang, text)
 
     def separated(self, items: list[str]) -> str:
-        """``a, b, c``"""
+        """Return the texts with commas between: ``a, b, c``."""
         return self.say(", ").join(items)
 
     def bracket(self, text: str, more: str) -> str:
-        """``text (more)``, or whichever of the two there is."""
+        """Return ``text (more)``, or the text that is not empty."""
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more
 
     def labelled(self, name: str, value: str) -> str:
@@ -52,7 +52,7 @@ class Page(NamedTuple):
         return self.say("{name}: {value}", name=name, value=value) if name and value else name or value
 
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
-        """Lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
+        """Return lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
 
         Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
         too long.
@@ -64,7 +64,7 @@ class Page(NamedTuple):
     def items(
         self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
     ) -> list[str]:
-        """Items in one or more lines; a line is broken between two items, and inside one only where it is too long.
+        """Return items in one or more lines, broken between two items, and inside an item only if it is too long.
 
         Of the separator, what is not blank stays at the end of the broken line.
         """
@@ -82,7 +82,7 @@ class Page(NamedTuple):
         return _fill(atoms, self.width, first, rest)
 
     def command(self, command: str, first: str, rest: str) -> list[str]:
-        """A shell command in lines that end with a backslash, broken only between arguments and never inside quotes.
+        """Return a shell command in lines that end with a backslash, broken between arguments and never inside quotes.
 
         An option stays with its value.
         """
@@ -91,8 +91,8 @@ class Page(NamedTuple):
         return _fill([(" ", words) for words in _arguments(command)], self.width, first, rest + "  ", " \\")
 
     def message(self, finding: Finding) -> str:
-        """What is wrong, and for which of several targets; sentences that the rule took from facts are in the page's
-        language too."""
+        """Return what is wrong, and for which of several targets; sentences that the rule took from facts are in the
+        page's language too."""
         text = finding.message.in_language(self.lang)
         for fact in finding.facts if self.lang != "en" else ():
             if " " in fact.value:
@@ -103,14 +103,14 @@ class Page(NamedTuple):
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def name(self, key: str) -> str:
-        """What a fact is called: its label, or for a package and a variable its own name."""
+        """Return the name of a fact: its label, or for a package and a variable its own name."""
         spec = self.registry.find(key)
         if spec is None or spec.key.endswith(".*"):
             return shortened(key.partition(".")[2] if spec is not None else key, 100)
         return spec.label.get(self.lang) or spec.label.get("en") or key
 
     def value(self, key: str, value: str) -> str:
-        """A value as spelled by :func:`envdoctor.facts.values.spell`, by its name where the registry has one."""
+        """Return a value as spelled by :func:`envdoctor.facts.values.spell`, by its name if the registry has one."""
         spec = self.registry.find(key)
         if spec is not None and spec.values:
             return ", ".join(self._named(spec, part) for part in value.split(", "))
@@ -120,7 +120,7 @@ class Page(NamedTuple):
         return _size(value) if key.endswith("_gib") else shortened(value, _LONGEST_VALUE)
 
     def fact(self, key: str, value: str) -> str:
-        """The fact in words: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "remote code: no"."""
+        """Spell the fact: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "remote code: no"."""
         name, spec = self.name(key), self.registry.find(key)
         if value == "absent":
             absent = spec.absent.get(self.lang) if spec is not None else None
@@ -138,7 +138,7 @@ class Page(NamedTuple):
         return self.say("{name} {value}", name=name, value=text)
 
     def not_known(self, name: str, reason: str = "") -> str:
-        """``GPU not known (NVML gave up)``; that nobody gave it needs no words."""
+        """Return ``GPU not known (NVML gave up)``; a fact that was not given needs no reason."""
         if reason in ("", NOT_GIVEN.reason):
             return self.say("{name} not known", name=name)
         return self.say("{name} not known ({reason})", name=name, reason=self.sentence(reason))
@@ -149,7 +149,7 @@ class Page(NamedTuple):
 
 
 def _size(gib: str) -> str:
-    """A size in GiB, in MiB below one."""
+    """Return a size in GiB, in MiB below one."""
     try:
         mib = float(gib) * 1024
     except ValueError:
@@ -161,7 +161,7 @@ def _size(gib: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns the text takes in a terminal: 2 for wide East Asian characters, 0 for combining marks."""
+    """Return the columns that the text takes in a terminal: 2 for wide East Asian characters, 0 for combining marks."""
     if text.isascii():
         return len(text)
     from unicodedata import category, east_asian_width
@@ -176,17 +176,17 @@ def display_width(text: str) -> int:
 
 
 def pad(text: str, width: int) -> str:
-    """The text with blanks up to ``width`` columns."""
+    """Return the text with blanks up to ``width`` columns."""
     return text + " " * (width - display_width(text))
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text, cut to ``longest`` characters, the cut marked with ``...``."""
+    """Return the text, cut to ``longest`` characters, the cut marked with ``...``."""
     return text if len(text) <= longest else text[: longest - 3].rstrip(" ") + "..."
 
 
 def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broken: str = "") -> list[str]:
-    """Lines of atoms, each with what stands before it within a line; ``broken`` ends every line but the last."""
+    """Return lines of atoms, each with what stands before it within a line; ``broken`` ends every line but the last."""
     lines: list[str] = []
     line, used, empty = first, display_width(first), True
     for gap, atom in atoms:
@@ -203,7 +203,7 @@ def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broke
 
 
 def _atoms(text: str) -> list[tuple[str, str]]:
-    """Pieces that stay whole, each with the blank before it."""
+    """Split the text into pieces that stay whole, each with the blank before it."""
     words = _words(text)
     if text.isascii():
         return [(" ", word) for word in words]
@@ -225,7 +225,7 @@ def _atoms(text: str) -> list[tuple[str, str]]:
 
 
 def _words(text: str) -> list[str]:
-    """The words, an option together with its value (``--model DIR``)."""
+    """Split the text into words; an option stays with its value (``--model DIR``)."""
     words = filter(None, text.split(" "))
     return _with_values(words, lambda word: word.startswith("--") and word[-1].isalnum())
 

@@ -12,7 +12,7 @@ PROJECT = Origin("pyproject.toml", 1)
 
 
 def project_place(finding: Finding) -> Origin | None:
-    """The first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
+    """Return the first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
 
     A line inside a notebook's cell is no line of the file: the first one stands for it.
     """
@@ -28,7 +28,7 @@ def project_place(finding: Finding) -> Origin | None:
 
 
 def unique_fingerprints(findings: Iterable[Finding]) -> list[str]:
-    """The fingerprint of each finding, numbered where several are alike: consumers drop the second of equal ones."""
+    """Return each finding's fingerprint, numbered if several are alike: consumers drop the second of equal ones."""
     seen: Counter[str] = Counter()
     names = []
     for finding in findings:

@@ -23,14 +23,14 @@ _FULL = 3.0
 
 
 def catalogue_text(probes: Iterable[Probe]) -> str:
-    """The experiments there are: name, title, and the suites that run each."""
+    """Return the experiments: name, title, and the suites that run each."""
     entries = [(probe.name, probe.title, [name for name in probe.suites if probe.suites[name]]) for probe in probes]
     width = max(len(name) for name, _, _ in entries) + 2
     return "\n".join(f"{name:<{width}}{clean(title)} ({', '.join(suites)})" for name, title, suites in entries)
 
 
 def experiments(section: Mapping[str, Any], page: Page) -> Section:
-    """What ran where, a row an experiment, the evidence of what is not right beside unavoidable rounding."""
+    """Return what ran where, a row an experiment, and the evidence of what is wrong beside unavoidable rounding."""
     label = page.say("Experiments")
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
@@ -41,29 +41,29 @@ def experiments(section: Mapping[str, Any], page: Page) -> Section:
     if len(groups) > _MOST_GROUPS:
         more = page.say("{n} more", n=len(groups) - _MOST_GROUPS)
         blocks.append(Folded(more, groups[_MOST_GROUPS:], more))
-    said = [
+    notes = [
         f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}"
         for entry in (section["skipped"] if page.verbosity > 0 else ())
     ]
     if section["in_use"] is False:
-        said.append(page.say("training would use another device: what ran here does not fail the run"))
+        notes.append(page.say("training would use another device: what ran here does not fail the run"))
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
-        said.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
+        notes.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
     known = section["released"]
     if known["clean"]:
         text = "not run: {names}: {n} case(s) right with {versions}, and the files are as released (--suite full)"
         names, versions = ", ".join(known["clean"]), known["versions"]
-        said.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
+        notes.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
     elif known["why"] is not None and page.verbosity > 0:
-        said.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
+        notes.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
     if section["reproducer"] is not None:
-        said.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
-    return Section(label, [*blocks, *map(Paragraph, said)], bare=True)
+        notes.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
+    return Section(label, [*blocks, *map(Paragraph, notes)], bare=True)
 
 
 def _where(section: Mapping[str, Any], page: Page) -> list[str]:
-    """Device, torch, cuDNN, suite; how many cases, how long, how much memory."""
+    """Return device, torch, cuDNN and suite; how many cases, how long, how much memory (MiB)."""
     build, device = (section["environment"].get(part, {}) for part in ("build", "device"))
     words = [str(device.get("name") or section["device"] or "")]
     words += [f"torch {build['torch']}"] if build.get("torch") else []
@@ -79,7 +79,7 @@ def _where(section: Mapping[str, Any], page: Page) -> list[str]:
 
 
 def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, str, str]]:
-    """A row an experiment, with ``-v`` one a child: its name, how its cases ended, and how long it took."""
+    """Return a row an experiment, with ``-v`` a row a child: its name, how its cases ended, and how long it took."""
     alone = page.verbosity > 0
     named: dict[object, list[Mapping[str, Any]]] = {}
     for number, child in enumerate(children):
@@ -88,11 +88,11 @@ def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, 
     for alike in named.values():
         words = [alike[0]["name"], *([alike[0]["dtype"], alike[0]["backend"]] if alone else [])]
         counts = {verdict: sum(child["counts"].get(verdict, 0) for child in alike) for verdict in _COUNTED}
-        said = [_times(number, verdict, page) for verdict, number in counts.items() if number]
-        said += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
+        outcomes = [_times(number, verdict, page) for verdict, number in counts.items() if number]
+        outcomes += [page.value("probe.verdict", child["ending"]) for child in alike if child["ending"] != "ok"]
         seconds = sum(child["seconds"] for child in alike)
         name = " ".join(word for word in words if word)
-        rows.append((name, page.separated(said) or page.say("noted"), _seconds(seconds, page)))
+        rows.append((name, page.separated(outcomes) or page.say("noted"), _seconds(seconds, page)))
     return rows
 
 
@@ -105,7 +105,7 @@ def _seconds(seconds: float, page: Page) -> str:
 
 
 def _group(group: Result, page: Page) -> Group:
-    """``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
+    """Return ``fail nan-gradient x 20: attention cuda bf16 cudnn``, then the evidence, then one of the cases."""
     words = (group.name, group.device, group.dtype, group.backend, group.model)
     times = f" x {group.wrong}" if group.wrong > 1 else ""
     of = page.say(" of {n}", n=group.cases) if group.cases > group.wrong else ""

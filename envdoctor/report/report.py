@@ -83,11 +83,11 @@ class Report(_Parts):
 
     @property
     def status(self) -> str:
-        """``incomplete`` when the job could not be done, ``complete`` otherwise."""
+        """Return ``incomplete`` if the job could not be done, else ``complete``."""
         return "incomplete" if self.exit_code == 3 else "complete"
 
     def shown(self) -> tuple[Finding, ...]:
-        """Findings to show: neither ignored nor superseded."""
+        """Return the findings to show: neither ignored nor superseded."""
         return tuple(f for f in self.findings if f.ignored is None and f.superseded_by is None)
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ Place: TypeAlias = tuple[str, str, str, str]
 
 
 class Side(NamedTuple):
-    """One revision: what a person calls it, and its repository and commit where there are such."""
+    """One revision: its name for people, and its repository and commit if it has them."""
 
     label: str
     repo: str | None = None
@@ -93,7 +93,7 @@ class RevisionSection(NamedTuple):
     mended: tuple[Mended, ...] = ()
 
     def effect_of(self, change: Change) -> Text | None:
-        """Return why the change has no effect, None where nothing says so."""
+        """Return why the change has no effect, or None if no table says so."""
         return self.effects.get(f"{change.area} {change.kind}")
 
     def judged(self) -> list[tuple[Change, str]]:
@@ -107,13 +107,13 @@ class RevisionSection(NamedTuple):
 
 
 def change_of(finding: Finding) -> Place:
-    """Return which change a finding tells; empty names for one that is about none."""
+    """Return the change that a finding tells; empty names if it tells no change."""
     area, kind, path, symbol = (finding.item.get(name, "") for name in ("area", "kind", "path", "symbol"))
     return area, kind, path, symbol
 
 
 def differences(section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual") -> Section:
-    """Counts by area, the changes themselves, what could not be read, what is equal, and what it cost."""
+    """Return counts by area, the changes, what could not be read, what is equal, and what the comparison cost."""
     blocks: list[Block] = []
     changed = Counter(change.area for change in section.changes)
     counts = [f"{page.value('change.area', area)} {changed[area]}" for area in AREAS if changed[area]]
@@ -180,7 +180,7 @@ def amount(hunk: Sequence[str]) -> str:
 
 
 def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
-    """The changes column by column, with what judged them; ``lines`` tell those that a terminal shows."""
+    """Return the changes column by column, with what judged them; a terminal shows ``lines`` instead."""
     rows = [
         (
             page.value("change.area", change.area),
@@ -196,7 +196,7 @@ def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
 
 
 def _standing(section: RevisionSection, change: Change, state: str, page: Page) -> str:
-    """``not judged``, ``no effect: the same tensors lie in other files``, or nothing where a finding tells it."""
+    """Return ``not judged``, ``no effect: the same tensors lie in other files``, or "" if a finding tells it."""
     effect = section.effect_of(change)
     if state == "no-effect" and effect is not None:
         return page.labelled(page.say("no effect"), effect.in_language(page.lang))
@@ -204,7 +204,7 @@ def _standing(section: RevisionSection, change: Change, state: str, page: Page) 
 
 
 def _changes(section: RevisionSection, told: set[Place], page: Page, *, everything: bool) -> list[str]:
-    """The changes, those that were not judged first; those that a finding told already only when all are asked for."""
+    """Return the changes, unjudged ones first, without the ones that a finding told unless ``everything`` is set."""
     by_area: dict[tuple[str, str], list[str]] = {}
     for change, state in sorted(section.judged(), key=lambda one: one[1] != "not-judged"):
         if everything or change[:4] not in told:
@@ -235,7 +235,7 @@ def not_read(section: RevisionSection, page: Page) -> list[str]:
 
 
 def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Page, *, by: str) -> list[Field]:
-    """Each side: ``F16 6.24 G (12.5 GB) -> F32 6.24 G (25 GB)``, with bars of the bytes; by module when all is told."""
+    """Return both sides by dtype, ``F16 6.24 G (12.5 GB) -> F32 6.24 G (25 GB)``, with bars of bytes; or by module."""
     if not {"old", "new"} <= amounts.keys():
         return []
     old, new = amounts["old"][by], amounts["new"][by]
@@ -256,7 +256,7 @@ def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Pa
 
 
 def _short(number: int, unit: str) -> str:
-    """``7.62 G``, ``15.2 GB``: three digits and the prefix that fits."""
+    """Return a number in three digits with the prefix that fits: ``7.62 G``, ``15.2 GB``."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor:
             return f"{number / factor:.3g} {prefix}{unit}"
@@ -264,14 +264,14 @@ def _short(number: int, unit: str) -> str:
 
 
 def _amount(side: Mapping[str, Amount]) -> str:
-    """Parameters and bytes by dtype: ``F16 6.24 G (12.5 GB)``."""
+    """Return parameters and bytes by dtype: ``F16 6.24 G (12.5 GB)``."""
     return ", ".join(
         f"{dtype} {_short(parameters, '')} ({_short(size, 'B')})" for dtype, (_, parameters, size) in side.items()
     )
 
 
 def _line(change: Change, page: Page) -> str:
-    """``code: definition-added modeling_chatglm.py ChatGLMModel.set_input_embeddings``, with before -> after."""
+    """Return ``code: definition-added modeling_chatglm.py ChatGLMModel.set_input_embeddings``, with before -> after."""
     times = f" x {change.count}" if change.count > 1 else ""
     name = f" {shortened(about(change), 200)}" if change.symbol != change.path else ""
     kind = page.say("{name} {value}", name=page.value("change.kind", change.kind), value=shortened(change.path, 200))
@@ -287,5 +287,5 @@ def _line(change: Change, page: Page) -> str:
 
 
 def about(change: Change) -> str:
-    """Return what within the file has changed; empty for the file itself."""
+    """Return the part of the file that has changed; empty for the file itself."""
     return "" if change.symbol == change.path else change.symbol

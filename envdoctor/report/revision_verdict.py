@@ -72,21 +72,21 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
     if section.moved is not None:
         blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
     commits = dict(section.introduced)
-    since = [f"{one.id}: {commits[one.fingerprint]}" for one in findings if one.fingerprint in commits]
+    since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
     blocks += [Field(page.say("Since"), since)] if since else []
     blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
     return Section(verdict(section, findings, page), blocks)
 
 
 def _mend(mended: Mended, page: Page) -> str:
-    """``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
+    """Return ``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
     text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
     since = [page.labelled(page.say("Since"), mended.commit)] if mended.commit else []
     return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
 def _calm(section: RevisionSection, page: Page) -> str:
-    """What is said without a finding, where all was read and nothing was left unjudged."""
+    """Return the verdict without a finding, if all was read and nothing was left unjudged."""
     if not section.changes:
         return page.say("nothing changed")
     if all(section.effect_of(change) is not None for change in section.changes):
@@ -99,11 +99,11 @@ def _unread(parts: Sequence[Unread], page: Page) -> Iterator[str]:
     if not parts:
         return
     alike = sum(part.reason == parts[0].reason for part in parts)
-    told = shortened(parts[0].path, _NAME)
-    told = page.say("{name} and {n} more", name=told, n=alike - 1) if alike > 1 else told
-    told = page.bracket(told, shortened(page.sentence(parts[0].reason), _CAUSE))
-    told = page.say("{name} and {n} more", name=told, n=len(parts) - alike) if alike < len(parts) else told
-    yield page.say("not read: {parts}", parts=told)
+    text = shortened(parts[0].path, _NAME)
+    text = page.say("{name} and {n} more", name=text, n=alike - 1) if alike > 1 else text
+    text = page.bracket(text, shortened(page.sentence(parts[0].reason), _CAUSE))
+    text = page.say("{name} and {n} more", name=text, n=len(parts) - alike) if alike < len(parts) else text
+    yield page.say("not read: {parts}", parts=text)
 
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
@@ -129,19 +129,19 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
 
 
 def _unexplained(section: RevisionSection) -> bool:
-    """Whether the weights are others although no change says so."""
+    """Return whether the weights differ although no change says so."""
     is_told = any(change.area == "weights" for change in section.changes)
     return section.weights in ("changed", "added", "removed") and not is_told
 
 
 def _rank(change: Change) -> tuple[int, bool]:
-    """Code and weights before settings, and what shows its lines before what does not."""
+    """Return the key that sorts code and weights before settings, and changes with their lines before others."""
     order = ("code", *AREAS)
     return order.index(change.area) if change.area in order else len(order), not change.hunk
 
 
 def _sides(section: RevisionSection) -> tuple[str, str]:
-    """What tells the two revisions apart, as short as it can be: what follows the ``@``, the folder's last name."""
+    """Return short names that tell the two revisions apart: what follows the ``@``, or the folder's last name."""
     names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
     last = [name.rstrip("/").rpartition("/")[2] for name in names]
     one, two = last if last[0] != last[1] and all(last) else names

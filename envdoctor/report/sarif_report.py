@@ -27,8 +27,8 @@ _PROBLEM = {"error": "error", "warning": "warning", "note": "recommendation"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """One run with a result for each finding; the ignored ones are suppressed, a rule that could not be checked is a
-    notification. What other findings stand for is left out."""
+    """Return one run with a result for each finding; the ignored ones are suppressed, a rule that could not be checked
+    is a notification. Superseded findings are left out."""
     page = Page(report.registry, lang)
     findings = [finding for finding in report.findings if finding.superseded_by is None]
     rules = list(dict.fromkeys(finding.id for finding in findings))

@@ -19,7 +19,7 @@ def render(
     verbosity: int = 0,
     detail: str = "usual",
 ) -> str:
-    """The whole report, with a final newline, or nothing at all.
+    """Return the whole report with a final newline, or an empty text.
 
     ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
     the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
@@ -52,7 +52,7 @@ def text_of(parts: Sequence[Part], page: Page, color: bool = False) -> str:
 
 
 def about(report: Report, page: Page) -> list[Section]:
-    """Return what was judged."""
+    """Return the sections that say what was judged."""
     if report.revision is None:
         return [header(report, page)]
     from envdoctor.report.revision_verdict import revisions
@@ -87,7 +87,7 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
 
 
 def _facts(report: Report, page: Page) -> Section:
-    """Facts with their origin, without the packages that nobody asked about."""
+    """Return the facts with their origin; of packages only the usual ones and the ones that findings rest on."""
     from envdoctor.report.facts_text import fact_lines
 
     concerned = {fact.key for finding in report.findings for fact in finding.facts}

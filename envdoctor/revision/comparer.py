@@ -87,17 +87,17 @@ class Revisions(NamedTuple):
     values: Values | None = None
 
     def same(self, path: str) -> bool:
-        """Whether both snapshots hold the file and their object ids say that its bytes are the same."""
+        """Return whether both snapshots hold the file and their object ids say that its bytes are the same."""
         return self.state(path) == "same"
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
-        """Those of the paths (of ``files``) that are in a snapshot and not known to be the same in both, sorted."""
+        """Return the paths (of ``files``) that are in a snapshot and not known to be the same in both, sorted."""
         wanted = self.files if paths is None else set(paths)
         present = self.old.files.keys() | self.new.files.keys()
         return sorted(path for path in wanted if path in present and not self.same(path))
 
     def state(self, path: str) -> Literal["added", "removed", "same", "changed", "unknown"]:
-        """What object ids and sizes say of the file; ``unknown`` when it has to be read."""
+        """Return what object ids and sizes say of the file; ``unknown`` if it has to be read."""
         first, second = self.old.files.get(path), self.new.files.get(path)
         if first is None or second is None:
             return "added" if first is None else "removed"
@@ -108,7 +108,7 @@ class Revisions(NamedTuple):
         return "changed" if first.size != second.size else "unknown"
 
     def sizes(self, path: str) -> tuple[str | None, str | None]:
-        """How large the file is in each snapshot, in words; None where there is none."""
+        """Return the size of the file in each snapshot, in words; None if the snapshot lacks it."""
         first, second = (side.files.get(path) for side in (self.old, self.new))
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
@@ -130,14 +130,14 @@ class Revisions(NamedTuple):
         return "\n".join(texts) if paths else None
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
-        """The file in both snapshots, None where there is none; unread when either cannot be read."""
-        found: list[bytes | None] = []
+        """Return the file in both snapshots, None if a snapshot lacks it; unread if either cannot be read."""
+        contents: list[bytes | None] = []
         for snapshot in (self.old, self.new):
             content = snapshot.read(path, limit) if path in snapshot.files else None
             if isinstance(content, Unread):
                 return content
-            found.append(content)
-        return found[0], found[1]
+            contents.append(content)
+        return contents[0], contents[1]
 
 
 class Comparer(NamedTuple):
@@ -150,7 +150,7 @@ class Comparer(NamedTuple):
 
 
 def parted(found: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unread, ...]]:
-    """Return what was found, and the parts that could not be read."""
+    """Return the good parts, and the parts that could not be read."""
     items = list(found)
     unread = tuple(item for item in items if isinstance(item, Unread))
     return tuple(item for item in items if not isinstance(item, Unread)), unread
@@ -172,7 +172,7 @@ def differences(one: Mapping[Key, Item], two: Mapping[Key, Item]) -> Iterator[tu
 
 
 def same(one: Any, two: Any) -> bool:
-    """Return the equality of JSON values: 1 and 1.0 are equal, 1 and true are not, NaN equals itself."""
+    """Return whether both snapshots hold the file and their object ids say that its bytes are the same."""
     match one, two:
         case (bool(), _) | (_, bool()):
             return one is two

@@ -48,26 +48,26 @@ class Comparison(NamedTuple):
 
     @property
     def changes(self) -> list[Change]:
-        """Every change."""
+        """Return every change."""
         return [change for _, compared in self.parts for change in compared.changes]
 
     @property
     def listing(self) -> list[Change]:
-        """Every single difference where ``changes`` tells one cause once."""
+        """Return every single difference where ``changes`` tells one cause once."""
         return [change for _, compared in self.parts for change in compared.listing]
 
     @property
     def amounts(self) -> Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]]:
-        """What each side holds; see :class:`~envdoctor.revision.comparer.Compared`."""
+        """Return what each side holds; see :class:`~envdoctor.revision.comparer.Compared`."""
         return {side: amounts for _, compared in self.parts for side, amounts in compared.amounts.items()}
 
     @property
     def unread(self) -> list[Unread]:
-        """Every part that could not be read or decided, once. A listed file that cannot be trusted is not unchanged."""
+        """Return every part that could not be read or decided, once, and the listed files that cannot be trusted."""
         return list(dict.fromkeys([*(part for _, compared in self.parts for part in compared.unread), *self.refused]))
 
     def equal(self, area: str | None = None) -> list[str]:
-        """What is equal, in words; in one area, or in all."""
+        """Return what is equal, in words; in one area, or in all."""
         return [text for name, compared in self.parts if area in (None, name) for text in compared.equal]
 
 
@@ -109,7 +109,7 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
-    """The ``change`` records and the summary facts, with the source ``revision``.
+    """Return the ``change`` records and the summary facts, with the source ``revision``.
 
     The records are incomplete when a part could not be read: then "no such change" is no answer.
     """
@@ -118,10 +118,10 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
         incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
-    found = (change._asdict() for change in comparison.changes)
+    changes = (change._asdict() for change in comparison.changes)
     rows = tuple(
         {name: ABSENT if value is None else value for name, value in change.items() if name != "hunk"}
-        for change in found
+        for change in changes
     )
     facts: dict[str, Value] = {"change": Records(rows, incomplete)}
     facts |= {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
@@ -152,8 +152,8 @@ def attribute(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[Wanted, Commit]:
-    """The oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows gets
-    the last commit that touched its file, and one whose file no commit touched is left out.
+    """Return the oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows
+    gets the last commit that touched its file, and a change without such a commit is left out.
 
     One request for each commit on the way, and the changed text files of the steps that matter. Raises
     :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.
@@ -166,7 +166,7 @@ def attribute(
         text = "{} is not among the {} commits before {}: their history cannot be walked"
         raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
     pending = list(wanted)
-    found: dict[Wanted, Commit] = {}
+    commits: dict[Wanted, Commit] = {}
     touched: dict[Wanted, Commit] = {}
     before = old
     for number, commit in enumerate(reversed(newest_first), 1):
@@ -175,7 +175,7 @@ def attribute(
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]
-        concerned = [change for change in touching if change not in found]
+        concerned = [change for change in touching if change not in commits]
         for area in dict.fromkeys(change[0] for change in concerned):
             step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
@@ -183,6 +183,6 @@ def attribute(
                 if change[0] == area:
                     touched[change] = commit
                     if change in shown:
-                        found[change] = commit
+                        commits[change] = commit
         before = after
-    return {change: found.get(change, touched[change]) for change in pending if change in touched}
+    return {change: commits.get(change, touched[change]) for change in pending if change in touched}

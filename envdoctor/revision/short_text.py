@@ -17,7 +17,7 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def short(value: object) -> str:
-    """A JSON value in at most :data:`LONGEST` characters; long lists keep their ends and say how many items."""
+    """Return a JSON value in at most :data:`LONGEST` characters; long lists keep their ends and say how many items."""
     match value:
         case str():
             # Blanks at an end, and a text that looks like a number, are seen in quotes alone.
@@ -44,13 +44,13 @@ def _name(match: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text on one line, breaks and hidden characters by their escapes."""
+    """Return the text on one line, with escapes for breaks and hidden characters."""
     return _HIDDEN.sub(_name, text)
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Both texts, made visible, cut to the surroundings of the first place where they differ, and in quotes: a blank
-    at an end has to be seen."""
+    """Return both texts in quotes, which show a blank at an end, made visible and cut to the surroundings of the first
+    place where they differ."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
     start = max(0, at - _BEFORE)
     if start < 6:  # not worth an ellipsis

@@ -32,7 +32,7 @@ _GPU_MEMORY_MIB = 8192
 
 
 class CatalogueError(MessageError, ValueError):
-    """A probe's file cannot be used, or there is no such probe; the message names it."""
+    """A probe's file cannot be used, or the probe does not exist; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Job:
 
     @cached_property
     def label(self) -> str:
-        """``attention bf16 default``."""
+        """Return the job in words: ``attention bf16 default``."""
         spelled = [str(value) if isinstance(value, str) else f"{key}={value}" for key, value in self.options.items()]
         return " ".join(word for word in (self.probe, self.dtype, self.backend, *spelled) if word)
 
     def task(self) -> Task:
-        """What the child is asked to do."""
+        """Return the task for the child."""
         given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
         job = {**{name: getattr(self, name) for name in given}, "seed": self.seed or 0}
         script = self.script or f"probes/{_stem(self.probe)}.py"
@@ -118,7 +118,7 @@ class Probe:
         entries: Sequence[str] = (),
         seed: int | None = None,
     ) -> list[Job]:
-        """The jobs of a suite on a device.
+        """Return the jobs of a suite on a device.
 
         A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
         runs its shortest when it is in no suite up to this one. The suite ``card`` has only what names it.
@@ -154,14 +154,14 @@ class Probe:
 
 
 def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
-    """All probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
+    """Return all probes by name, ``context`` first and then in alphabetical order. Raises :class:`CatalogueError`."""
     files = [path for path in (payload / "probes").glob("*.py") if path.name != "__init__.py"]
     probes = [probe for path in files for probe in _read(path)]
     return {probe.name: probe for probe in sorted(probes, key=lambda probe: (probe.name != FIRST, probe.name))}
 
 
 def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
-    """Whether a file declares this probe: the quick answer, for a report that mentions it."""
+    """Return whether a file declares this probe: the quick answer, for a report that mentions it."""
     texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
     return "\nPROBE = " in texts.get(_stem(name), "") or any(
         "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
@@ -169,7 +169,7 @@ def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
 
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
-    """The probes of these names, or that settle what rules call so. Raises :class:`CatalogueError`."""
+    """Return the probes of these names, or the ones that settle what rules call so. Raises :class:`CatalogueError`."""
     wanted: list[Probe] = []
     for name in names:
         found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
@@ -181,12 +181,12 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
 
 
 def _stem(name: str) -> str:
-    """The name of a probe's file, without its ending."""
+    """Return the name of a probe's file, without its ending."""
     return name.replace("-", "_")
 
 
 def _read(path: Path) -> list[Probe]:
-    """The probes that a file declares."""
+    """Return the probes that a file declares."""
     import ast
 
     try:
@@ -203,7 +203,7 @@ def _read(path: Path) -> list[Probe]:
 
 
 def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Each of the jobs of an entry, whose dtype or backend may be a list."""
+    """Return the jobs of an entry, whose dtype or backend may be a list."""
     listed = {key: entry[key] for key in ("dtype", "backend") if isinstance(entry.get(key), list)}
     return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
 

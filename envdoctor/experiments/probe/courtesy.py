@@ -23,7 +23,7 @@ class Permission(NamedTuple):
 
 
 def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
-    """The GPU of one of several processes on a machine, by its number among them: the only one that it sees, or the one
+    """Return the GPU of one of several processes on a machine, by its local rank: the only one that it sees, or the one
     with this number."""
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     entries = [entry.strip() for entry in setting.split(",")] if setting else []
@@ -46,7 +46,7 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
 
 
 def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool) -> Permission:
-    """Which GPUs the children may see. ``gpus`` is the fact ``gpu``: the visible ones, as CUDA numbers them.
+    """Return which GPUs the children may see. ``gpus`` is the fact ``gpu``: the visible ones, as CUDA numbers them.
 
     One device is shown, the first that has at least 1 GiB free and on which nobody computes, and it is said that the
     others are not measured; with ``all_gpus`` all that are so, and what is left out is said. A MIG slice is kept as the
@@ -88,7 +88,7 @@ _WAYS = Message("--force runs the experiments there all the same, --device cpu l
 
 
 def _trouble(item: View) -> str | None:
-    """Why this one should be left alone, as the rest of a sentence."""
+    """Return why this GPU should be left alone, as the rest of a sentence; None if it may be used."""
     processes, free = item.number("processes"), item.number("free_gib")
     if processes is not None and processes > 0:
         return Message(" is in use by {} other process{}", f"{processes:g}", "" if processes == 1 else "es")
@@ -110,7 +110,7 @@ def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[Message, ...]:
 
 
 def _visible(item: Mapping[str, Value], place: int, setting: str | None) -> str:
-    """A UUID names the same device in every numbering."""
+    """Return the GPU's name for CUDA_VISIBLE_DEVICES: its UUID, which is the same in every numbering, if known."""
     if uuid := View.of(item).text("uuid"):
         return uuid
     entries = [entry.strip() for entry in setting.split(",")] if setting else []

@@ -30,7 +30,7 @@ _CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 class RecordingError(MessageError, ValueError):
-    """The file is no recording; the message names the line."""
+    """The file is not a recording; the message names the line."""
 
 
 class Recording(NamedTuple):
@@ -64,7 +64,7 @@ def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | 
 
 
 def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
-    """The value with words for these folders in all its texts."""
+    """Return the value with words in place of these folders in all its texts."""
     match value:
         case Mapping():
             return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
@@ -78,7 +78,7 @@ def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
 
 
 def read_recording(path: Path) -> Recording:
-    """A recording from its file. Raises :class:`RecordingError`."""
+    """Read a recording from its file. Raises :class:`RecordingError`."""
     try:
         content = read_bounded(path, _LARGEST)
         if content is None:
@@ -137,7 +137,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
 
 
 def _job(data: Any) -> Job:
-    """The job of a line. Raises TypeError and ValueError for what no job can hold."""
+    """Return the job of a line. Raises TypeError and ValueError for what no job can hold."""
     known = {field.name for field in fields(Job)}
     job = Job(**{key: value for key, value in data.items() if key in known})
     for kinds, keys in (

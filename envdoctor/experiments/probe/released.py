@@ -40,7 +40,7 @@ ALL_RUN = ReleasedResults()
 
 
 def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path = PAYLOAD) -> ReleasedResults:
-    """What is known of the installed packages. ``rows`` gives a table's rows by its name and the word for a row."""
+    """Return what is known of the installed packages. ``rows`` returns the rows of the table of that name."""
     installed = versions_of(facts)
     named = ", ".join(f"{name} {version}" for name, version in installed.items())
     experiments = digest_of(payload)
@@ -54,13 +54,13 @@ def released(facts: FactSet, rows: _Rows, layout: Layout | None, payload: Path =
 
 
 def versions_of(facts: FactSet) -> dict[str, str]:
-    """The versions of the packages that are there; of torch without the build, which changes no Python code."""
+    """Return the versions of the installed packages; of torch without the build, which changes no Python code."""
     found = {name: facts.text(f"pkg.{name}") for name in PACKAGES}
     return {name: version.partition("+")[0] for name, version in found.items() if version is not None}
 
 
 def digest_of(payload: Path = PAYLOAD) -> str:
-    """A digest of the experiments' own files: results of others say nothing about these."""
+    """Return a digest of the experiments' own files: results of others say nothing about these."""
     digest = hashlib.sha256()
     for path in sorted([*payload.glob("probes/*.py"), *payload.glob("probing/*.py")]):
         digest.update(f"{path.relative_to(payload).as_posix()}\0".encode() + path.read_bytes() + b"\0")
@@ -68,7 +68,7 @@ def digest_of(payload: Path = PAYLOAD) -> str:
 
 
 def touched(facts: FactSet, layout: Layout | None, altered: tuple[str, ...]) -> Message | None:
-    """Why the code that would run may be another one than that of the releases; None where it is the same."""
+    """Return why the code that would run may differ from the released one; None if it is the same."""
     patching = [name for name in _PATCHING if facts.known(f"pkg.{name}")]
     if patching:
         return Message("{} is installed, which replaces code of other packages", patching[0])

@@ -52,12 +52,12 @@ class JudgedCase(NamedTuple):
     verdict: Verdict
 
     def param(self, name: str) -> str | None:
-        """A parameter of the case as text."""
+        """Return a parameter of the case as text."""
         return text_of(params_of(self.observation), name)
 
     @property
     def title(self) -> str:
-        """The case in a line: its name, or its parameters."""
+        """Return the case in a line: its name, or its parameters."""
         name = self.observation.get("case")
         if isinstance(name, str) and name:
             return name[:300]
@@ -101,7 +101,7 @@ class Result(NamedTuple):
 
 
 def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
-    """Every observation that is a case, judged, in the order in which they came.
+    """Return every observation that is a case, judged, in the order in which they came.
 
     A case that failed, at first or when its job ran again, and that gave other numbers for the same input at another
     time, is none of what it failed by: it is "unlike-answers", and so is all that failed in the same job.
@@ -132,7 +132,7 @@ def _judged(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
 
 
 def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, JudgedCase]]:
-    """The cases of a job, each with what names it in every run of that job."""
+    """Return the cases of a job, each with what names it in every run of that job."""
     count: Counter[tuple[str, str, str]] = Counter()
     named = []
     for case in cases:
@@ -143,7 +143,7 @@ def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, J
 
 
 def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:
-    """The case, with a verdict of its own when the same input gave two answers of which one is wrong."""
+    """Return the case, with a verdict of its own if the same input gave a right and a wrong answer."""
     wrong = next((one for one in (case, *others) if one.verdict.verdict in DOUBTED), None)
     other = next((one for one in others if _unlike(case, one)), None)
     if wrong is None or other is None:
@@ -154,7 +154,7 @@ def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:
 
 
 def _shaken(case: JudgedCase) -> JudgedCase:
-    """The case, whose verdict is not its own where other cases of its job gave two answers."""
+    """Return the case; its verdict changes if other cases of its job gave two answers."""
     if case.verdict.verdict not in DOUBTED or case.verdict.signature == _UNLIKE:
         return case
     why = Message("{}; other cases of this experiment gave two answers to the same input", case.verdict.why)
@@ -162,7 +162,7 @@ def _shaken(case: JudgedCase) -> JudgedCase:
 
 
 def _unlike(one: JudgedCase, other: JudgedCase) -> bool:
-    """Whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
+    """Return whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
     first, second = one.verdict, other.verdict
     if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
         return first.verdict in DOUBTED or second.verdict in DOUBTED
@@ -172,7 +172,7 @@ def _unlike(one: JudgedCase, other: JudgedCase) -> bool:
 
 
 def _numbers(case: JudgedCase) -> dict[str, float]:
-    """What was measured, by name."""
+    """Return the measured values by name."""
     seen = case.observation
     ratios = seen.get("ratio")
     given = {**(ratios if isinstance(ratios, dict) else {}), **seen}
@@ -183,12 +183,12 @@ _Family = tuple[str, str, str | None, str | None]
 
 
 def groups_of(outcomes: Sequence[Outcome]) -> list[Result]:
-    """The results, by probe in the order of the run, the worst first. A child that died is a result of its own."""
+    """Return the results, by probe in the order of the run, the worst first. A child that died has its own result."""
     return [result for result, _ in grouped(outcomes, cases_of(outcomes))]
 
 
 def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tuple[Result, JudgedCase | None]]:
-    """:func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
+    """Return :func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
     outcomes = [outcome for outcome in outcomes if not outcome.again]
     families: dict[_Family, list[JudgedCase]] = {_family(outcome): [] for outcome in outcomes}
     for case in cases:
@@ -221,7 +221,7 @@ def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tu
 def _result(
     family: _Family, model: str | None, alike: Sequence[JudgedCase], ran: int, right: Sequence[JudgedCase]
 ) -> tuple[Result, JudgedCase]:
-    """What these cases say together, beside those that are ``right``, and the one that is furthest off; of lost values
+    """Return the result of these cases beside the ``right`` ones, with the case that is furthest off; of lost values
     the first, because a grid begins simply."""
     verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
     same = [case for case in alike if case.verdict.verdict == verdict]
@@ -252,7 +252,7 @@ def _result(
 
 
 def _values(cases: Iterable[JudgedCase], name: str) -> tuple[str, ...]:
-    """What a parameter was in these cases: numbers in order, words in alphabetical order."""
+    """Return the values of a parameter in these cases: numbers in order, words in alphabetical order."""
     found = {value for case in cases if (value := case.param(name)) is not None}
     return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
 
@@ -265,7 +265,7 @@ def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
 
 
 def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | None:
-    """What the key lengths of these cases share where those of comparable right ones do not: ``%128=64``, ``<16``.
+    """Return what these cases' key lengths share and those of comparable right ones do not: ``%128=64``, ``<16``.
 
     Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
     key of length 1 has gradients of zero: neither says anything.
@@ -286,7 +286,7 @@ def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | Non
 
 
 def _batch(signature: str, cases: Sequence[JudgedCase], right: Sequence[JudgedCase]) -> str | None:
-    """What of the batch matters: ``padded``, ``size`` or ``any``; None where the batch was not varied."""
+    """Return what of the batch matters: ``padded``, ``size`` or ``any``; None if the batch was not varied."""
     if signature.startswith("mask-"):
         return "padded"
     if not any(case.param("padding") for case in (*cases, *right)):
@@ -301,7 +301,7 @@ def _family(outcome: Outcome) -> _Family:
 
 
 def is_length(text: str) -> bool:
-    """Whether it is a number of keys: a recording may hold other digits, or thousands of them."""
+    """Return whether it is a number of keys: a recording may hold other digits, or thousands of them."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
@@ -310,7 +310,7 @@ def _rank(verdict: str) -> int:
 
 
 def text_of(observation: Mapping[str, Any], key: str) -> str | None:
-    """A field as text; None where it is not there."""
+    """Return a field as text; None if it is missing."""
     value = observation.get(key)
     return None if value is None else str(value)
 
@@ -394,7 +394,7 @@ _COMPARE = (
 def reproducer(
     found: Iterable[tuple[Result, JudgedCase | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
 ) -> Sequence[str] | None:
-    """The lines of the script for the worst failing case that one can be written for; None when there is none."""
+    """Return the script's lines for the worst failing case that one can be written for; None without such a case."""
     worst = (case for result, case in found if case is not None and result.verdict == "fail")
     return next((script for case in worst if (script := script_of(case, environment, seed))), None)
 
@@ -402,7 +402,7 @@ def reproducer(
 def script_of(
     case: JudgedCase, environment: Mapping[str, Mapping[str, Any]], seed: int | None = None
 ) -> Sequence[str] | None:
-    """The lines of the script of one case, which name the ``seed`` of the run; None for a case of another kind."""
+    """Return the script's lines for one case, with the ``seed`` of the run; None for a case of another kind."""
     lines = _attention(case) if case.observation.get("judge") == "attention" else []
     if not lines:
         return None

@@ -76,8 +76,8 @@ def results_of(
 
 
 def _values(session: Session, records: Sequence[_Item], asked: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """``probe.*``. The list of results is complete when the whole suite ran: then a result that is not there is known
-    not to be."""
+    """Yield the facts ``probe.*``. The list of results is complete if the whole suite ran: then a missing result is
+    known to be absent."""
     incomplete = Message("only {} ran", ", ".join(asked)) if asked else None
     reason: Unknown | None = None
     if session.unusable is not None:
@@ -114,7 +114,7 @@ def _records(results: Sequence[Result], probes: Mapping[str, Probe], in_use: boo
 
 
 def result_of(record: _Item, ranks: str) -> Result:
-    """The result that a record of another rank is, with the ``ranks`` where it was so."""
+    """Return the result of another rank's record, with the ``ranks`` that had it."""
     said: dict[str, Any] = {name: value for name, value in record.items() if not isinstance(value, (Absent, Unknown))}
     said["tensors"] = tuple(said["tensors"].split(", ")) if "tensors" in said else ()
     told = Result(**{name: value for name, value in said.items() if name in Result._fields})
@@ -128,7 +128,7 @@ def result_of(record: _Item, ranks: str) -> Result:
 
 
 def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
-    """The list of the runs, if there was such a job; incomplete when its child did not end by itself."""
+    """Yield the list of the runs, if there was such a job; incomplete if its child did not end by itself."""
     for outcome in outcomes:
         if outcome.job.entries:
             items = tuple(_import_run(seen) for seen in outcome.observations if seen.get("judge") == "import")
@@ -158,7 +158,7 @@ def _section(
     using: bool | Unknown,
     known: ReleasedResults,
 ) -> dict[str, Any]:
-    """The section ``probe``: what ran where, time and memory, counts by probe, every group and case that is not right.
+    """Return the section ``probe``: what ran where, time and memory, counts by probe, every wrong group and case.
 
     ``seconds`` is the whole run, ``peak_mib`` the largest single child. ``in_use``: whether training would use this
     device; None when that is not known, for the reason ``in_use_unknown``. ``unusable`` is why nothing could run.
@@ -198,8 +198,8 @@ def _section(
 
 
 def _probes(session: Session, cases: Sequence[JudgedCase], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
-    """One entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and what it
-    took (seconds, MiB)."""
+    """Return one entry for each child, in the order of the run: what it ran, its verdicts by name, how it ended, and
+    what it took (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries = []
     for outcome in session.outcomes:
@@ -231,7 +231,7 @@ def _case(case: JudgedCase) -> dict[str, Any]:
 
 
 def _skipped(cases: Sequence[JudgedCase]) -> list[dict[str, Any]]:
-    """Why something was not measured, with the number of cases."""
+    """Return why something was not measured, with the number of cases."""
     reasons = Counter(
         (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
     )
@@ -239,9 +239,9 @@ def _skipped(cases: Sequence[JudgedCase]) -> list[dict[str, Any]]:
 
 
 def _errors_by_length(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
-    """What a plot needs: the worst of the cases of one experiment, dtype, backend and number of keys, in the order of
-    ``length``; cases without a length or a measure are none. ``ratio`` is in units of unavoidable rounding, None when
-    none is finite; ``not_finite``: some case had values that are not finite."""
+    """Return the points of a plot: the worst of the cases of one experiment, dtype, backend and number of keys, in the
+    order of ``length``; cases without a length or a measure are left out. ``ratio`` is in units of unavoidable
+    rounding, None if no ratio is finite; ``not_finite``: some case had values that are not finite."""
     points: dict[tuple[str | int | None, ...], list[JudgedCase]] = {}
     for case in cases:
         length, seen = case.param("S") or "", case.observation
@@ -260,7 +260,7 @@ def _errors_by_length(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:
 
 
 def _not_measured(section: dict[str, Any], probes: Mapping[str, Probe], asked: Sequence[str]) -> Iterator[Message]:
-    """A sentence for each probe that was ``asked`` for by a name and that gave nothing to judge, with the reason.
+    """Yield a sentence for each probe that was ``asked`` for by name and gave nothing to judge, with the reason.
 
     One that ended badly is no matter of this: how it ended says why.
     """
@@ -281,7 +281,7 @@ def _not_measured(section: dict[str, Any], probes: Mapping[str, Probe], asked: S
 
 
 def _model_not_measured(session: Session, cases: Sequence[JudgedCase]) -> Iterator[Message]:
-    """A sentence when a model was given, experiments tried to build it, and none of them could measure it."""
+    """Yield a sentence if a model was given, experiments tried to build it, and none could measure it."""
     own = [case for case in cases if (case.param("model") or "").split(" ")[0] == "own"]
     given = any(outcome.job.model for outcome in session.outcomes)
     if given and own and all(case.verdict.verdict == "skip" for case in own):

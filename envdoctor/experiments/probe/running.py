@@ -39,12 +39,12 @@ class Outcome(NamedTuple):
 
     @property
     def without_torch(self) -> bool:
-        """Whether it ended because torch cannot be imported, or in the middle of importing it: so would the others."""
+        """Return whether it ended because torch cannot be imported, or while importing it: so would the others."""
         return self.ending in NO_TORCH or (not self.begin and self.ending in ("timeout", "crash"))
 
     @property
     def device(self) -> str:
-        """The device that the child found when it was left to it to choose."""
+        """Return the device that the child chose, if the choice was left to it."""
         return str(self.begin.get("device", self.job.device))
 
 
@@ -86,7 +86,7 @@ def run_jobs(
 
 
 def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
-    """Places of the jobs that share a process. The context comes first, then what may take longest."""
+    """Return the places of the jobs that share a process: the context first, then what may take longest."""
     shared: dict[object, list[int]] = {}
     for number, job in enumerate(jobs):
         shared.setdefault(number if job.alone else frozenset(job.needs), []).append(number)
@@ -135,20 +135,20 @@ class _Run:
         return outcomes
 
     def _alone(self, first: Outcome) -> Outcome:
-        """The job in a process of its own. When it is done there, how it ended at first is part of the result."""
+        """Run the job in a process of its own. If it ends well there, the result says how it ended at first."""
         (second,) = self.bundle([first.job])
         if second.ending != "ok" or first.ending not in _TOLD_ONCE:
             return second
         return second._replace(earlier=first.ending, earlier_detail=first.detail)
 
     def _like_the_hopeless(self, job: Job) -> Outcome:
-        """The outcome of a job that is not tried, because that of another says how it would end."""
+        """Return the outcome of a job that is not tried, because another job says how it would end."""
         assert self._hopeless is not None
         return Outcome(job, (), self._hopeless.ending, self._hopeless.detail)
 
 
 def outcome_of(job: Job, answer: ChildAnswer) -> Outcome:
-    """The answer of a job's task, with the observations stamped."""
+    """Return the outcome of a job from its task's answer, with the observations stamped."""
     stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
     stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})
     return Outcome(

@@ -83,8 +83,8 @@ def run_session(
 
 
 def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
-    """The jobs with a case that failed, which are not too long to be done again, in one process with others: what comes
-    with every so many calls comes elsewhere then."""
+    """Return the jobs with a failed case that are short enough to repeat, now in one process with others: what comes
+    with every so many calls then comes elsewhere."""
     return [
         replace(outcome.job, alone=False)
         for outcome in outcomes
@@ -94,7 +94,7 @@ def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
 
 
 def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
-    """The children that the wishes mean on a device, without the context.
+    """Return the children that the wishes mean on a device, without the context.
 
     On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
     says bf16.
@@ -113,7 +113,7 @@ def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
 
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:
-    """The session that these outcomes were, also from a recording."""
+    """Return the session of these outcomes, also from a recording."""
     unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
     known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
     environment: dict[str, Mapping[str, Any]] = {}
@@ -126,12 +126,12 @@ def session_of(outcomes: Sequence[Outcome]) -> Session:
 
 
 def _died_first(outcome: Outcome) -> bool:
-    """Whether it was the context, and it ended before torch was imported."""
+    """Return whether the context ended before torch was imported."""
     return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
 
 
 def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:
-    """Whether training here would use the device that the probes ran on: only then may their results fail a run.
+    """Return whether training here would use the probed device: only then may its results fail a run.
 
     ``gpus`` and ``accelerators`` are the facts of the machine. Beside an accelerator the CPU is not the device in use,
     whether torch can use that accelerator or not. Where the driver was not asked, a machine without a trace of any
@@ -155,14 +155,14 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
 
 
 def _workers(jobs: Sequence[Job]) -> int:
-    """Children at a time on a CPU: each computes with one thread, so two cores run two, when memory allows."""
+    """Return how many children run at a time on a CPU: each has one thread, so two cores run two if memory allows."""
     needed = 2 * max((job.memory_mib for job in jobs), default=0) + _SPARE_MIB
     free = _free_mib()
     return 2 if processors() >= 2 and free is not None and free >= needed else 1
 
 
 def _free_mib() -> int | None:
-    """Memory that can still be had, in MiB, by the system and by the limit of the container; None where unknown."""
+    """Return the memory that is left, in MiB, by the system and the container's limit; None if unknown."""
     found: list[int] = []
     try:
         with open("/proc/meminfo") as file:

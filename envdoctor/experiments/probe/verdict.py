@@ -49,7 +49,7 @@ _TENSORS = ("o", "dq", "dk", "dv")
 _ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
 
 
-class UnreadableObservation(Exception):
+class _UnreadableObservation(Exception):
     """A field is missing or is not what its name says; the text says which."""
 
 
@@ -66,12 +66,12 @@ class Verdict(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """Whether this is something that a person must see: a warning or worse, but not a skip."""
+        """Return whether a person must see it: a warning or worse, but not a skip."""
         return self.verdict not in ("pass", "skip")
 
 
 def judge(observation: Mapping[str, Any]) -> Verdict | None:
-    """The verdict of one observation; None for one that is no case (``kind`` info or environment, or no judge)."""
+    """Return the verdict of one observation; None if it is not a case (``kind`` info or environment, or no judge)."""
     if observation.get("kind", "case") != "case":
         return None
     if observation.get("error") is not None:
@@ -91,12 +91,12 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         return Verdict("garbage", "unreadable", why=Message("no judge is called {}", repr(name)))
     try:
         return rule(observation)
-    except UnreadableObservation as error:
+    except _UnreadableObservation as error:
         return Verdict("garbage", "unreadable", why=said_by(error))
 
 
 def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]:
-    """:func:`judge` of each; what fails only with padding is named after the mask, not after the batch.
+    """Return :func:`judge` of each; what fails only with padding is named after the mask, not after the batch.
 
     A padded batch takes another path through attention than a batch of equal lengths (an explicit mask instead of
     ``is_causal``). So a wrong padded case (``params.padding`` other than "none") whose twin, equal in all other
@@ -119,15 +119,15 @@ def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]
 
 
 def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
-    """(pass up to, warn up to) for this observation: its own ``limits``, else its dtype's (half when unknown)."""
+    """Return (pass up to, warn up to) of an observation: its ``limits``, else its dtype's (bf16's if unknown)."""
     own = observation.get("limits")
     if own is None:
         return LIMITS.get(str(observation.get("dtype")), LIMITS["bf16"])
     if not isinstance(own, Sequence) or isinstance(own, str) or len(own) not in (2, 3):
-        raise UnreadableObservation(Message("limits are not [pass, warn, reason]"))
+        raise _UnreadableObservation(Message("limits are not [pass, warn, reason]"))
     passes, warns = _number(own[0], "limits"), _number(own[1], "limits")
     if not 0 <= passes <= warns:
-        raise UnreadableObservation(Message("limits are not in order"))
+        raise _UnreadableObservation(Message("limits are not in order"))
     return passes, warns
 
 
@@ -135,7 +135,7 @@ def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdict:
-    """Finite first, then the worst ratio among the tensors that count."""
+    """Return the verdict by finiteness first, then by the worst ratio among the tensors that count."""
     ratios = {
         name: _number(value, Message("ratio of {}", name)) for name, value in _mapping(observation, "ratio").items()
     }
@@ -144,9 +144,9 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     gate = _names(observation, "gate") if observation.get("gate") is not None else default
     missing = [name for name in gate if name not in ratios and name not in lost and name not in unjudged]
     if missing:
-        raise UnreadableObservation(Message("{} was not measured", ", ".join(missing)))
+        raise _UnreadableObservation(Message("{} was not measured", ", ".join(missing)))
     if not (ratios or unjudged or _mapping(observation, "nonfinite")):
-        raise UnreadableObservation(Message("nothing was measured"))
+        raise _UnreadableObservation(Message("nothing was measured"))
     dead = _count(observation, "dead_rows_nonfinite")
     dead_dq = _count(observation, "dead_dq_nonfinite")
     if dead_dq and params_of(observation).get("dout") != "expand":
@@ -233,7 +233,7 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
     equal = observation.get("equal")
     if equal is not None:
         if not isinstance(equal, bool):
-            raise UnreadableObservation(Message("equal is neither true nor false"))
+            raise _UnreadableObservation(Message("equal is neither true nor false"))
         if equal:
             return Verdict("pass")
         return _violation(observation, "differs", Message("two results that must be equal differ"))
@@ -259,10 +259,10 @@ def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Ve
 
 
 def _growth(observation: Mapping[str, Any]) -> Verdict:
-    """Bytes after the last cycle must be those after the second: the first two fill caches."""
+    """Return the verdict on bytes after each cycle: the last must equal the second, because two cycles fill caches."""
     kib = _numbers(observation, "kib")
     if len(kib) < 3:
-        raise UnreadableObservation(Message("growth needs at least three cycles"))
+        raise _UnreadableObservation(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
     if not grown <= 0:
         why = Message(
@@ -283,7 +283,7 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
     found, expected = _count(observation, "row_nan", True), _count(observation, "expected", True)
     elsewhere = _count(observation, "elsewhere", True)
     if expected < 1:
-        raise UnreadableObservation(Message("nothing was poisoned"))
+        raise _UnreadableObservation(Message("nothing was poisoned"))
     if found < expected:
         why = Message(
             "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right", found, expected
@@ -302,21 +302,21 @@ def _import(observation: Mapping[str, Any]) -> Verdict:
 
 
 def failure_of(observation: Mapping[str, Any]) -> Message:
-    """Why the statement failed, a clause: the first cause of its exception."""
+    """Return why the statement failed, as a clause: the first cause of its exception."""
     cause = cause_of(observation)
     said = joined([text for text in (text_in(cause, "type"), text_in(cause, "message")) if text], ": ")
     return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
 
 
 def cause_of(seen: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The last of the exceptions that led to one another; nothing where the child told none."""
+    """Return the last of the exceptions that led to one another; empty if the child told none."""
     errors = seen.get("errors")
     last = errors[-1] if isinstance(errors, list) and errors else None
     return last if isinstance(last, Mapping) else {}
 
 
 def text_in(found: Mapping[str, Any], key: str) -> str:
-    """A field as text of at most 400 characters; empty where it is none."""
+    """Return a field as text of at most 400 characters; empty if it is not text."""
     text = found.get(key)
     return text[:400] if isinstance(text, str) else ""
 
@@ -334,19 +334,19 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
 
 
 def _ordered(tensors: Iterable[str]) -> tuple[str, ...]:
-    """Attention's tensors in their usual order, others after them as they came."""
+    """Return attention's tensors in their usual order, others after them as they came."""
     listed = list(tensors)
     return tuple([name for name in _TENSORS if name in listed] + [name for name in listed if name not in _TENSORS])
 
 
 def _listed(lost: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
-    """The tensors in their order, and the same with their counts as text."""
+    """Return the tensors in their order, and the same with their counts as text."""
     tensors = _ordered(lost)
     return tensors, ", ".join(f"{name} {lost[name]}" for name in tensors)
 
 
 def params_of(observation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of an observation by name; empty where it has none."""
+    """Return the parameters of an observation by name; empty if it has none."""
     params = observation.get("params")
     return params if isinstance(params, Mapping) else {}
 
@@ -357,7 +357,7 @@ def _padding(observation: Mapping[str, Any]) -> str | None:
 
 
 def _twin(observation: Mapping[str, Any]) -> str:
-    """What a padded case and its twin of equal lengths share."""
+    """Return what a padded case and its twin of equal lengths share."""
     varied = ("padding", "position_ids", "lengths", "empty", "B", "S")
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     shared = [(str(name), str(value)) for name, value in params_of(observation).items() if name not in varied]
@@ -368,13 +368,13 @@ def _twin(observation: Mapping[str, Any]) -> str:
 
 
 def _number(value: object, name: str) -> float:
-    """A float that is not negative, as every measure is; the words nan and inf make up for JSON's lack of these."""
+    """Return a number that is not negative, as every measure is; JSON lacks nan and inf, so these are words."""
     if isinstance(value, str) and value.lower() in ("nan", "inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UnreadableObservation(Message("{} is not a number", name))
+        raise _UnreadableObservation(Message("{} is not a number", name))
     if value < 0:
-        raise UnreadableObservation(Message("{} is negative", name))
+        raise _UnreadableObservation(Message("{} is negative", name))
     try:
         return float(value)
     except OverflowError:
@@ -382,28 +382,28 @@ def _number(value: object, name: str) -> float:
 
 
 def _numbers(observation: Mapping[str, Any], key: str) -> list[float]:
-    """A list of ``_number`` that are finite."""
+    """Return a list of finite numbers."""
     values = observation.get(key)
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise UnreadableObservation(Message("{} is not a list of numbers", key))
+        raise _UnreadableObservation(Message("{} is not a list of numbers", key))
     found = [_number(value, key) for value in values]
     if not all(map(math.isfinite, found)):
-        raise UnreadableObservation(Message("{} is not finite", key))
+        raise _UnreadableObservation(Message("{} is not finite", key))
     return found
 
 
 def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """An object; empty when it is not there."""
+    """Return an object; empty if it is missing."""
     value = observation.get(key)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise UnreadableObservation(Message("{} is not an object", key))
+        raise _UnreadableObservation(Message("{} is not an object", key))
     return value
 
 
 def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
-    """Names whose count is not zero."""
+    """Return the names whose count is not zero."""
     found = {
         str(name): _whole(value, Message("{} of {}", key, name)) for name, value in _mapping(observation, key).items()
     }
@@ -411,23 +411,23 @@ def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
 
 
 def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> int:
-    """A count; 0 when it is not there and not ``required``."""
+    """Return a count; 0 if it is missing and not ``required``."""
     value = observation.get(key)
     return 0 if value is None and not required else _whole(value, key)
 
 
 def _whole(value: object, name: str) -> int:
-    """A whole number from 0 on."""
+    """Return a whole number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise UnreadableObservation(Message("{} is not a count", name))
+        raise _UnreadableObservation(Message("{} is not a count", name))
     return value
 
 
 def _names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A list of names; empty when it is not there."""
+    """Return a list of names; empty if it is missing."""
     value = observation.get(key)
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise UnreadableObservation(Message("{} is not a list of names", key))
+        raise _UnreadableObservation(Message("{} is not a list of names", key))
     return tuple(str(name) for name in value)

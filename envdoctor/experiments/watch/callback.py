@@ -44,7 +44,7 @@ class Evaluation:
         self._count = 0
 
     def after(self, batch: Mapping[str, Any], output: Any) -> None:
-        """The model answered; a call without a loss (generation) is no batch of an evaluation."""
+        """Note the loss of a batch; a call without a loss (generation) is not a batch of an evaluation."""
         loss = loss_of(output)
         if loss is not None:
             self.shape = shape_of(batch)
@@ -129,7 +129,7 @@ class Watch(TrainerCallback):
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is known yet of the run that begins."""
+        """Forget the run before: nothing is known yet of the run that begins."""
         self._teller = Teller(self.folder)
         self._steps = Steps(self._teller, stop=self.stop, rerun=self.rerun)
         self._evaluation = Evaluation(self._teller, rerun=self.rerun)
@@ -137,7 +137,7 @@ class Watch(TrainerCallback):
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What was seen since training began last."""
+        """Return what was seen since training last began."""
         return self._teller.events
 
     # --- a plain loop ------------------------------------------------------------------------------------------------
@@ -169,18 +169,18 @@ class Watch(TrainerCallback):
             self.on_train_end(*loop[:3])
 
     def _loop_of(self, optimizer: Any) -> WatchedRun | None:
-        """The loop if this optimizer's steps are counted: the given one's, else those of the first with our weights."""
+        """Return the loop if this optimizer's steps count: the given one's, else the first's with our weights."""
         loop = self._loop
         if loop is None or self._teller.busy:
             return None
         if loop.optimizer is None:
-            ours = {id(one) for one in loop.model.parameters()}
+            ours = {id(parameter) for parameter in loop.model.parameters()}
             if any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
                 self._loop = loop = loop._replace(optimizer=optimizer)
         return loop if getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer else None
 
     def _before_step(self, optimizer: Any, arguments: Any, options: Any) -> Any:
-        """Before the weights move: that is within the step where a closure makes the gradients (Lightning, LBFGS)."""
+        """Look before the weights move; if a closure makes the gradients (Lightning, LBFGS), look within the step."""
         loop = self._loop_of(optimizer)
         if loop is None:
             return None
@@ -214,7 +214,7 @@ class Watch(TrainerCallback):
     # --- the Trainer's events ----------------------------------------------------------------------------------------
 
     def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Evaluation needs no training."""
+        """Listen to the model already: evaluation needs no training."""
         self._listen(model)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
@@ -228,11 +228,11 @@ class Watch(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any
     ) -> None:
-        """After clipping, before the weights move."""
+        """Look after clipping, before the weights move."""
         self._steps.look(WatchedRun(args, state, control, model, optimizer), applied=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
-        """Before anything is saved the numbers must be known."""
+        """Read the step's numbers before anything is saved."""
         run = WatchedRun(args, state, control, model, optimizer)
         steps, skipped = self._steps, bool(getattr(optimizer, "step_was_skipped", False))
         if steps.kept.count:  # nobody told before the step
@@ -248,12 +248,12 @@ class Watch(TrainerCallback):
         self._keep_from_saving(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """The Trainer may save here as well."""
+        """Read the last step's numbers: the Trainer may save here as well."""
         self._steps.read_late()
         self._keep_from_saving(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any, optimizer: Any, **kwargs: Any) -> None:
-        """What the log hides: see :func:`envdoctor.experiments.watch.signatures.event_of_log`."""
+        """Record what the log hides: see :func:`envdoctor.experiments.watch.signatures.event_of_log`."""
         self._steps.read_late()  # the step that is logged, with its cause
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
@@ -275,7 +275,7 @@ class Watch(TrainerCallback):
             self._keep_from_saving(control)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After each batch of an evaluation."""
+        """Look after each batch of an evaluation."""
         run = WatchedRun(args, state, control, model)
         self._evaluation.look(run, end=False)
         shape = self._evaluation.shape
@@ -284,19 +284,19 @@ class Watch(TrainerCallback):
             self._note_growth(run, self._memory.add("evaluation-memory-grows", shape, held))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After the last one."""
+        """Look at the last batches of an evaluation."""
         self._evaluation.look(WatchedRun(args, state, control, model), end=True)
         self._memory.forget("evaluation-memory-grows")
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """The last step is read as well; a run that was stopped ends here. Raises :class:`RunStopped`."""
+        """Read the last step; end a run that was stopped. Raises :class:`RunStopped`."""
         self._steps.read_late()
         self._stop_here()
 
     # --- the model's own calls ---------------------------------------------------------------------------------------
 
     def _listen(self, model: Any) -> None:
-        """To this model alone: copies of it carry the hooks along and are none of our business."""
+        """Listen to this model alone: copies of it carry the hooks along and do not concern this watch."""
         for handle in self._handles:
             handle.remove()
         self._model, self._handles = model, []
@@ -308,7 +308,7 @@ class Watch(TrainerCallback):
             ]
 
     def _trains(self, module: Any) -> bool:
-        """Whether it is called for a step: without gradients it is a reference model's pass or a generation."""
+        """Return whether it is called for a step: without gradients it is a reference model's pass or a generation."""
         ours = module is self._model and not self._teller.busy and not self._steps.tripped
         return ours and module.training and torch.is_grad_enabled()
 
@@ -353,5 +353,5 @@ def _on_cuda() -> bool:
 
 
 def _not_compiled(hook: Any) -> Any:
-    """The hook, kept out of what torch.compile traces: it has to see real batches and keep them."""
+    """Return the hook, kept out of what torch.compile traces: it has to see real batches and keep them."""
     return getattr(torch, "compiler", torch._dynamo).disable(hook)

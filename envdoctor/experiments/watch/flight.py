@@ -28,7 +28,7 @@ _PLAIN = (bool, int, float, str)
 
 
 def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """The findings of the shipped rules about watched runs, worst first. ``facts`` are plain values by ``watch.*``."""
+    """Return the findings of the shipped rules about watched runs, worst first. ``facts`` are values by ``watch.*``."""
     rules = _rules()
     known = FactSet()
     for key, raw in facts.items():
@@ -41,7 +41,7 @@ def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 @lru_cache(maxsize=1)
 def _rules() -> Matrix:
-    """The shipped rules about watched runs."""
+    """Return the shipped rules about watched runs."""
     return load_matrix(()).of_scopes("watch")
 
 
@@ -83,7 +83,7 @@ def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder
 
 
 def _versions() -> dict[str, str]:
-    """Facts about what was installed."""
+    """Return facts about the installed packages."""
     from importlib import metadata
 
     import torch

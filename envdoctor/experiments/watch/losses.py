@@ -18,9 +18,9 @@ _KEPT_LOSSES = 256
 _WORSE = 1.5
 
 
-def given_of(output: Any) -> Any:
-    """The tensor in a model's output that holds its loss: ``.loss``, ``["loss"]``, the first of a tuple when it is one
-    number, or what trl 1.16 makes its own of: ``log_probs`` of the labels (``trl/trainer/sft_trainer.py``)."""
+def _given_of(output: Any) -> Any:
+    """Return the tensor in a model's output that holds its loss: ``.loss``, ``["loss"]``, the first of a tuple if it is
+    one number, or what trl 1.16 makes its own of: ``log_probs`` of the labels (``trl/trainer/sft_trainer.py``)."""
     loss = _named(output, "loss")
     if loss is None and isinstance(output, tuple) and output and hasattr(output[0], "numel") and output[0].numel() == 1:
         loss = output[0]
@@ -29,17 +29,17 @@ def given_of(output: Any) -> Any:
 
 
 def loss_of(output: Any) -> Any:
-    """The loss in a model's output as one number; None without one. ``log_probs`` of no label come to 0."""
-    given = given_of(output)
+    """Return the loss in a model's output as one number; None without one. Without a label ``log_probs`` come to 0."""
+    given = _given_of(output)
     if given is not None and given is _named(output, "log_probs"):
         kept = _named(output, "label_mask")
         return -given.sum() / (given.numel() if kept is None else kept.sum().clamp(min=1))
     return given.mean() if given is not None and given.dim() else given
 
 
-def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
-    """The loss above which a step has lost what it knew; infinite where it is no mean over labels that are tokens: that
-    of CTC is a sum, which grows with the length of a clip."""
+def _worst_of(model: Any, batch: Mapping[str, Any]) -> float:
+    """Return the loss above which a step has lost what it knew; infinite if it is not a mean over labels that are
+    tokens: CTC's is a sum, which grows with the length of a clip."""
     labels: Any = batch.get("labels")
     config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -50,17 +50,17 @@ def worst_of(model: Any, batch: Mapping[str, Any]) -> float:
 
 
 def tensors_of(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors among the model's keyword arguments."""
+    """Return the tensors among the model's keyword arguments."""
     return {name: value for name, value in batch.items() if hasattr(value, "dtype") and hasattr(value, "shape")}
 
 
 def bytes_of(batch: Mapping[str, Any]) -> int:
-    """Bytes that the batch's tensors hold."""
+    """Return the bytes that the batch's tensors hold."""
     return sum(value.numel() * value.element_size() for value in tensors_of(batch).values())
 
 
 def shape_of(batch: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Samples and padded length; None when nothing tells."""
+    """Return the number of samples and the padded length; None if nothing tells them."""
     for name in ("input_ids", "labels", "attention_mask", "inputs_embeds"):
         value: Any = batch.get(name)
         if hasattr(value, "shape") and len(value.shape) >= 2:
@@ -69,8 +69,8 @@ def shape_of(batch: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts ``watch.batch_size``, ``length``, ``tile``, ``padded``, ``padding_side``, ``label_tokens`` and
-    ``unlabelled_rows``, as far as the batch tells. Reads the device: not for the hot path."""
+    """Return the facts ``watch.batch_size``, ``length``, ``tile``, ``padded``, ``padding_side``, ``label_tokens`` and
+    ``unlabelled_rows``, if the batch tells them. Reads the device: not for the hot path."""
     facts: dict[str, Any] = {}
     shape = shape_of(batch)
     if shape is not None:
@@ -92,7 +92,7 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 class StepLosses:
     """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
-    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`worst_of`. ``arrived`` are the
+    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`_worst_of`. ``arrived`` are the
     gradients with which backward passes have come to losses of the model's own."""
 
     def __init__(self) -> None:
@@ -106,24 +106,24 @@ class StepLosses:
         self._shares = False
 
     def before(self, model: Any, batch: Mapping[str, Any]) -> None:
-        """A micro-batch begins."""
+        """Keep the batch of a micro-batch that begins."""
         size = bytes_of(batch)
         if len(self.batches) >= _KEPT_BATCHES or self._held + size > _KEPT_BYTES:
             self.batches, self._held = {}, 0
         self.batches[self.count] = batch
         self._held += size
         if not self.count:
-            self.shape, self.worst = shape_of(batch), worst_of(model, batch)
+            self.shape, self.worst = shape_of(batch), _worst_of(model, batch)
             # Its loss is the sum over its tokens by the number of those of the whole step.
             self._shares = batch.get("num_items_in_batch") is not None
         self.count += 1
 
     def after(self, output: Any) -> None:
-        """Its output is there, maybe with a loss, which is on the device and stays there."""
+        """Keep the loss of a micro-batch's output, if it has one; the loss stays on the device."""
         loss = loss_of(output)
         if loss is None:
             return
-        given = given_of(output)
+        given = _given_of(output)
         if given.requires_grad:
             given.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
         if len(self.losses) >= _KEPT_LOSSES:
@@ -132,7 +132,7 @@ class StepLosses:
         self.losses.append((max(self.count - 1, 0), loss.detach()))
 
     def mean(self) -> Any:
-        """The loss of the step so far, on the device; None without one."""
+        """Return the loss of the step so far, on the device; None without one."""
         if not self.losses:
             return None
         device = self.losses[0][1].device
@@ -141,11 +141,11 @@ class StepLosses:
         return together if self._shares or self.count < 2 else together / self.count
 
     def bad(self) -> list[int]:
-        """Numbers of the micro-batches whose loss is not finite. Reads the device."""
+        """Return the numbers of the micro-batches whose loss is not finite. Reads the device."""
         return [number for number, loss in self.losses if not bool(torch.isfinite(loss))]
 
     def is_own(self) -> bool:
-        """Whether the step was trained on losses of the model's own, and with finite gradients. Reads the device."""
+        """Return whether the step trained on the model's own losses, with finite gradients. Reads the device."""
         return bool(self.arrived) and all(bool(torch.isfinite(one).all()) for one in self.arrived)
 
 

@@ -23,14 +23,14 @@ INF = float("inf")
 
 
 def processes() -> int:
-    """How many processes train together; 1 without torch.distributed."""
+    """Return how many processes train together; 1 without torch.distributed."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return int(torch.distributed.get_world_size())
     return 1
 
 
 def local(tensor: Any) -> Any:
-    """This process's part of a tensor that is spread over several, without its history."""
+    """Return this process's part of a tensor that is spread over several, without its history."""
     plain = tensor.detach()
     return plain.to_local() if hasattr(plain, "to_local") else plain
 
@@ -46,9 +46,9 @@ class Gradients:
         self._sentinel: Any = None
 
     def look(self, model: Any, args: Any, step: int, kept: StepLosses) -> tuple[Any, Any] | None:
-        """(numbers of all processes, numbers of this one): the largest loss, the largest magnitude of each gradient
-        that was looked at, and last the smallest loss. A loss is 0 where it is not known. In those of all processes
-        what is not finite is infinite. None when there was nothing to look at.
+        """Return (numbers of all processes, numbers of this one): the largest loss, the largest magnitude of each
+        gradient that was looked at, and last the smallest loss. An unknown loss is 0. In the numbers of all processes
+        what is not finite is infinite. None if there was nothing to look at.
 
         Every process calls this in every step, or the others wait for ever.
         """
@@ -66,9 +66,9 @@ class Gradients:
         return shared * torch.tensor([1, 1, -1], device=device), own
 
     def any_bad(self, model: Any, *, applied: bool) -> tuple[bool, bool, bool]:
-        """Whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one); and
-        whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel that
-        is not zero, for the one that made somebody ask may never be anything else."""
+        """Return whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one);
+        and whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel
+        that is not zero, because the one that raised the doubt may always be 0."""
         by_size = sorted(_having(model).values(), key=lambda one: int(one.numel()))
         better = next((one for one in by_size if bool((local(one.grad) != 0).any())), None)
         self._sentinel = better if better is not None else self._sentinel
@@ -76,7 +76,7 @@ class Gradients:
         return on_any(model, own), own, not on_any(model, better is not None or applied or not by_size)
 
     def _few(self, model: Any, args: Any, step: int) -> list[Any]:
-        """With clipping one small gradient, without it a share of all, in turn."""
+        """Return one small gradient if the run clips, else a share of all gradients, in turn."""
         clips = bool(args.max_grad_norm and args.max_grad_norm > 0)
         if clips and self._sentinel is not None and self._sentinel.grad is not None:
             return [local(self._sentinel.grad)]
@@ -90,26 +90,26 @@ class Gradients:
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether a single call of the model makes processes talk: FSDP's tensors or DeepSpeed's ZeRO."""
+    """Return whether a single call of the model makes processes talk: FSDP's tensors or DeepSpeed's ZeRO."""
     return any(hasattr(parameter, "to_local") or hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
 def bad_gradients(model: Any) -> list[str]:
-    """The names of the first weights whose gradients are not finite; none when all are, as by a norm that is NaN."""
+    """Return the first weights whose gradients are not finite; none if all are not, as after a norm that is NaN."""
     having = _having(model)
     bad = [name for name, one in having.items() if not _finite(one.grad)]
     return bad[:_NAMED] if len(bad) < len(having) else []
 
 
 def oversized_weight(model: Any) -> str | None:
-    """The name of the largest weight when its square is infinite in float32: whatever it reaches is lost."""
+    """Return the largest weight's name if its square is infinite in float32: whatever it reaches is lost."""
     largest = {name: float(local(one).abs().max()) for name, one in model.named_parameters() if local(one).numel()}
     name = max(largest, key=largest.__getitem__, default=None)
     return name if name is not None and INF > largest[name] > _ROOT else None
 
 
 def on_any(model: Any, found: bool) -> bool:
-    """Whether it was found on some process. Every process calls this, or the others wait for ever."""
+    """Return whether it was found on some process. Every process calls this, or the others wait for ever."""
     if processes() == 1:
         return found
     shared = torch.tensor(int(found), device=_device(model, []))
@@ -118,13 +118,13 @@ def on_any(model: Any, found: bool) -> bool:
 
 
 def _having(model: Any) -> dict[str, Any]:
-    """Parameters with gradients by their names; those with sparse ones are left out."""
+    """Return the parameters with gradients by name; sparse gradients are left out."""
     named = ((name, one) for name, one in model.named_parameters() if one.grad is not None and one.numel())
     return {name: one for name, one in named if not one.grad.is_sparse}
 
 
 def _device(model: Any, tensors: list[Any]) -> Any:
-    """Where the numbers are put: where processes can exchange them, else where they are."""
+    """Return the device for the numbers: one where processes can exchange them, else the one where they are."""
     if processes() > 1 and "nccl" in str(torch.distributed.get_backend()) and torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     if tensors:
@@ -139,7 +139,7 @@ _FUSED = re.compile(r"Sdpa|Flash")
 
 
 def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backward: bool = True) -> dict[str, Any]:
-    """The facts ``watch.where``, ``module``, ``module_class``, ``operation``, ``parameter`` and ``cured_by``.
+    """Return the facts ``watch.where``, ``module``, ``module_class``, ``operation``, ``parameter`` and ``cured_by``.
 
     ``model`` is called with the batch some times, forward and backward; its gradients are overwritten and left
     empty, its weights, mode and random state are not touched. An output without a loss is searched with a loss of its
@@ -149,16 +149,16 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:
-        found = _present(model, batch)
-        if found or not again:
-            return found
+        facts = _present(model, batch)
+        if facts or not again:
+            return facts
         with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(backward):
-            found = _trace(model, batch, backward)
-            if found["watch.where"] in ("forward", "backward"):
+            facts = _trace(model, batch, backward)
+            if facts["watch.where"] in ("forward", "backward"):
                 cures = _cures(model)
                 clean = [name for name, cure in cures if _runs_clean(model, batch, cure, backward)]
-                found["watch.cured_by"] = clean
-        return found
+                facts["watch.cured_by"] = clean
+        return facts
     except Exception as error:
         return {"watch.where": "failed", "problem": f"{type(error).__name__}: {error}"[:300]}
     finally:
@@ -167,7 +167,7 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
 
 
 def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not finite before anything is computed: data or weights."""
+    """Return the data or weights that are not finite before anything is computed."""
     given = {name: value for name, value in tensors_of(batch).items() if value.is_floating_point()}
     for name, value in given.items():
         # A mask that is added to logits hides a key by -inf.
@@ -182,9 +182,9 @@ def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _objective(output: Any) -> tuple[Any, bool]:
-    """What the backward pass starts from, and whether it is the model's own loss. Where there is none (label smoothing,
-    a loss function of the Trainer's) it is the mean square of the logits, whose gradient goes through the same
-    operations; None without logits."""
+    """Return the tensor that the backward pass starts from, and whether it is the model's own loss. Without such a loss
+    (label smoothing, a loss function of the Trainer's) it is the mean square of the logits, whose gradient goes through
+    the same operations; None without logits."""
     loss = loss_of(output)
     if loss is not None:
         return loss, True
@@ -228,9 +228,9 @@ def _trace(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, An
 
 @contextmanager
 def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], list[tuple[str, Any]]]]:
-    """Note modules that make what is not finite of what is: in the order of the forward pass those whose output is not,
-    and in the order of the backward pass those that get a finite gradient and give one that is not, of an input or a
-    parameter."""
+    """Note modules that turn finite values into others: in the order of the forward pass the ones whose output is not
+    finite, and in the order of the backward pass the ones that get a finite gradient and give one that is not, of an
+    input or a parameter."""
     bad_forward: list[tuple[str, Any]] = []
     bad_backward: list[tuple[str, Any]] = []
     good_in: set[str] = set()
@@ -285,7 +285,7 @@ def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], 
 
 
 def _operation(model: Any, batch: Mapping[str, Any]) -> dict[str, str]:
-    """The operation that autograd's anomaly mode names, in a backward pass of its own."""
+    """Return the operation that autograd's anomaly mode names, in a backward pass of its own."""
     import warnings
 
     model.zero_grad(set_to_none=True)
@@ -301,7 +301,7 @@ def _operation(model: Any, batch: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _tensors(value: Any) -> Iterator[Any]:
-    """Floating-point tensors in nested outputs."""
+    """Yield the floating-point tensors in nested outputs."""
     if isinstance(value, torch.Tensor):
         if value.is_floating_point():
             yield value
@@ -311,13 +311,13 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _module(found: list[tuple[str, Any]], model: Any) -> dict[str, Any]:
-    """The first that was noted: hooks of a part run before those of what contains it."""
+    """Return the first module that was noted: hooks of a part run before those of what contains it."""
     name, module = found[0] if found else ("", model)
     return {"watch.module": name or "the model itself", "watch.module_class": type(module).__name__}
 
 
 def _runs_clean(model: Any, batch: Mapping[str, Any], cure: Any, backward: bool) -> bool:
-    """Whether loss and gradients are finite with the cure; what cannot be run, or was not in force, cures nothing."""
+    """Return whether loss and gradients are finite with the cure; a cure that does not run or take effect fails."""
     if backward:
         model.zero_grad(set_to_none=True)
     try:
@@ -334,20 +334,20 @@ def _runs_clean(model: Any, batch: Mapping[str, Any], cure: Any, backward: bool)
 
 
 def _cures(model: Any) -> list[tuple[str, Callable[[], AbstractContextManager[Callable[[], bool]]]]]:
-    """The cures that can be tried here before they are advised, by the words of the fact ``watch.cured_by``: attention
-    without cuDNN, eager attention.
+    """Return the cures that can be tried here before they are advised, by the words of the fact ``watch.cured_by``:
+    attention without cuDNN, eager attention.
 
     Releases of transformers choose the attention in two ways: since 4.48 from the configuration at every call, before
     that by the class of the attention module when it is built (``LlamaSdpaAttention`` beside ``LlamaAttention``). Both
     are changed for one call, and whether that took the fused kernel out of it is counted, not believed.
     Each opens a context in which the model runs with it; what the context gives says afterwards whether it was in
     force."""
-    found: list[tuple[str, Any]] = []
+    cures: list[tuple[str, Any]] = []
     if torch.cuda.is_available() and hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
-        found.append(("cudnn-off", _without_cudnn))
+        cures.append(("cudnn-off", _without_cudnn))
     if any(getattr(config, "_attn_implementation", "eager") not in ("eager", None) for config in _configs(model)):
-        found.append(("eager", lambda: _eager(model)))
-    return found
+        cures.append(("eager", lambda: _eager(model)))
+    return cures
 
 
 @contextmanager
@@ -388,13 +388,13 @@ def _eager(model: Any) -> Iterator[Callable[[], bool]]:
 
 
 def _configs(model: Any) -> list[Any]:
-    """Configurations of the model and of its parts, each once."""
-    found = [getattr(module, "config", None) for module in model.modules()]
-    return list({id(config): config for config in found if hasattr(config, "_attn_implementation")}.values())
+    """Return the configurations of the model and of its parts, each once."""
+    configs = [getattr(module, "config", None) for module in model.modules()]
+    return list({id(config): config for config in configs if hasattr(config, "_attn_implementation")}.values())
 
 
 def _plain_class(kind: type) -> type | None:
-    """The class that computes attention plainly where this one takes a fused kernel; None for every other module."""
+    """Return the class that computes attention plainly if this one takes a fused kernel; None for other modules."""
     if "Attention" not in kind.__name__ or not _FUSED.search(kind.__name__):
         return None
     parents = (one for one in kind.__mro__[1:] if "Attention" in one.__name__ and not _FUSED.search(one.__name__))

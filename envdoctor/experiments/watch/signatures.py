@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 
 def event_of_log(entry: Mapping[str, object]) -> str | None:
-    """The event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.
+    """Return the event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.
 
     With ``logging_nan_inf_filter``, the Trainer's default, a loss that is not finite is logged as 0.0: what remains of
     it is the gradient norm. Evaluation is filtered since transformers 5.23.0 (while one of its losses is finite), not
@@ -27,7 +27,7 @@ def event_of_log(entry: Mapping[str, object]) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    """A logged value as a number; some releases log one-element tensors, others texts."""
+    """Return a logged value as a number; some releases log one-element tensors, others texts."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError, RuntimeError):

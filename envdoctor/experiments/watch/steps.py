@@ -168,8 +168,8 @@ class Steps:
         self._noted = None if noted is None else (name, parameter, *noted)
 
     def stands_still(self, *, skipped: bool) -> str | None:
-        """The half-precision weight of which a sample was kept before the step, when no element of it that has a
-        gradient moved; a step that was ``skipped`` moved nothing, and rightly."""
+        """Return the sampled half-precision weight if none of its elements that have a gradient moved in the step; None
+        if the step was ``skipped``, which rightly moved nothing."""
         noted, self._noted = self._noted, None
         if noted is None or skipped:
             return None
@@ -188,14 +188,14 @@ class Steps:
         self._judge(numbers.tolist(), step)
 
     def explain_norm(self, step: int) -> dict[str, Any]:
-        """Facts about the infinite norm of a step: its gradients are all 0 now, so its batches are run again."""
+        """Return facts about a step's infinite norm: its gradients are all 0 now, so its batches are run again."""
         zeroed = self._zeroed
         if zeroed is None or zeroed.number != step or not self._rerun or processes() > 1:
             return {}
         return self._examined(zeroed, [*zeroed.kept.batches.values()], again=not is_sharded(zeroed.run.model))
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
-        """Whether the step is bad or skipped; trips when nobody else sees to it."""
+        """Return whether the step is bad or skipped; stop or tell unless the loss scaler sees to it."""
         *largest, least = numbers
         loss, gradient = not math.isfinite(largest[0]), not all(map(math.isfinite, largest[1:]))
         zero = len(largest) > 1 and not any(largest[1:])
@@ -220,7 +220,7 @@ class Steps:
         return True
 
     def _masked(self, step: _Step) -> bool:
-        """Whether every loss that is not finite, on any process, is that of a batch without a label that counts."""
+        """Return whether every loss that is not finite, on any process, is of a batch without a label that counts."""
         batches = step.kept.batches
         unexplained = any(describe(batches.get(one, {})).get("watch.label_tokens") != 0 for one in step.kept.bad())
         return not on_any(step.run.model, unexplained)
@@ -299,24 +299,24 @@ class Steps:
         self._teller.record(run, event, first_bad, facts, details)
 
     def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
-        """What a second run of the batches, one after the other, says, with what describes the batch that is at fault;
+        """Return what a second run of the batches, one after the other, shows, and what describes the faulty batch;
         ``again`` False only looks at what is there."""
         about: dict[str, Any] = {}
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for batch in batches or [{}]:
-            found = self._teller.examine(step.run.model, batch, again=again and bool(batch))
-            if found.get("watch.where") not in ("nothing", "outside", "unknown", None):
+            facts = self._teller.examine(step.run.model, batch, again=again and bool(batch))
+            if facts.get("watch.where") not in ("nothing", "outside", "unknown", None):
                 about = describe(batch)
                 break
-        if found.get("watch.where") == "nothing" and not step.kept.is_own():
-            found = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
-        if step.applied and found.get("watch.where") in ("nothing", "outside", "weights"):
-            found = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
-        return {**about, **found}
+        if facts.get("watch.where") == "nothing" and not step.kept.is_own():
+            facts = {"watch.where": "outside", "problem": "the loss that was trained on is not the model's own"}
+        if step.applied and facts.get("watch.where") in ("nothing", "outside", "weights"):
+            facts = {"watch.where": "unknown", "problem": "the weights had moved when the batch was run again"}
+        return {**about, **facts}
 
 
 def scales(run: WatchedRun) -> bool:
-    """Whether a loss scaler looks at the gradients and skips steps by itself."""
+    """Return whether a loss scaler looks at the gradients and skips steps by itself."""
     return bool(getattr(run.args, "fp16", False)) or getattr(run.optimizer, "scaler", None) is not None
 
 
@@ -325,7 +325,7 @@ def _sample(tensor: Any) -> Any:
 
 
 def _rate_of(optimizer: Any) -> float | None:
-    """The largest learning rate of the step; None when it is not known without waiting for a device."""
+    """Return the largest learning rate of the step; None if reading it would wait for a device."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or ()]
     known = [float(rate) for rate in rates if isinstance(rate, (int, float))]
     return max(known) if known and len(known) == len(rates) else None
@@ -345,7 +345,7 @@ def _nothing_to_apply(model: Any, having: list[Any], *, keep: bool) -> None:
 
 
 def _to_host(numbers: Any) -> tuple[Any, Any]:
-    """A copy on its way to the host, and the event that says when it is there."""
+    """Return a copy on its way to the host, and the event that says when it is there."""
     if numbers.device.type != "cuda":
         return numbers, None
     host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)

@@ -77,13 +77,13 @@ _MAX_REFERENCE = 200
 
 
 def wants(path: str) -> bool:
-    """Python files, and of configurations which of them transformers loads."""
+    """Return whether it is a Python file, or a configuration that says which of them transformers loads."""
     return path.endswith(".py") or path in AUTO_MAP_FILES
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order of the
-    files; those of other files by the file alone."""
+    """Return the changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order
+    of the files; other files have one change each."""
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
     configs = revisions.changed(AUTO_MAP_FILES)
@@ -138,8 +138,8 @@ def compare(revisions: Revisions) -> Compared:
 def _parse(
     revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
-    """Read and parse both sides of the files; return those that are unread, and those that are equal by their bytes,
-    which are parsed only where they are ``needed``."""
+    """Read and parse both sides of the files; return the unread ones and the ones with equal bytes, which are parsed
+    only if they are ``needed``."""
     read = [read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys())) for side in sides]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
@@ -162,25 +162,25 @@ def _parse(
 
 
 def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> bool:
-    """Whether the configurations have to be read: a changed file is not called like loaded ones, or lies beside another
-    one of its kind, or it lost a class. All others are judged, without a request for files that did not change."""
+    """Return whether the configurations must be read: a changed file is not named like loaded ones, or another file has
+    its kind, or a class is gone. Otherwise all files are judged, without a request for unchanged ones."""
     kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
     if any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ)):
         return True
-    after = {one.name for code in sides[1].codes.values() for one in code.definitions}
+    after = {definition.name for code in sides[1].codes.values() for definition in code.definitions}
     classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
     return bool(classes - after)
 
 
 def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
-    """What is in files that are the same on both sides."""
+    """Return the code of files that are the same on both sides."""
     sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
-    found = zip(sources, parse(sources), strict=True)
-    return {source.path: code for source, code in found if isinstance(code, FileCode)}
+    codes = zip(sources, parse(sources), strict=True)
+    return {source.path: code for source, code in codes if isinstance(code, FileCode)}
 
 
 def _settings(revisions: Revisions) -> set[str]:
-    """The keys of config.json that both sides set."""
+    """Return the keys of config.json that both sides set."""
     sides = (revisions.new,) * 2 if revisions.same("config.json") else (revisions.old, revisions.new)
     read = [read_json(side, "config.json") for side in sides]
     found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
@@ -205,17 +205,17 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
 
 
 def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
-    """Places that reach beyond computing or ask for a version, and that none of the old files has; one change for all
-    of a kind in one function."""
+    """Yield places that reach beyond computing or ask for a version and that no old file has; one change for all of a
+    kind in one function."""
     known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
-    found: dict[tuple[str, str, str], list[Site]] = {}
+    groups: dict[tuple[str, str, str], list[Site]] = {}
     for pair in pairs:
         for site in pair.new.sites:
             if known[site.kind, site.key] > 0:
                 known[site.kind, site.key] -= 1
             else:
-                found.setdefault((pair.path, site.kind, site.scope), []).append(site)
-    for (path, kind, scope), sites in found.items():
+                groups.setdefault((pair.path, site.kind, site.scope), []).append(site)
+    for (path, kind, scope), sites in groups.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
         at_load = any(site.at_load for site in sites)
@@ -224,7 +224,7 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
 
 
 def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
-    """At most so many changes of a kind in a file; one more stands for the others."""
+    """Yield at most so many changes of a kind in a file; one more stands for the others."""
     count: Counter[tuple[str, str]] = Counter()
     for change in changes:
         count[change.path, change.kind] += 1
@@ -238,7 +238,7 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[LoadedEntry], list[LoadedEntry]] | Unread:
-    """The path of a configuration, and its entries, old and new."""
+    """Return the path of a configuration, and its entries, old and new."""
     new = _entries(revisions.new, path)
     old = new if revisions.same(path) else _entries(revisions.old, path)
     if isinstance(old, Unread):
@@ -247,28 +247,27 @@ def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[LoadedEntry], 
 
 
 def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
-    """The entries of one side by their keys (``AutoModel``, ``AutoTokenizer.0``); none without the file or without an
-    auto_map."""
+    """Return the entries of one side by key (``AutoModel``, ``AutoTokenizer.0``); none without file or auto_map."""
     document = read_json(snapshot, path)
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    found: dict[str, LoadedEntry] = {}
+    loaded: dict[str, LoadedEntry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        found[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
-        if len(found) > _MAX_ENTRIES:
+        loaded[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
+        if len(loaded) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
-    return [*found.values()]
+    return [*loaded.values()]
 
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
-    """Changed entries, and those that now point into a repository that none did before; a revision does not pin what is
-    there."""
+    """Yield changed entries, with their kind if they point into a repository that no old entry named: a revision does
+    not pin what is there."""
     known = {entry.away for entry in old}
-    found = differences({one.key: one for one in old}, {one.key: one for one in new})
-    for key, before, after in sorted(found, key=lambda one: one[0]):
+    changed = differences({one.key: one for one in old}, {one.key: one for one in new})
+    for key, before, after in sorted(changed, key=lambda one: one[0]):
         away = after.away if after and after.away not in known else None
         kind = "auto-map-other-repository" if away else "auto-map-changed"
         detail = Message("code of {}", away) if away else None

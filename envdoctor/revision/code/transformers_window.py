@@ -37,12 +37,12 @@ class _Demand(NamedTuple):
 
 
 def wants(path: str) -> bool:
-    """The configurations, and Python files that transformers loads by their name."""
+    """Return whether it is a configuration, or a Python file that transformers loads by its name."""
     return path in _CONFIGS or kind_of_file(path) is not None
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The windows as facts, and a change when they differ."""
+    """Return the windows as facts, and a change if they differ."""
     changed = revisions.changed()
     if not changed:
         reason = Unknown(Message("neither the code nor the configuration changed"))
@@ -67,7 +67,7 @@ def _facts(old: Value, new: Value) -> Compared:
 
 
 def _window(demands: Sequence[_Demand], unread: Sequence[Unread]) -> str | Unknown:
-    """The releases that meet every demand; unknown when a file could not be understood."""
+    """Return the releases that meet every demand; unknown if a file could not be understood."""
     if unread:
         return Unknown(Message("{}: {}", unread[0].path, unread[0].reason))
     window: tuple[Range, ...] = EVERY
@@ -77,7 +77,7 @@ def _window(demands: Sequence[_Demand], unread: Sequence[Unread]) -> str | Unkno
 
 
 def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> Iterator[_Demand | Unread]:
-    """What the given files ask for, the tightest demands first."""
+    """Yield what the given files ask for: first the demands of configurations, then those of code."""
     present = [path for path in paths if path in snapshot.files]
     for path in present:
         read = read_json(snapshot, path) if path in _CONFIGS else None
@@ -135,13 +135,13 @@ def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Dema
 
 
 def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Demand]:
-    """What a file takes whenever it is loaded, where not all releases have it. What none has may be newer: its module
-    counts. Of each minor (``4.36``) the last release that was read stands for all."""
+    """Yield what a file imports whenever it is loaded, unless all releases have it. A name that no release has may be
+    newer: then its module counts. The last release that was read of each minor (``4.36``) stands for all."""
     released = ledger.package("transformers")
     if released is None:
         return
     minors = {".".join(version.split(".")[:2]): version for version in released.read}
-    found: dict[str, str | None] = {}
+    demands: dict[str, str | None] = {}
     for use in code.uses:
         if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
             continue
@@ -149,14 +149,14 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
         having = _having(ledger, released, asked, minors)
         having = having if having.yes else _having(ledger, released, Asked(use.module), minors)
         what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
-        found[what] = having.specifier
-    for what, releases in found.items():
+        demands[what] = having.specifier
+    for what, releases in demands.items():
         if releases:
             yield _Demand(releases, Message("{} is in {}", what, releases), path)
 
 
 def _having(ledger: Ledger, released: Released, asked: Asked, minors: Mapping[str, str]) -> Releases:
-    """The releases that have it. One that cannot tell is like the one before it."""
+    """Return the releases that have it. A release that cannot tell is like the one before it."""
     known: list[bool] = []
     for version in minors.values():
         lacking = answer(ledger, released, asked, version, lambda _: None)

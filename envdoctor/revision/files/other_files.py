@@ -33,7 +33,7 @@ _ITEMS = re.compile(r"^[ \t]*-(.+)", re.MULTILINE)
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes of other files, in the order of the paths."""
+    """Return the changes of other files, in the order of the paths."""
     count = len(revisions.files)
     return outcome(_compare(revisions), Message("{} other files", count) if count else None)
 
@@ -60,13 +60,13 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
 
 
 def is_licence(path: str) -> bool:
-    """Texts of licences; and README.md, of which what it declares is the one thing that is compared."""
+    """Return whether it is a licence's text, or README.md, where only the declared fields are compared."""
     name = posixpath.basename(path).lower()
     return path == _README or (any(word in name for word in _LICENCES) and not name.endswith((".py", ".safetensors")))
 
 
 def compare_licences(revisions: Revisions) -> Compared:
-    """The changes. Licence files are read only to see whether more than blanks and line breaks changed."""
+    """Return the changes. Licence files are read only to see whether more than blanks and line breaks changed."""
     return outcome(_compare_licences(revisions), Message("licence") if revisions.files else None)
 
 

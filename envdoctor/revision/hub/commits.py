@@ -37,7 +37,7 @@ class Commit(NamedTuple):
 
 
 def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COMMITS) -> Iterator[Commit]:
-    """The commits from ``revision`` back. Raises :class:`SnapshotError`."""
+    """Yield the commits from ``revision`` back. Raises :class:`SnapshotError`."""
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
     following = iter(pages(transport, url, most=most))
@@ -101,7 +101,7 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
 def _changed(
     before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
 ) -> list[str] | Unread:
-    """The files that differ; before the first commit there are none."""
+    """Return the files that differ; none for the first commit."""
     for side in (after, before):
         if isinstance(side, TransportError):
             return Unread("", said_by(side))
@@ -110,7 +110,7 @@ def _changed(
 
 
 def _moment(text: str) -> datetime | None:
-    """A date, with or without a time, in UTC unless it says otherwise; None for what is none."""
+    """Return a date, with or without a time, in UTC unless it says otherwise; None for an invalid date."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -145,7 +145,7 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
 
 
 def _written_otherwise(text: str) -> SnapshotError | None:
-    """Return the error for a date in another form than ours, with the right one; None for what is no date."""
+    """Return the error for a date in another form than ours, with the right form; None for other texts."""
     match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
     if match is None:
         return None
@@ -160,7 +160,7 @@ def _written_otherwise(text: str) -> SnapshotError | None:
 
 
 def date_of(text: str) -> datetime | None:
-    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for what is no date."""
+    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for other texts."""
     when = _moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when

@@ -64,11 +64,11 @@ class RemoteFile:
         self._place: str | None = None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes. Raises :class:`TransportError`."""
+        """Return exactly ``length`` bytes. Raises :class:`TransportError`."""
         return self._transport.persist(lambda: self._once(offset, length)) if length else b""
 
     def header(self, guess: int, room: "_Room") -> bytes:
-        """The header, of which the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
+        """Return the header; the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
         data = self.read(0, min(guess, self.size))
         length = _announced(data, self.size)
         if length is None:
@@ -150,7 +150,7 @@ class _Room:
 
 
 def _announced(first: bytes, size: int) -> int | None:
-    """How long a header with its 8 length bytes is, by these; None where the file (of ``size`` bytes) holds none."""
+    """Return the length of a header and its 8 length bytes, by these; None if the file (of ``size`` bytes) has none."""
     length = 8 + int.from_bytes(first[:8], "little")
     return length if len(first) >= 8 and length <= min(size, 8 + LARGEST_HEADER) else None
 
@@ -158,7 +158,7 @@ def _announced(first: bytes, size: int) -> int | None:
 def read_headers(
     transport: Transport, repo: str, files: Sequence[RemoteFile], largest: int
 ) -> list[bytes | TransportError]:
-    """For each file its first 8 bytes and the JSON that they announce, or why not.
+    """Return for each file its first 8 bytes and the JSON that they announce, or why not.
 
     Where the 8 bytes announce more than the file or the format has, they come back alone, for the reader of headers to
     name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
@@ -211,7 +211,7 @@ class LocalSnapshot(Snapshot):
     lacking: Message | None = None
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The headers, one file after the other: a disk is not faster side by side."""
+        """Return the headers, one file after the other: a disk is not faster side by side."""
         room = _Room(self.largest_header)
         return {path: self._header(path, room) for path in paths}
 
@@ -228,7 +228,7 @@ class LocalSnapshot(Snapshot):
         return whole if isinstance(whole, Unread) else whole[0]
 
     def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Ranges of a file of this machine."""
+        """Return ranges of a file of this machine."""
         if entry.path not in self.places:
             return Unread(entry.path, self.absent)
         try:
@@ -244,7 +244,7 @@ _Found = tuple[str, str, int | None]
 def open_folder(
     folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
 ) -> LocalSnapshot:
-    """The snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
+    """Return the snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
 
     It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
     the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
@@ -320,7 +320,7 @@ def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
 
 
 def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
-    """The snapshot of a commit of the cache; ``asked`` is the name that the user gave.
+    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave.
 
     It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
     and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
@@ -370,7 +370,7 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
 
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
-    """Which weights are not in the cache, as a clause: by the list of files, by the index of the shards, or all."""
+    """Return a clause that says which weights the cache lacks by the list of files and the shards' index, or all."""
     named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
         named |= dict.fromkeys(shard for shard in _shards(path, places[path]) if shard not in places)
@@ -381,7 +381,7 @@ def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Messa
 
 
 def _shards(index: str, place: str) -> list[str]:
-    """The files that the index of a sharded model names; none where it cannot be read."""
+    """Return the files that the index of a sharded model names; none if it cannot be read."""
     folder = index[: index.rfind("/") + 1]
     try:
         names = json.loads(Files().whole(place, _INDEX_LIMIT))["weight_map"].values()
@@ -391,7 +391,7 @@ def _shards(index: str, place: str) -> list[str]:
 
 
 def _listed(place: str) -> dict[str, FileEntry] | None:
-    """The files of a commit by the list that huggingface_hub keeps (format 1); None where it is not there or odd."""
+    """Return the files of a commit by the list that huggingface_hub keeps (format 1); None without a valid list."""
     try:
         data = json.loads(Files().whole(place, _TREE_LIMIT).decode("utf-8"))
         items = [_item(path, item) for path, item in data["files"].items()] if data["format_version"] == 1 else [None]
@@ -402,7 +402,7 @@ def _listed(place: str) -> dict[str, FileEntry] | None:
 
 
 def _item(path: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of that list as the Hub's own list has it."""
+    """Return an entry of that list as the Hub's own list has it."""
     lfs, size = item.get("lfs_sha256"), item.get("lfs_size")
     large = {} if lfs is None else {"lfs": {"sha256": lfs, **({} if size is None else {"size": size})}}
     return {"rfilename": path, "size": item["size"], "blobId": item["blob_id"], **large}

@@ -63,7 +63,7 @@ class Access:
 
     @property
     def hub(self) -> Transport:
-        """The way to the Hub. Raises :class:`SnapshotError` when huggingface_hub cannot be used."""
+        """Return the transport to the Hub. Raises :class:`SnapshotError` if huggingface_hub cannot be used."""
         if self.transport is None:
             try:
                 self.transport = Transport(timeout=self.timeout, notice=self.notice)
@@ -73,27 +73,27 @@ class Access:
 
     @cached_property
     def hasher(self) -> Hasher:
-        """What computes the object ids of files of this machine."""
+        """Return the hasher that computes the object ids of files of this machine."""
         return Hasher(self.hash, self.notice)
 
     @property
     def requests(self) -> int:
-        """Requests so far, every hop of a redirect counted."""
+        """Return the number of requests so far, every hop of a redirect counted."""
         return self.transport.requests if self.transport else 0
 
     @property
     def received(self) -> int:
-        """Body bytes so far."""
+        """Return the number of body bytes so far."""
         return self.transport.received if self.transport else 0
 
     def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
-        """The commits of a repository in the local cache, under all names of its vendor and of the one it moved to.
+        """Return a repository's commits in the local cache, under all names of its vendor and of its present one.
 
         Those that a reference points to come first (``main`` before others), then the last used.
         """
         names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
-        found = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
-        commits = [commit for held in found for commit in held.commits]
+        repos = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
+        commits = [commit for held in repos for commit in held.commits]
         return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
 
 
@@ -176,7 +176,7 @@ def _odd(transport: Transport, what: Message) -> TransportError:
 
 
 def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
-    """The recursive tree, page by page, as siblings."""
+    """Yield the recursive tree, page by page, as siblings."""
     url = f"{transport.endpoint}/api/models/{repo}/tree/{commit}?recursive=true"
     for page in pages(transport, url, most=MOST_FILES):
         for item in page:
@@ -185,7 +185,7 @@ def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
 
 
 def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
-    """The pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
+    """Yield the pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
     seen = 0
     asked: set[str] = set()
     while url and seen <= most:
@@ -228,7 +228,7 @@ class HubSnapshot(Snapshot):
         self._name, self._hub = str(self.repo), self.access.hub
 
     def whole(self, entry: FileEntry) -> bytes | Unread:
-        """All of a file, checked against the oid of the list."""
+        """Return all of a file, checked against the oid of the list."""
         path = entry.path
         kept = self._here(entry, lambda local: local.read(path, entry.size))
         if kept is None and path not in self._read:
@@ -236,7 +236,7 @@ class HubSnapshot(Snapshot):
         return self._read[path] if kept is None else kept
 
     def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Ranges of a file, one request each; only the first goes through the Hub's redirect."""
+        """Return ranges of a file, one request each; only the first goes through the Hub's redirect."""
         path = entry.path
         kept = self._here(entry, lambda local: local.read_ranges(path, places))
         if kept is not None:
@@ -245,7 +245,7 @@ class HubSnapshot(Snapshot):
         return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The headers, side by side."""
+        """Return the headers of the files, asked for side by side."""
         waiting: list[FileEntry] = []
         for path in dict.fromkeys(path for path in paths if path not in self._headers):
             entry = self.entry(path)
@@ -266,10 +266,10 @@ class HubSnapshot(Snapshot):
     # --- the parts ---------------------------------------------------------------------------------------------------
 
     def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
-        """What this machine has of a file with the same oid."""
+        """Return this machine's copy of a file with the same oid; None without one."""
         held = self.local.files.get(entry.path) if self.local else None
-        found = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
-        return None if isinstance(found, Unread) else found
+        content = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
+        return None if isinstance(content, Unread) else content
 
     def _url(self, path: str) -> str:
         return f"{self._hub.endpoint}/{self._name}/resolve/{self.revision}/{quote(path)}"
@@ -292,7 +292,7 @@ class HubSnapshot(Snapshot):
         return self._hub.fetch(self._url(entry.path), entry.size, take)
 
     def _reason(self, error: TransportError) -> Message:
-        """The clause for one file."""
+        """Return the clause that says why one file was not read."""
         if error.code == "GatedRepo":
             self._gate = Message("{} is gated: {}", self._name, _gate(self._name, self._hub))
             return self._gate
@@ -302,7 +302,7 @@ class HubSnapshot(Snapshot):
 
 
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """The snapshot of a branch, tag, commit, beginning of a commit or ``refs/pr/N`` (None: ``main``).
+    """Return the snapshot of a branch, tag, commit, beginning of a commit or ``refs/pr/N`` (None: ``main``).
 
     Raises :class:`SnapshotError`.
     """

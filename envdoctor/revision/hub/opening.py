@@ -20,7 +20,7 @@ _MOST_PARENTS = 40
 
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
-    """The snapshot that a text, and perhaps a revision beside it, means. Raises :class:`SnapshotError`."""
+    """Return the snapshot that a text, and perhaps a revision beside it, means. Raises :class:`SnapshotError`."""
     named = name_of(text, access)
     if named.repo is None:
         if revision:
@@ -37,7 +37,7 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
 
 
 def name_of(text: str, access: Access) -> NamedModel:
-    """What a text names. Raises :class:`SnapshotError`."""
+    """Return the model that a text names. Raises :class:`SnapshotError`."""
     try:
         return parse_name(text, access.cwd, access.environ)
     except NameProblem as error:
@@ -45,21 +45,21 @@ def name_of(text: str, access: Access) -> NamedModel:
 
 
 def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
-    """A commit of a cache; of the user's own one, or a folder that looks like one."""
+    """Return the snapshot of a cached commit: in the user's own cache, or in a folder that looks like one."""
     cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
     return open_cached(commit, asked, access.largest_header, access.hasher, own)
 
 
 def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnapshot:
-    """A revision of the local cache: a reference, a commit or the beginning of one; None: ``main``, or the only one."""
+    """Return a cached revision: of a reference, a commit or its beginning; None means ``main`` or the only one."""
     cached = access.cached(repo)
     wanted = (revision or "main").removeprefix("@")
-    found = matching(cached, wanted)
-    if not found and revision is None and len({item.commit for item in cached}) == 1:
-        found = cached
-    if len({item.commit for item in found}) == 1:
-        return from_cache(found[0], repo, access)
+    matches = matching(cached, wanted)
+    if not matches and revision is None and len({item.commit for item in cached}) == 1:
+        matches = cached
+    if len({item.commit for item in matches}) == 1:
+        return from_cache(matches[0], repo, access)
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
@@ -67,7 +67,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = Message("{} commits that begin with {}", len(found), wanted) if found else Message("no {}", wanted)
+    problem = Message("{} commits that begin with {}", len(matches), wanted) if matches else Message("no {}", wanted)
     raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
 
 
@@ -84,7 +84,7 @@ class Pair(NamedTuple):
 
 
 def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
-    """The snapshots that ``MODEL [OLD] [NEW]`` means.
+    """Return the snapshots that ``MODEL [OLD] [NEW]`` means.
 
     NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
     with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
@@ -105,7 +105,7 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
 
 
 def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
-    """The files that only the other has: whether they changed cannot be told. Text about the model is not missed."""
+    """Return the files that only the other has: their changes are unknown. Text about the model is left out."""
     why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
     return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
 
@@ -134,7 +134,7 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
-    """The newest state before the snapshot that differs from it in more than text about the model.
+    """Return the newest state before the snapshot that differs from it in more than text about the model.
 
     One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
     when there is none.
@@ -209,7 +209,7 @@ def open_side(model: str, text: str | None, access: Access) -> Snapshot:
 def _as_complete_as_can_be(
     chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
 ) -> tuple[Snapshot, tuple[Message, ...]]:
-    """The commit by the Hub's list, with files read here; by the cache alone when the Hub no longer knows it."""
+    """Return the commit by the Hub's list, with files read here; by the cache alone if the Hub no longer knows it."""
     local = from_cache(chosen, repo, access)
     if not isinstance(newer, HubSnapshot) or local.complete:
         return local, ()

@@ -60,7 +60,7 @@ _STATE = re.compile(rf"(?:\}}|g\)R)(?:\((?:{_TENSOR}|s[sibn])+u|(?:{_TENSOR}|s[s
 _REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3")
 
 
-class PickledTensor(NamedTuple):
+class _PickledTensor(NamedTuple):
     """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``).
 
     Tensors with one ``storage`` and shape are one tensor under several names (tied weights).
@@ -138,11 +138,11 @@ class _Scan:
         self.globals[text] = None
         return text
 
-    def tensors(self) -> dict[str, PickledTensor] | None:
+    def tensors(self) -> dict[str, _PickledTensor] | None:
         """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
         letters = "".join(self.letters)
         state = _STATE.match(letters)
-        found: dict[str, PickledTensor] = {}
+        found: dict[str, _PickledTensor] = {}
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
@@ -156,7 +156,7 @@ class _Scan:
                 return None
             kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
             dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())
-            found[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
+            found[name] = _PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
         return found
 
 
@@ -179,13 +179,13 @@ class Checkpoint(NamedTuple):
 
     globals: tuple[str, ...]
     all_globals: bool
-    tensors: dict[str, PickledTensor] | None
+    tensors: dict[str, _PickledTensor] | None
     problem: str | None
     cut: bool = False
 
     @property
     def is_pickle(self) -> bool:
-        """Whether an unpickler would do anything with the bytes before it stops; True when that is not known."""
+        """Return whether an unpickler would do anything with the bytes before it stops; True if unknown."""
         return bool(self.globals) or self.problem is None or self.cut or not self.all_globals
 
 
@@ -197,8 +197,8 @@ class Clock:
 
 
 def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
-    """What the pickle of an archive describes (``zip`` or ``torchscript``); ``prefix`` is the beginning of a file that
-    is no archive."""
+    """Return what the pickle of an archive describes (``zip`` or ``torchscript``), or the beginning of a file that is
+    not an archive (``prefix``)."""
     problem = TOO_LONG
     if clock.left > 0:
         began = time.monotonic()
@@ -209,14 +209,14 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
             names, whole, tensors, reason, cut = answer
             built = None
             if tensors is not None:
-                built = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
+                built = {name: _PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
             return Checkpoint(tuple(names), whole, built, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
 
 
 def described(data: bytes, kind: str) -> list[Any]:
-    """The fields of a :class:`Checkpoint` as JSON: what the child answers."""
+    """Return the fields of a :class:`Checkpoint` as JSON: what the child answers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pickletools' own, about odd escapes in texts of protocol 0
         scans = [_Scan(data)]
@@ -275,7 +275,7 @@ class _Archive:
         return self.part(start, stop - start)
 
     def part(self, start: int, length: int) -> bytes:
-        """Bytes of the file."""
+        """Return bytes of the file."""
         inside = start - (self.size - len(self._end))
         if inside >= 0:
             return self._end[inside : inside + max(0, length)]
@@ -323,7 +323,7 @@ def _read_archive(archive: _Archive, clock: Clock) -> Checkpoint:
 
 
 def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
-    """The content of a file in the archive. Its checksum is not looked at: torch does not either."""
+    """Return the content of a file in the archive. Its checksum is not checked: torch does not check it either."""
     largest = max(member.file_size, member.compress_size)
     if largest > LARGEST_PICKLE:
         raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
@@ -356,14 +356,14 @@ def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
 
 
 def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
-    """The older format and plain pickles: a prefix, made longer as long as the description goes on behind it."""
+    """Read the older format and plain pickles: a prefix, made longer while the description goes on behind it."""
     length = min(size, _PREFIX)
     while True:
         parts = snapshot.read_ranges(path, [(0, length)])
         if isinstance(parts, Unread):
             return parts
-        found = read_pickle("prefix", parts[0], clock)
-        if not found.cut or length >= min(size, _LARGEST_PREFIX):
+        checkpoint = read_pickle("prefix", parts[0], clock)
+        if not checkpoint.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
-            return found._replace(all_globals=found.all_globals or (found.cut and length >= size))
+            return checkpoint._replace(all_globals=checkpoint.all_globals or (checkpoint.cut and length >= size))
         length = min(size, length * 8, _LARGEST_PREFIX)

@@ -34,7 +34,7 @@ class Pin(NamedTuple):
 
 
 def find_pins(start: str) -> str | None:
-    """The nearest file of pins from a folder up to the project's root (the folder with .git); it may be no file."""
+    """Return the nearest path of pins from a folder up to the project's root (with .git); it may not be a file."""
     for folder in (Path(start), *Path(start).parents):
         if os.path.lexists(folder / PINS):
             return str(folder / PINS)
@@ -44,7 +44,7 @@ def find_pins(start: str) -> str | None:
 
 
 def read_pins(path: str) -> dict[str, Pin]:
-    """The pinned models by name; empty when there is no such file. Raises :class:`PinError`."""
+    """Return the pinned models by name; empty if the file does not exist. Raises :class:`PinError`."""
     try:
         document = json.loads(Files().whole(path, _LARGEST))
     except OSError as error:
@@ -73,7 +73,7 @@ def _pin(path: str, name: str, entry: Any) -> Pin:
 
 
 def pin_of(snapshot: Snapshot) -> tuple[Pin, list[Unread]]:
-    """Return what to pin of a snapshot, by its list alone, and the files whose content has no name."""
+    """Return the pin of a snapshot, by its list alone, and the files whose content has no name."""
     files = {path: entry.oid for path, entry in sorted(snapshot.files.items()) if entry.oid is not None}
     nameless = [_not_read(entry) for entry in snapshot.files.values() if entry.oid is None]
     return Pin(snapshot.repo or snapshot.asked, snapshot.revision, files), [*snapshot.refused, *nameless]
@@ -84,7 +84,7 @@ def _not_read(entry: FileEntry) -> Unread:
 
 
 def pins_text(pins: Iterable[Pin]) -> str:
-    """The text of a file with these pins, sorted, so that a change shows as a short difference."""
+    """Return the text of a file with these pins, sorted, so that a change shows as a short difference."""
     models: dict[str, dict[str, Any]] = {}
     for pin in sorted(pins, key=lambda pin: pin.repo):
         revision = {"revision": pin.revision} if pin.revision else {}
@@ -102,7 +102,7 @@ class PinState(NamedTuple):
 
 
 def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
-    """Whether every pinned file has its oid, and no other that is loaded was added or is gone.
+    """Compare the oid of every pinned file, and look for loaded files that were added or removed.
 
     Weights that are not there were perhaps never downloaded, and nothing loads without them.
     """
@@ -135,8 +135,8 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
 
 
 def _is_loaded(path: str) -> bool:
-    """Whether a file of this name changes what is loaded when it is added or taken away: code wherever it lies, the
-    rest beside config.json. States of a training run do not."""
+    """Return whether adding or removing a file of this name changes what is loaded: code wherever it lies, the rest
+    beside config.json, but not states of a training run."""
     name = path.rpartition("/")[2]
     if path.endswith(".py"):
         return True

@@ -79,7 +79,7 @@ class Object(list[tuple[str, Any]]):
 
 
 def decode(raw: bytes, remarks: set[str]) -> Object:
-    """The header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
+    """Return the header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
     if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
         raise HeaderError("too-complex")
     try:
@@ -297,7 +297,7 @@ def _check_fields(name: str, entry: Object, remarks: set[str]) -> None:
 
 
 def _size(name: str, tensor: Tensor) -> int:
-    """Bytes of a tensor. A product that overflows on the way is refused, even when a later dimension is 0."""
+    """Return the bytes of a tensor. A product that overflows on the way is refused, even if a later dimension is 0."""
     product = 1
     for dimension in (*tensor.shape, DTYPE_BITS[tensor.dtype]):
         product *= dimension
@@ -309,7 +309,7 @@ def _size(name: str, tensor: Tensor) -> int:
 
 
 def _check_layout(tensors: dict[str, Tensor]) -> int:
-    """Length of the data, when the tensors lie side by side from its start."""
+    """Return the length of the data in bytes, if the tensors lie side by side from its start; else raise."""
     position = 0
     for begin, end in sorted([(tensor.begin, tensor.end) for tensor in tensors.values()]):
         if begin != position:

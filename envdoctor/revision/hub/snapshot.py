@@ -130,7 +130,7 @@ class Snapshot:
     lacking: Message | None
 
     def entry(self, path: str, limit: int | None = None) -> FileEntry | Unread:
-        """The file, unless there is none of that name or it is larger than ``limit`` bytes."""
+        """Return the file, unless it is missing or larger than ``limit`` bytes."""
         entry = self.files.get(path)
         if entry is None:
             return Unread(path, Message("it is not among the files of {}", self.label))
@@ -139,13 +139,13 @@ class Snapshot:
         return entry
 
     def read(self, path: str, limit: int) -> bytes | Unread:
-        """The whole file, unread when it is larger than ``limit`` bytes or cannot be fetched."""
+        """Return the whole file, unread if it is larger than ``limit`` bytes or cannot be fetched."""
         entry = self.entry(path, limit)
         return entry if isinstance(entry, Unread) else self.whole(entry)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from the
-        end."""
+        """Return byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from
+        the end."""
         entry = self.entry(path)
         if isinstance(entry, Unread):
             return entry
@@ -157,24 +157,24 @@ class Snapshot:
         return self.ranges(entry, places)
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
-        """The safetensors headers of many files at once (the 8 length bytes and the JSON)."""
+        """Return the safetensors headers of many files at once (the 8 length bytes and the JSON)."""
         raise NotImplementedError
 
     def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Ranges that lie in one of the files and are not too much to read."""
+        """Return ranges that lie in one of the files and are not too much to read."""
         raise NotImplementedError
 
     def whole(self, entry: FileEntry) -> bytes | Unread:
-        """All of one of the files."""
-        found = self.ranges(entry, [(0, entry.size)])
-        return found if isinstance(found, Unread) else found[0]
+        """Return all of one of the files."""
+        parts = self.ranges(entry, [(0, entry.size)])
+        return parts if isinstance(parts, Unread) else parts[0]
 
 
 AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)
 
 
 def limited_to(snapshot: AnySnapshot, paths: Container[str], refused: Iterable[Unread] = ()) -> AnySnapshot:
-    """The same snapshot with those of its files alone; ``refused`` are added to what it refuses."""
+    """Return the snapshot with these of its files alone; ``refused`` is added to what it refuses."""
     part = copy(snapshot)
     part.files = {path: entry for path, entry in snapshot.files.items() if path in paths}
     part.refused = (*snapshot.refused, *refused)
@@ -182,7 +182,7 @@ def limited_to(snapshot: AnySnapshot, paths: Container[str], refused: Iterable[U
 
 
 def refusal_of_name(path: object) -> Message | None:
-    """Why a path of a listing is refused, as a clause; None for a clean relative path."""
+    """Return why a path of a listing is refused, as a clause; None for a clean relative path."""
     if not isinstance(path, str) or not path:
         return Message("it has no name")
     if len(path) > _LONGEST:
@@ -199,7 +199,7 @@ def refusal_of_name(path: object) -> Message | None:
 
 
 def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Unread, ...]]:
-    """The files of a list that can be trusted, and the items that cannot: the first hundred by name."""
+    """Return the files of a list that can be trusted, and the first hundred others by name."""
     files: dict[str, FileEntry] = {}
     refused: list[Unread] = []
     for item in siblings:
@@ -236,23 +236,23 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
 
 
 def is_text_about_the_model(path: str) -> bool:
-    """Whether a file describes the model (README, licence, images, .gitattributes) and is no part of it."""
+    """Return whether a file only describes the model (README, licence, images, .gitattributes)."""
     return _ABOUT.match(path.rpartition("/")[2]) is not None
 
 
 def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
     """Sort files by what they are for: weights, code, template, tokenizer, settings, docs, or other files."""
-    found: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
-    docs, others = found.setdefault(Message("docs"), []), found.setdefault(Message("other files"), [])
+    groups: dict[Message, list[str]] = {kind: [] for kind, _, _ in _KINDS}
+    docs, others = groups.setdefault(Message("docs"), []), groups.setdefault(Message("other files"), [])
     for path in paths:
         name = path.rpartition("/")[2].lower()
-        fits = (found[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
+        fits = (groups[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
         next(fits, docs if is_text_about_the_model(path) else others).append(path)
-    return {kind: held for kind, held in found.items() if held}
+    return {kind: held for kind, held in groups.items() if held}
 
 
 def oid_of_digest(digest: object) -> str | None:
-    """``sha1:…`` for the 40 digits of a git blob, ``sha256:…`` for the 64 of an LFS file; None for anything else."""
+    """Return ``sha1:…`` for the 40 digits of a git blob, ``sha256:…`` for the 64 of an LFS file; else None."""
     match = _DIGEST.match(digest) if isinstance(digest, str) else None
     return None if match is None else f"sha1:{match[1]}" if match[1] else f"sha256:{match[2]}"
 
@@ -270,8 +270,8 @@ class Hasher:
         self._room = _ROOM
 
     def oid(self, place: str, size: int, kind: str = "") -> str | None:
-        """The oid of one ``kind`` (sha1, sha256), or of the one that the Hub would give the file: sha256 where it uses
-        LFS, else that of the git blob. None for what is left alone, and for what cannot be read."""
+        """Return the oid of one ``kind`` (sha1, sha256), or the one that the Hub would give the file: sha256 if it uses
+        LFS, else that of the git blob. None if the file is left alone or cannot be read."""
         if not self._everything:
             if size > min(_HASHED, self._room):
                 return None
@@ -286,7 +286,7 @@ class Hasher:
 
 
 def _digest(place: str, kind: str) -> str:
-    """Raises ``OSError``, also when the file changes while it is read."""
+    """Return the oid of a file. Raises ``OSError``, also if the file changes while it is read."""
     descriptor = Files().open(place)
     try:
         size = os.fstat(descriptor).st_size
@@ -306,7 +306,7 @@ def _new(kind: str, size: int) -> "hashlib._Hash":
 
 
 def pointer_in(place: str, size: int) -> tuple[int, str] | None:
-    """Size in bytes and oid of what a file points to when it is the text that git holds in place of an LFS file."""
+    """Return the size in bytes and the oid that a file points to, if it is git's text in place of an LFS file."""
     if not 100 <= size <= _LONGEST_POINTER:
         return None
     try:
@@ -317,7 +317,7 @@ def pointer_in(place: str, size: int) -> tuple[int, str] | None:
 
 
 def oid_of_content(kind: str, content: bytes) -> str:
-    """The oid of one kind (sha1, sha256) of this content."""
+    """Return the oid of one kind (sha1, sha256) of this content."""
     digest = _new(kind, len(content))
     digest.update(content)
     return f"{kind}:{digest.hexdigest()}"

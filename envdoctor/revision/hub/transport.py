@@ -39,7 +39,7 @@ _MOST_VALUES = 1_000_000
 
 
 def _is_endpoint(endpoint: str, url: str) -> bool:
-    """Whether an address is the endpoint itself; https in the place of http on the default ports counts as the same."""
+    """Return whether an address is the endpoint; https in place of http on the default ports is the same."""
     parts = [urlsplit(address) for address in (endpoint, url)]
     here, there = ((side.scheme, side.port or (443 if side.scheme == "https" else 80)) for side in parts)
     same = here == there or (here, there) == (("http", 80), ("https", 443))
@@ -47,7 +47,7 @@ def _is_endpoint(endpoint: str, url: str) -> bool:
 
 
 def _web_host(url: str) -> str | None:
-    """The host of an address of the web; None for anything else."""
+    """Return the host of an address of the web; None for anything else."""
     try:
         parts = urlsplit(url)
         return parts.hostname if parts.scheme in ("http", "https") and parts.port != 0 else None
@@ -137,18 +137,18 @@ class Transport:
 
     @property
     def seconds_left(self) -> float:
-        """Until the deadline; 0 when it is past."""
+        """Return the seconds until the deadline; 0 if it is past."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def has_token(self) -> bool:
-        """Whether requests to the endpoint carry a token."""
+        """Return whether requests to the endpoint carry a token."""
         return self._identity[1] is not None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """What each call gave, or why not. Other exceptions are raised: they are defects of ours.
+        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects.
 
         The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
         standard library wait for theirs when the interpreter ends.
@@ -163,14 +163,14 @@ class Transport:
             threading.Thread(target=self._work, name="envdoctor-hub", daemon=True).start()
         for late in wait(futures, self.seconds_left).not_done:
             late.cancel()
-        found: list[Result | TransportError] = []
+        results: list[Result | TransportError] = []
         for future in futures:
             error = future.exception() if future.done() and not future.cancelled() else self._late()
-            found.append(error if isinstance(error, TransportError) else future.result())
-        return found
+            results.append(error if isinstance(error, TransportError) else future.result())
+        return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """What the call gave, in another thread: this one is back at the deadline. Raises :class:`TransportError`.
+        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline.
 
         Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
         threads are few.
@@ -183,7 +183,7 @@ class Transport:
     def fetch(
         self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
     ) -> Result:
-        """What ``take`` makes of the headers, the whole body of at most ``limit`` bytes, and the host that answered.
+        """Return what ``take`` makes of the headers, a whole body of at most ``limit`` bytes, and the answering host.
 
         It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
         """
@@ -202,7 +202,7 @@ class Transport:
         return self.persist(once)
 
     def fetch_json(self, url: str, limit: int) -> tuple[Any, Mapping[str, str]]:
-        """A body that is JSON, and the headers. Raises :class:`TransportError`, for a web page in its place too."""
+        """Return a JSON body and the headers. Raises :class:`TransportError`, for a web page in its place too."""
 
         def take(headers: Mapping[str, str], body: bytes, host: str) -> tuple[Any, Mapping[str, str]]:
             if is_web_page(headers, body):
@@ -226,19 +226,19 @@ class Transport:
 
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """The answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
+        """Yield the answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
 
         # requests' sessions are one a thread there, httpx's one a process: both are asked for where they are used.
         session = get_session()
-        place = url
+        address = url
         for _ in builtins.range(_REDIRECTS + 1):
             headers, authorization = self._identity
             headers = {**headers, "Accept-Encoding": "gzip" if compressed else "identity"}
             headers |= {"Range": range} if range else {}
-            if authorization and _is_endpoint(self.endpoint, place):  # for no other host
+            if authorization and _is_endpoint(self.endpoint, address):  # for no other host
                 headers["Authorization"] = authorization
             # What one thread was told holds for all: a server that limits requests is not asked on by the others.
             pause = self._not_before - time.monotonic()
@@ -252,26 +252,26 @@ class Transport:
                 self.requests += 1
             reply = None
             try:
-                reply = _open_reply(session, place, headers, max(0.05, min(self.patience, self._end - began)))
+                reply = _open_reply(session, address, headers, max(0.05, min(self.patience, self._end - began)))
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
-                    yield reply, place
+                    yield reply, address
                     return
-                following = self._redirected(place, target)
+                following = self._redirected(address, target)
                 self._drain(reply)
             except TransportError:
                 raise
             except Exception as error:  # the library's own exceptions have no common base
-                raise self._failed(error, place) from None
+                raise self._failed(error, address) from None
             finally:
                 if reply is not None:
                     reply.close()
-            place = following
+            address = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
     def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
-        """The body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
+        """Return the body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
         parts: list[bytes] = []
         length = 0
         for piece in self._pieces(reply, decoded):
@@ -305,10 +305,10 @@ class Transport:
             # A server that is silent, or wrong, is asked twice; one that is busy may need longer.
             last = attempt == (2 if again.kind in ("timeout", "protocol") else _ATTEMPTS)
             if last or wait >= self.seconds_left:
-                said = again.message
-                said = Message("{} ({} attempts)", said, attempt) if attempt > 1 else said
-                said = Message("{}; it asks to wait {} s", said, f"{again.wait:.0f}") if again.wait else said
-                raise TransportError(said, kind=again.kind, status=again.status)
+                message = again.message
+                message = Message("{} ({} attempts)", message, attempt) if attempt > 1 else message
+                message = Message("{}; it asks to wait {} s", message, f"{again.wait:.0f}") if again.wait else message
+                raise TransportError(message, kind=again.kind, status=again.status)
             if wait > 2 and self.notice is not None:
                 self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
@@ -326,7 +326,7 @@ class Transport:
 
     @cached_property
     def _identity(self) -> tuple[dict[str, str], str | None]:
-        """The headers that say who asks, and the value of Authorization: the login unless that is switched off."""
+        """Return the headers that say who asks, and the value of Authorization: the login unless it is switched off."""
         import platform
 
         import huggingface_hub
@@ -336,10 +336,10 @@ class Transport:
 
         agent = f"envdoctor/{__version__}; hf_hub/{huggingface_hub.__version__}; python/{platform.python_version()}"
         silent = self.token is False or (self.token is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN)
-        found = self.token if isinstance(self.token, str) else None if silent else get_token()
+        token = self.token if isinstance(self.token, str) else None if silent else get_token()
         # another one could not be sent in a header, and an error about it would show it
-        sendable = found and found.isascii() and found.isprintable() and " " not in found
-        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {found}" if sendable else None
+        sendable = token and token.isascii() and token.isprintable() and " " not in token
+        return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {token}" if sendable else None
 
     def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
@@ -376,7 +376,7 @@ class Transport:
                 return
 
     def _failed(self, error: Exception, place: str) -> Exception:
-        """The exception to raise for one of the library."""
+        """Return the exception to raise for one of the library."""
         kind, words = describe(error)
         host = _host(place)
         if kind == "offline":
@@ -405,7 +405,7 @@ class Transport:
 
 
 def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether a body is HTML: what login pages of networks and error pages of proxies are."""
+    """Return whether a body is HTML, as login pages of networks and error pages of proxies are."""
     begin = body[:64].lstrip().lower()
     return "text/html" in headers.get("content-type", "") or begin.startswith((b"<!doctype", b"<html"))
 

@@ -53,7 +53,7 @@ class Again(TransportError):
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
+    """Return the seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
     after = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}", after):
         return float(after)
@@ -71,7 +71,7 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def describe(error: BaseException) -> tuple[_Cause, Message]:
-    """What happened, and a clause for people, from a library's exception.
+    """Return the kind of a library's exception, and a clause for people that says what happened.
 
     The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
     library; where it does not, the class names that all three share decide. No text of the exception is shown: it
@@ -93,12 +93,12 @@ def describe(error: BaseException) -> tuple[_Cause, Message]:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The exception, its causes and contexts, and those that urllib3 carries in ``args`` and ``reason``."""
-    found: list[BaseException] = []
+    """Return the exception, its causes and contexts, and the exceptions in urllib3's ``args`` and ``reason``."""
+    errors: list[BaseException] = []
     waiting: list[object] = [error]
-    while waiting and len(found) < 32:
+    while waiting and len(errors) < 32:
         item = waiting.pop(0)
-        if isinstance(item, BaseException) and item not in found:
-            found.append(item)
+        if isinstance(item, BaseException) and item not in errors:
+            errors.append(item)
             waiting += [item.__cause__, item.__context__, getattr(item, "reason", None), *item.args]
-    return found
+    return errors

@@ -79,7 +79,7 @@ _Flat = Mapping[str, Setting]
 
 
 def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Setting]:
-    """Canonical dotted name -> setting.
+    """Return the settings of a configuration by their canonical dotted names.
 
     ``aliases`` maps the last part of a name to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and
     ``rope_scaling.*`` whichever of the four layouts the file uses; a value of null is kept (it can differ from the
@@ -104,7 +104,7 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
 
 
 def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
-    """``(name, name in the file, value)`` of every leaf. Depth is bounded by whoever read the file."""
+    """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
     rope = any(key in table for key in ("rope_theta", "rope_scaling", "rope_parameters"))
     for key, value in table.items():
         # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
@@ -146,8 +146,8 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def _rope_name(key: str, value: Any, layers: str) -> str | None:
-    """The canonical name of a rotary parameter; None for what says nothing. ``layers`` names the kind of layers when it
-    is not the full attention."""
+    """Return the canonical name of a rotary parameter; None if it says nothing. ``layers`` names the kind of layers
+    unless it is full attention."""
     if key == "rope_theta":
         return {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
     if key == "partial_rotary_factor" and not layers:
@@ -166,7 +166,7 @@ def _plain(leaf: str, value: Any) -> Any:
     return value
 
 
-class SettingNames(NamedTuple):
+class _SettingNames(NamedTuple):
     """What the matrix knows of the keys of one file of an area.
 
     ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
@@ -183,7 +183,7 @@ class SettingNames(NamedTuple):
     code: Callable[[], str | Unread | None] = lambda: None
 
     def kind(self, name: str) -> str | None:
-        """The kind of a canonical key; patterns with a dot are held against the whole name, others against its end."""
+        """Return the kind of a canonical key; patterns with a dot match its whole name, others match its end."""
         leaf = name.rpartition(".")[2]
         for entry in self.kinds:
             for pattern in entry["keys"] if entry.get("area", "config") == self.area else ():
@@ -193,7 +193,7 @@ class SettingNames(NamedTuple):
         return None
 
     def default(self, name: str, flat: _Flat) -> Any:
-        """What the missing key means: the class's default or what follows from others; :data:`_MISSING` if unknown."""
+        """Return what a missing key means: the class's default, or one by other keys; :data:`_MISSING` if unknown."""
         prefix, dot, leaf = name.rpartition(".")
         here = prefix + dot
         heads = _number(flat, here + "num_attention_heads")
@@ -209,29 +209,29 @@ class SettingNames(NamedTuple):
         return heads or _MISSING if leaf == "num_key_value_heads" else None
 
     def value(self, name: str, flat: _Flat) -> Any:
-        """The value of a key, or what it means when it is missing."""
+        """Return the value of a key, or what a missing key means."""
         return flat[name].value if name in flat else self.default(name, flat)
 
     def change(self, kind: str, name: str, before: str | None, after: str | None, detail: str | None = None) -> Change:
-        """A change of a key of this file."""
+        """Return a change of a key of this file."""
         return Change(self.area, kind, self.path, name, before, after, detail=detail)
 
 
-def names_of(area: str, path: str, matrix: Matrix) -> SettingNames:
-    """What is known of a file of an area. Only config.json has a model type to look defaults up with."""
+def names_of(area: str, path: str, matrix: Matrix) -> _SettingNames:
+    """Return what is known of a file of an area. Only config.json has a model type to look defaults up with."""
     aliases = {name: row["key"] for row in matrix.rows("config-keys", "alias") for name in row["names"]}
     defaults = matrix.part("config-defaults", "defaults" if area == "config" else area)
     defaults = defaults if area == "config" else {"*": defaults}
-    return SettingNames(area, path, aliases, matrix.rows("config-keys", "kind"), defaults)
+    return _SettingNames(area, path, aliases, matrix.rows("config-keys", "kind"), defaults)
 
 
 def wants(area: str, path: str) -> bool:
-    """Whether the file is one of the area's."""
+    """Return whether the file belongs to the area."""
     return posixpath.basename(path).lower() in _FILES[area]
 
 
 def compare(area: str, revisions: Revisions) -> Compared:
-    """The changes of all files of an area."""
+    """Return the changes of all files of an area."""
     changes, unread = parted(_compare(area, revisions))
     main = _FILES[area][0]
     touched = any(change.path == main and change.kind not in _HARMLESS for change in changes)
@@ -273,15 +273,15 @@ def _brings_its_code(config: Mapping[str, Any]) -> bool:
     return False
 
 
-def repeated_keys(names: SettingNames, before: JsonObject, after: JsonObject) -> Iterator[Change]:
-    """``repeated-key``: keys that the new file alone gives twice."""
+def repeated_keys(names: _SettingNames, before: JsonObject, after: JsonObject) -> Iterator[Change]:
+    """Yield ``repeated-key`` for each key that only the new file gives twice."""
     for key in after.repeated:
         if key not in before.repeated:
             yield names.change("repeated-key", short(key), None, None)
 
 
-def compare_settings(names: SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
-    """The changes between two flat configurations, in the order of the new file, what is gone at the end."""
+def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
+    """Yield the changes between two flat configurations, in the order of the new file, removed keys last."""
     before_whole, after_whole = _quantization(one), _quantization(two)
     whole = (before_whole is None) != (after_whole is None)
     if whole:
@@ -310,13 +310,13 @@ def _unordered(name: str, value: Any) -> Any:
     return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
 
 
-def _kind(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
+def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     kind = _without_effect(names, name, one, two) or names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
     if type(code) is str:
-        said = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in said):
+        keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
+        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in keys):
             return "unread-key"
     if kind == "position-limit-changed":
         before, after = (names.value(name, side) for side in (one, two))
@@ -325,7 +325,7 @@ def _kind(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     return kind
 
 
-def _one_sided(names: SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
+def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
     flat, other, plain = (two, one, "key-added") if name in two else (one, two, "key-removed")
     value, default, kind = flat[name].value, names.default(name, other), names.kind(name)
     was, now = (short(value) if name in side else None for side in (one, two))
@@ -346,8 +346,8 @@ def _one_sided(names: SettingNames, name: str, one: _Flat, two: _Flat) -> Change
     return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
-def _without_effect(names: SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
-    """A window that is switched off in both revisions."""
+def _without_effect(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
+    """Return ``without-effect`` for a window that is switched off in both revisions; else None."""
     prefix, dot, leaf = name.rpartition(".")
     if leaf not in ("sliding_window", "max_window_layers"):
         return None
@@ -356,14 +356,14 @@ def _without_effect(names: SettingNames, name: str, one: _Flat, two: _Flat) -> s
 
 
 def _is_of_quantization(name: str) -> bool:
-    """Whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
+    """Return whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
     return f".{_QUANTIZATION}." in f".{name}"
 
 
 def _quantization(flat: _Flat) -> str | None:
-    """Method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``); None without one."""
-    found = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
-    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in found.items()}
+    """Return method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``), if any."""
+    settings = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
+    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in settings.items()}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]
@@ -376,6 +376,6 @@ def _quantization(flat: _Flat) -> str | None:
 
 
 def _number(flat: _Flat, name: str) -> int | None:
-    """A positive whole number."""
+    """Return a positive whole number of the configuration; else None."""
     value = flat[name].value if name in flat else None
     return value if type(value) is int and value > 0 else None

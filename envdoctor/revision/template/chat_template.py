@@ -48,7 +48,7 @@ class _Rendered(NamedTuple):
     marks: str | None = None
 
     def same(self, other: "_Rendered") -> bool:
-        """Whether both are the same text, or both refuse, or both fail in the same way."""
+        """Return whether both are the same text, or both refuse, or both fail in the same way."""
         if self.text is not None or other.text is not None:
             return self.digest == other.digest
         return (self.refused is None) == (other.refused is None) and self.problem == other.problem
@@ -67,7 +67,7 @@ class _Conversation(NamedTuple):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What the template is given; a generation prompt is asked for where an answer to the last turn is met."""
+        """Return the template's input; it asks for a generation prompt if an answer to the last turn is met."""
         asks = self.use in ("prompt", "tools") and self.messages[-1]["role"] == "user"
         tools = [_WEATHER] if self.use == "tools" else None
         return {"messages": self.messages, "tools": tools, "add_generation_prompt": asks}
@@ -78,7 +78,7 @@ def _spoken(role: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 def _turns(*contents: Any) -> list[dict[str, Any]]:
-    """User and assistant in turn."""
+    """Return turns of user and assistant in alternation."""
     return [_spoken(("user", "assistant")[place % 2], content) for place, content in enumerate(contents)]
 
 
@@ -129,8 +129,8 @@ _SUITE = (
 
 
 def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[_Rendered] | Message:
-    """The outcomes of a template for each conversation of the suite, or why none could be had at all.
-    ``variables`` are special tokens such as ``bos_token``.
+    """Return the outcomes of a template for each conversation of the suite, or why there are none at all. ``variables``
+    are special tokens such as ``bos_token``.
 
     Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
     was hit is kept; the conversation that hit it and those after it carry the problem.
@@ -184,12 +184,12 @@ class _Side(NamedTuple):
 
 
 def wants(path: str) -> bool:
-    """Chat templates, wherever transformers keeps them."""
+    """Return whether the file may hold a chat template, wherever transformers keeps them."""
     return path in (_TOKENIZER, _JINJA, _PROCESSOR) or (path.startswith(_FOLDER) and path.endswith(".jinja"))
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes of the chat templates."""
+    """Return the changes of the chat templates."""
     named = [path for path in revisions.files if path.startswith(_FOLDER)]
     paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named[:_MOST]]
     changed = revisions.changed()
@@ -202,8 +202,8 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    found = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
-    return outcome(found, Message("chat templates"), harmless=("template-moved",))
+    changes = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
+    return outcome(changes, Message("chat templates"), harmless=("template-moved",))
 
 
 def _with_lines(found: Change | Unread, first: _Side, second: _Side) -> Change | Unread:
@@ -297,7 +297,7 @@ def _outcomes(
     sides: tuple[_Template, _Template],
     pairs: list[tuple[_Conversation, _Rendered, _Rendered]],
 ) -> Iterator[Change | Unread]:
-    """The changes between the outcomes of two templates that can be rendered."""
+    """Yield the changes between the outcomes of two templates that can be rendered."""
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))

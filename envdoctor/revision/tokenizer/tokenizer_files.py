@@ -68,13 +68,13 @@ _change = partial(Change, "tokenizer")
 
 
 def wants(path: str) -> bool:
-    """Files of tokenizers, also in folders of their own; of tokenizer_config.json all but its chat template."""
+    """Return whether the file is a tokenizer's, also in a folder of its own; chat templates are compared elsewhere."""
     name = posixpath.basename(path).lower()
     return name in _JSON or name in _VOCABULARIES or name.endswith(".tiktoken")
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes. Only files that differ are read, tokenizer.json included."""
+    """Return the changes. Only files that differ are read, tokenizer.json included."""
     harmless = ("noise", "implicit", "class-suffix-changed")
     return outcome(_compare(revisions), "tokenizer" if revisions.files else None, harmless)
 
@@ -101,12 +101,12 @@ class _Folder(NamedTuple):
         return posixpath.join(self.path, name)
 
     def doubt(self, *names: str) -> str | None:
-        """A clause about those of the files that are in both snapshots, known to be the same, and were not read."""
+        """Return a clause about the files that are known to be the same in both snapshots, and so were not read."""
         quiet = [name for name in names if self.revisions.same(self.at(name))]
         return Message("{}, the same in both revisions, may hold it", " and ".join(quiet)) if quiet else None
 
     def everywhere(self, *names: str) -> bool:
-        """Whether each snapshot has one of the files here; without names, any file of a tokenizer."""
+        """Return whether each snapshot has one of the files here; without names, any file of a tokenizer."""
         here = [self.at(name) for name in names]
         wanted = here or [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
         return all(not side.files.keys().isdisjoint(wanted) for side in (self.revisions.old, self.revisions.new))
@@ -261,11 +261,11 @@ def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
 
 
 def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
-    """The file in a snapshot; None without one, unread when it is too large, hostile, or not of the expected shape."""
-    found = read_json(snapshot, path, _LIMIT)
-    if found is None or isinstance(found, Unread):
-        return found
-    model, added = found.data.get("model"), found.data.get("added_tokens") or []
+    """Return the file in a snapshot; None without one, unread if it is too large, hostile or malformed."""
+    document = read_json(snapshot, path, _LIMIT)
+    if document is None or isinstance(document, Unread):
+        return document
+    model, added = document.data.get("model"), document.data.get("added_tokens") or []
     if not isinstance(model, dict):
         return Unread(path, Message("its model is not a table"))
     if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
@@ -276,12 +276,12 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
         return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
     given = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
     options = {("model-option-changed", f"model.{key}"): value for key, value in given.items()}
-    steps = {(kind, key): found.data.get(key) for key, kind in _STEPS.items()}
+    steps = {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
     return _TokenizerFile(added, {**options, **steps}, vocabulary, scores, merges)
 
 
 def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
-    """Token -> id, and the digest of the scores."""
+    """Return the id of each token, and the digest of the scores."""
     if vocab is None or isinstance(vocab, dict):
         return vocab or {}, None
     tokens: dict[str, Any] = {}
@@ -335,7 +335,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
-    """``special-role-changed`` (eos_token is another token), or -listed / -unlisted when ``doubt`` says why."""
+    """Yield ``special-role-changed`` (eos_token is another token), or -listed / -unlisted if ``doubt`` says why."""
     for role, before, after in differences(one, two):
         was, now = ([(name, content) for name, content, _ in side or ()] for side in (before, after))
         flags = {content: given for _, content, given in before or ()}
@@ -376,7 +376,7 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 def _compare_tokens(
     path: str, one: Mapping[str, _Token], two: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
 ) -> Iterator[Change]:
-    """The changes of the added tokens.
+    """Yield the changes of the added tokens.
 
     ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
     that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
@@ -406,7 +406,7 @@ def _compare_tokens(
 def _flag_change(
     path: str, content: str, one: Mapping[str, bool], two: Mapping[str, bool], where: str | None = None
 ) -> Iterator[Change]:
-    """``special-flag-changed`` for the flags that both sides give, and give differently."""
+    """Yield ``special-flag-changed`` for the flags that both sides give, and give differently."""
     flags = [name for name in _FLAGS if {one.get(name), two.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (one, two))
@@ -414,7 +414,7 @@ def _flag_change(
 
 
 def _ids(token: _Token) -> str:
-    """``id 5``, or ``id 5, 7`` of a token that has several."""
+    """Return the ids of a token: ``id 5``, or ``id 5, 7`` if it has several."""
     return Message("id {}", ", ".join(map(str, token.numbers)))
 
 
@@ -427,7 +427,7 @@ def _shown(content: str) -> str:
 
 
 def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
-    """Tokens that differ only in a running number, changed in the same way, are one change."""
+    """Yield the changes; tokens that differ only in a running number and changed alike become one change."""
     groups: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         groups.setdefault((change.kind, _NUMBER.sub("{i}", change.symbol)), []).append(change)
@@ -442,7 +442,7 @@ def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Iterator[Change]:
-    """The changes between two tokenizer.json files, without those of the added tokens."""
+    """Yield the changes between two tokenizer.json files, without those of the added tokens."""
     yield from _compare_vocabularies(path, "model.vocab", one.vocabulary, two.vocabulary)
     if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
         yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
@@ -468,7 +468,7 @@ def _name(step: object) -> str:
 
 
 def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Change]:
-    """``vocabulary-grown`` when tokens only came, ``vocabulary-changed`` when some went or have other ids."""
+    """Yield ``vocabulary-grown`` if tokens were only added, else ``vocabulary-changed`` (removed or other ids)."""
     added = [token for token in two if token not in one]
     removed = [token for token in one if token not in two]
     moved = [token for token, number in one.items() if token in two and two[token] != number]
@@ -485,24 +485,24 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
 
 
 def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Iterator[Change]:
-    """``merges-changed`` when number, order or content of the merges differ."""
+    """Yield ``merges-changed`` if number, order or content of the merges differ."""
     if one.digest != two.digest:
         yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
 
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
-    """The change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
+    """Yield the change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
 
     Text formats are read; the others are told apart by object id and size alone.
     """
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
-    told = revisions.state(path) == "changed" and not readable
-    pair = (b"", b"") if told else revisions.read(path, _LIMIT)
+    differs = revisions.state(path) == "changed" and not readable
+    pair = (b"", b"") if differs else revisions.read(path, _LIMIT)
     if isinstance(pair, Unread):
         yield pair
         return
     before, after = (content or b"" for content in pair)
-    if before == after and not told:
+    if before == after and not differs:
         return
     if name == "merges.txt":
         yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))

@@ -27,12 +27,12 @@ Sets = Mapping[SetKey, tuple[str, ...]]
 
 
 def wants(path: str) -> bool:
-    """Files that are pickles by their name."""
+    """Return whether the file's name is a pickle's."""
     return path.lower().endswith(_EXTENSIONS)
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes. Each file that came or changed is read as far as its pickle goes."""
+    """Return the changes. Each added or changed file is read to the end of its pickle if that can be understood."""
     old, new = revisions.old, revisions.new
     before, after = weight_sets(old), weight_sets(new)
     here = [path for path in revisions.changed() if path in new.files]
@@ -44,7 +44,7 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _no_pickles(revisions: Revisions, others: Collection[str]) -> Iterator[Change]:
-    """Files that only have a pickle's name, except weights, which the comparer of weights tells."""
+    """Yield files that only have a pickle's name, except weights, which the comparer of weights tells."""
     in_sets = weight_paths(revisions.new)
     gone = [path for path in revisions.changed() if path not in revisions.new.files]
     for path in sorted({*others, *gone} - in_sets.keys() - weight_paths(revisions.old).keys()):
@@ -52,7 +52,7 @@ def _no_pickles(revisions: Revisions, others: Collection[str]) -> Iterator[Chang
 
 
 def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:
-    """One change for each set of weights, and one for each other file."""
+    """Yield one change for each set of weights, and one for each other file."""
     main = main_set(after)
     pickled = {key: files for key, files in after.items() if key.format == "pickled" and not {*files} <= {*others}}
     for key, files in pickled.items():
@@ -76,7 +76,7 @@ def _safetensors_removed(before: Sets, after: Sets) -> Iterator[Change]:
 
 
 def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
-    """:data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that torch loads without being asked."""
+    """Return :data:`RUNS_CODE`, :data:`NOT_LISTED`, or None for a global that torch loads without being asked."""
     if name == COMPUTED_NAME:
         return _RUNS_CODE
     module, _, attribute = name.rpartition(".")
@@ -91,7 +91,7 @@ def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
 
 
 def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> Iterator[Change | Unread]:
-    """Globals that are not safe and that no pickle of the old revision under the same name has."""
+    """Yield unsafe globals that no pickle of the same name has in the old revision."""
     old = revisions.old
     parts = (revisions.matrix.part("pickle-globals", part) for part in ("safe", "runs-code"))
     safe, unsafe = (part.get("names", {}) for part in parts)

@@ -54,12 +54,12 @@ _NOT_READ = Unknown(Message("the weight files did not change, so their headers w
 
 
 def wants(path: str) -> bool:
-    """Weights and the indexes of their shards."""
+    """Return whether the file holds weights or the index of their shards."""
     return path.lower().endswith((*_WEIGHTS, *_INDEX))
 
 
 def compare(revisions: Revisions) -> Compared:
-    """The changes, every changed name pattern, and what the set that is loaded holds on either side.
+    """Return the changes, every changed name pattern, and what the loaded set holds on either side.
 
     ``amounts`` lack a side of which not every header was read: files that did not change are not.
     """
@@ -75,8 +75,8 @@ def compare(revisions: Revisions) -> Compared:
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
         return Compared((*moved, *changes), unread, facts, equal, moved)
-    found = _compare_sets(revisions, shared, moved)
-    return found._replace(equal=(*equal, *found.equal))
+    compared = _compare_sets(revisions, shared, moved)
+    return compared._replace(equal=(*equal, *compared.equal))
 
 
 def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...]) -> Compared:
@@ -127,7 +127,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
 
 
 def _unhashed(revisions: Revisions, pairs: Iterable[tuple[WeightSet, WeightSet]]) -> Iterator[Unread]:
-    """Large files of this machine that nobody read to the end: equal headers say nothing about their values."""
+    """Yield large local files that were not read to the end: equal headers say nothing about their values."""
     for before, after in pairs:
         sides = ((revisions.old, before.read), (revisions.new, after.read))
         sizes = {path: side.files[path].size for side, paths in sides for path in paths if side.files[path].oid is None}
@@ -176,7 +176,7 @@ def _compare_pair(
 
 
 def _values_changed(old: Snapshot, new: Snapshot, before: WeightLayout, after: WeightLayout) -> list[Change]:
-    """Files with one header and two object ids: the same tensors with other values, for certain."""
+    """Return the change of files with one header and two object ids: the same tensors with other values."""
     alike = [path for path, digest in after.raw.items() if before.raw.get(path) == digest]
     paths = [path for path in alike if old.files[path].same_as(new.files[path]) is False]
     if not paths:
@@ -186,7 +186,7 @@ def _values_changed(old: Snapshot, new: Snapshot, before: WeightLayout, after: W
 
 
 def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | Unread]:
-    """Renamed shards need an index that knows their names; another index has to fit the shards that did not change."""
+    """Yield what an index lacks: it must know the names of renamed shards; if it changed, it must fit the shards."""
     for key, files in layouts.weight_sets(revisions.new).items():
         touched = bool(revisions.changed([layouts.index_path(key)]))
         if key.format == "safetensors" and touched:
@@ -198,18 +198,18 @@ def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | U
 
 
 def _metadata(before: WeightLayout, after: WeightLayout) -> Iterator[Change]:
-    """``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
+    """Yield ``format-lost`` and ``metadata-changed``, one change for all files of one kind."""
     if not before.headers:
         return
     usual = before.headers[min(before.headers)]
-    found: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for path, header in after.headers.items():
         was, now = before.headers.get(path, usual).metadata, header.metadata
         if was != now:
             one, two = _format(was), _format(now)
             kind = "format-lost" if one in _FORMATS and two not in _FORMATS else "metadata-changed"
-            found.setdefault((kind, one, two), []).append(path)
-    for (kind, one, two), paths in found.items():
+            groups.setdefault((kind, one, two), []).append(path)
+    for (kind, one, two), paths in groups.items():
         yield Change("weights", kind, paths[0], "format", one, two, len(paths))
 
 
@@ -222,7 +222,7 @@ def _format(metadata: Mapping[str, str] | None) -> str:
 
 
 def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> Iterator[Change]:
-    """``unread-changed``: what is other bytes for certain, though nothing of them can be said (pointers of LFS)."""
+    """Yield ``unread-changed`` for files whose bytes differ for certain but were not read (pointers of LFS)."""
     for path in sorted({part.path for part in unread}):
         was, now = old.files.get(path), new.files.get(path)
         if was and now and was.same_as(now) is False:
@@ -239,13 +239,13 @@ def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...
 
 
 def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | None:
-    """The oldest release that reads every dtype; None without tensors, or for a dtype that the table lacks."""
+    """Return the oldest release that reads every dtype; None without tensors, or for a dtype not in the table."""
     used = {spec.dtype for spec in tensors.values()}
     return max((dtypes[dtype] for dtype in used), key=rank, default=None) if used <= dtypes.keys() else None
 
 
 def _newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
-    """The newest release that is needed; with headers left out a lower bound, given when it asks for anything new."""
+    """Return the newest needed release; unless all headers were read a lower bound, unknown if nothing is new."""
     known = [need for need in needs if need is not None]
     if not known:
         return Unknown(Message("no safetensors header of the new revision was read"))
@@ -256,7 +256,7 @@ def _newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
 
 
 def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
-    """``needs-newer-safetensors`` when the new headers hold a dtype that no release for the old ones reads.
+    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads.
 
     Unless all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the
     changed files did not have is still news of them.

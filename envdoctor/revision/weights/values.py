@@ -33,7 +33,7 @@ _FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 @dataclass
 class _Difference:
-    """What was found of one tensor. ``rows`` are those that differ, as far as rows fit into a piece."""
+    """The differences of one tensor. ``rows`` are the rows that differ, if whole rows fit into a piece."""
 
     name: str
     largest: float = 0.0
@@ -46,7 +46,7 @@ class _Difference:
 
     @property
     def relative(self) -> float:
-        """The norm of the difference by that of the old numbers, both of the pieces that differ."""
+        """Return the norm of the difference by that of the old numbers, both of the pieces that differ."""
         return math.sqrt(self.squares / self.base) if self.base else math.inf if self.squares else 0.0
 
 
@@ -87,16 +87,16 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
     if left:
         text = "values of {} tensors lie beyond the {} that may be fetched"
         unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(allowed.budget))))
-    found: dict[str, _Difference] = {}
+    differences: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
-        problem = _compare_window(revisions, window, found)
+        problem = _compare_window(revisions, window, differences)
         if problem is not None:
             unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
             break
         done += sum(place[2] for piece in window for place in piece.places)
         allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
-    changes, patterns = _changes([item for item in found.values() if item.different], two)
+    changes, patterns = _changes([item for item in differences.values() if item.different], two)
     compared = len({piece.name for piece in fitting})
     settled = Message("every value of {} of {} tensors", compared, len(two.where))
     equal = () if changes or unread else (settled,)
@@ -213,7 +213,7 @@ def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, fl
 
 
 def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
-    """Like :func:`_measure`, of the bytes, with numpy."""
+    """Measure like :func:`_measure`, but from the bytes, with numpy."""
     sides = []
     for dtype, raw in zip(dtypes, raws, strict=True):
         if dtype == "BF16":
@@ -250,7 +250,7 @@ def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Chang
 
 
 def _told(pattern: str, items: list[_Difference], layout: WeightLayout) -> Change:
-    """Return the change of one pattern: its largest difference, and the rows that differ where it is one matrix."""
+    """Return the change of one pattern: its largest difference, and if it is one matrix the rows that differ."""
     worst = max(items, key=lambda item: item.relative)
     if worst.packed:
         after = Message("bytes of packed or whole numbers, whose differences have no size")

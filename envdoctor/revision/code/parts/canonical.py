@@ -34,8 +34,8 @@ _ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
 _MAX_NODES, _MAX_TEXT = 150, 160
 
 
-def is_log_call(node: ast.AST) -> bool:
-    """Whether the node calls a logger, ``warnings``, ``print`` or a method that warns by its name."""
+def _is_log_call(node: ast.AST) -> bool:
+    """Return whether the node calls a logger, ``warnings``, ``print`` or a method that warns by its name."""
     name = dotted(node.func) if isinstance(node, ast.Call) else ""
     return name.partition(".")[0] in _LOGGERS or name.rpartition(".")[2].startswith("warn_")
 
@@ -52,7 +52,7 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Assert(msg=ast.expr() as text) if _is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
-                named = [dotted(getattr(one, "func", one)).rpartition(".")[2] for one in decorators]
+                named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
                 kept = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
                 node.decorator_list = [*compress(decorators, kept)]
         for field, value in list(vars(node).items()):
@@ -64,7 +64,7 @@ def erase(nodes: list[ast.AST]) -> None:
 
 
 def _plain(node: ast.AST) -> ast.AST:
-    """The node, or what it stands for: ``a = 1`` for ``a: int = 1``."""
+    """Return the node without an annotation: ``a = 1`` for ``a: int = 1``."""
     match node:
         case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
             return ast.copy_location(ast.Assign([target], value), node)
@@ -72,11 +72,11 @@ def _plain(node: ast.AST) -> ast.AST:
 
 
 def _does_nothing(node: ast.AST) -> bool:
-    """A constant that stands alone, ``pass``, a log line, a declaration without a value, or a condition around nothing,
-    that changes nothing itself."""
+    """Return whether the node changes nothing itself: a lone constant, ``pass``, a log line, a declaration without a
+    value, or a pure condition around nothing."""
     match node:
         case ast.Expr(value=ast.Call() as call):
-            return is_log_call(call) and _is_pure(call)
+            return _is_log_call(call) and _is_pure(call)
         case ast.If(test=test, body=[], orelse=[]):
             return _is_pure(test)
         case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
@@ -85,20 +85,20 @@ def _does_nothing(node: ast.AST) -> bool:
 
 
 def is_idle(function: FunctionNode) -> bool:
-    """Whether calling the function can change nothing but local names, and says nothing. One that always raises is not
-    idle: it fails loudly."""
+    """Return whether a call of the function can change nothing but local names, and says nothing. A function that
+    always raises is not idle: it fails loudly."""
     return all(type(one) is not ast.Raise and _is_pure(one) for one in function.body)
 
 
 def _is_pure(node: ast.AST) -> bool:
-    """Whether nothing in code can change anything but local names: only questions, texts and errors are called."""
+    """Return whether code can change nothing but local names: it only calls questions, texts and errors."""
     for inner in all_nodes(node):
         match inner:
             case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
                 return False
             case ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom() | ast.Global() | ast.Nonlocal():
                 return False
-            case ast.Call(func=func) if not is_log_call(inner):
+            case ast.Call(func=func) if not _is_log_call(inner):
                 last = dotted(func).rpartition(".")[2]
                 if last not in QUIET and not last.endswith(("Error", "Exception", "Warning", "Implemented")):
                     return False
@@ -106,7 +106,7 @@ def _is_pure(node: ast.AST) -> bool:
 
 
 def local_names(function: FunctionNode) -> Mapping[str, str]:
-    """The names that a function binds in its own scope, with what they are called instead: by their order.
+    """Return the names that a function binds in its own scope, each with its replacement by order.
 
     A parameter keeps its name, for callers use it; and so does a name that is one elsewhere too (of an inner function,
     a caught error, ``global``), and every name where the function asks for its names.
@@ -160,7 +160,7 @@ def lines_of(function: FunctionNode) -> list[str]:
 
 
 def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
-    """The statement, or its head and its blocks."""
+    """Return the statement, or its head and its blocks."""
     word, nodes = head_of(statement)
     match statement:
         case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
@@ -190,15 +190,15 @@ def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:
 
 
 def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:
-    """Names and attributes that code speaks of, and words in quotes that can be one, sorted."""
-    found: set[str] = set()
+    """Return the names and attributes in the code, and quoted words that can be names, sorted."""
+    words: set[str] = set()
     for node in nodes:
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name):
-                found.add(name)
+                words.add(name)
             case ast.Constant(value=str(name)) if len(name) < _LONGEST_NAME and name.isidentifier():
-                found.add(name)
-    return tuple(sorted(found))
+                words.add(name)
+    return tuple(sorted(words))
 
 
 class Digest(NamedTuple):
@@ -243,23 +243,23 @@ def digest(
 
 
 def joined(tokens: Iterable[str]) -> str:
-    """One digest of several texts."""
+    """Return one digest of several texts."""
     return sha1(json.dumps(list(tokens)).encode(), usedforsecurity=False).hexdigest()
 
 
 def short(node: ast.AST) -> str:
-    """The node as source text, one line of at most 160 characters; ``…`` stands for what is too large."""
+    """Return the node as source text, one line of at most 160 characters; ``…`` stands for what is too large."""
     return _spelled(node, _MAX_TEXT)[0]
 
 
 def exact(node: ast.AST, longest: int = _MAX_TEXT) -> str:
-    """Like :func:`short`, but different for every meaning: what was cut off is told apart by its digest."""
+    """Spell the node like :func:`short`, but differently for every meaning: a digest stands for what was cut off."""
     text, whole = _spelled(node, longest)
     return text if whole else f"{text}#{digest([node]).meaning[:12]}"
 
 
 def _spelled(node: ast.AST, longest: int) -> tuple[str, bool]:
-    """The text, and whether it is all of the node."""
+    """Return the text, and whether it is all of the node."""
     for count, _ in enumerate(ast.walk(node)):
         if count > max(_MAX_NODES, longest):
             return "…", False
@@ -273,7 +273,7 @@ def _spelled(node: ast.AST, longest: int) -> tuple[str, bool]:
 
 
 def assigned(statement: ast.AST) -> tuple[list[str], ast.expr | None]:
-    """The plain names a statement assigns to, and the value; no names when any of its targets is something else."""
+    """Return the plain names that a statement assigns to, and the value; no names if it has any other target."""
     match statement:
         case ast.Assign(targets=targets, value=value):
             names = [*names_in(targets)]

@@ -53,16 +53,16 @@ class FilePair(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path to report: the new one if there is one."""
+        """Return the path to report: the new one if there is one."""
         return self.new_path or self.old_path or ""
 
 
 def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list[FilePair]:
-    """Files by their path; a file that went and one that came are one when they share half of their definitions."""
+    """Pair the files by path; a removed and an added file are one if they share half of their definitions."""
     pairs = [FilePair(path, path, old[path], new[path]) for path in sorted(old.keys() & new.keys())]
-    gone = {path: {one.name for one in old[path].definitions} for path in sorted(old.keys() - new.keys())}
+    gone = {path: {definition.name for definition in old[path].definitions} for path in sorted(old.keys() - new.keys())}
     for path in sorted(new.keys() - old.keys()):
-        names = {one.name for one in new[path].definitions}
+        names = {definition.name for definition in new[path].definitions}
         best = max(gone, key=lambda other: len(names & gone[other]), default=None)
         if best is not None and names and len(names & gone[best]) >= _SHARED * max(len(names), len(gone[best])):
             pairs.append(FilePair(best, path, old[best], new[path]))
@@ -73,7 +73,7 @@ def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list
     return sorted(pairs, key=lambda pair: pair.path)
 
 
-class MovedCode(NamedTuple):
+class _MovedCode(NamedTuple):
     """Definitions that went in one place and came in another with the same body: the changes, and what they explain,
     path and name in the old and in the new revision."""
 
@@ -82,9 +82,9 @@ class MovedCode(NamedTuple):
     new: set[tuple[str, str]]
 
 
-def moved_definitions(pairs: Sequence[FilePair]) -> MovedCode:
+def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
     """Find the definitions that moved, whole classes only."""
-    moved = MovedCode([], set(), set())
+    moved = _MovedCode([], set(), set())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
         for one in _lone(_named(pair.old), _named(pair.new)):
@@ -103,10 +103,10 @@ def moved_definitions(pairs: Sequence[FilePair]) -> MovedCode:
     return moved
 
 
-def compare_file(pair: FilePair, moved: MovedCode) -> Iterator[Change]:
-    """Changes of a file that is in both revisions; what was moved is left out."""
+def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
+    """Yield the changes of a file that is in both revisions, without what was moved."""
     before, after = _named(pair.old), _named(pair.new)
-    values = {one.name for one in pair.new.definitions if one.kind == "value"}
+    values = {definition.name for definition in pair.new.definitions if definition.kind == "value"}
     gates = values.intersection(site.scope for site in pair.new.sites if site.is_gate)
     for key, new in after.items():
         if key in before:
@@ -122,33 +122,33 @@ def compare_file(pair: FilePair, moved: MovedCode) -> Iterator[Change]:
 
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
-    """Changes of a file that came or went as a whole."""
+    """Yield the changes of a file that was added or removed as a whole."""
     what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
     yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
-    for one in code.definitions:
-        sides = (None, one) if pair.new_path else (one, None)
-        found = _definition(pair.path, *sides)
-        yield from (change for change in found if change.kind in (f"attention-class-{what}", _NOOP))
+    for definition in code.definitions:
+        sides = (None, definition) if pair.new_path else (definition, None)
+        changes = _definition(pair.path, *sides)
+        yield from (change for change in changes if change.kind in (f"attention-class-{what}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
 
 
 def _named(code: FileCode) -> Named:
-    found: dict[tuple[str, int], Definition] = {}
+    definitions: dict[tuple[str, int], Definition] = {}
     seen: Counter[str] = Counter()
-    for one in code.definitions:
-        found[one.name, seen[one.name]] = one
-        seen[one.name] += 1
-    return found
+    for definition in code.definitions:
+        definitions[definition.name, seen[definition.name]] = definition
+        seen[definition.name] += 1
+    return definitions
 
 
 def _lone(here: Named, there: Named) -> list[Definition]:
-    """Definitions that are not there, whole classes only."""
+    """Return the definitions that are missing there, whole classes only."""
     return [one for key, one in here.items() if key not in there and not _inside(one, there, here)]
 
 
 def _inside(definition: Definition, there: Named, here: Named) -> bool:
-    """Whether the definition is in a class that itself is not there: the class stands for it."""
+    """Return whether the definition is in a class that itself is missing there: the class stands for it."""
     scope = definition.owner
     while scope:
         if (scope, 0) in here and (scope, 0) not in there:
@@ -158,7 +158,7 @@ def _inside(definition: Definition, there: Named, here: Named) -> bool:
 
 
 def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
-    """Whether a base may give the flag that a class no longer sets: its bases are others, or another class sets it."""
+    """Return whether a base may give the flag that a class no longer sets: it has other bases, or a class sets it."""
     if not value.name.endswith(f".{_GRADIENT_FLAG}"):
         return False
     scope = value.owner, 0
@@ -168,7 +168,7 @@ def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
 
 
 def _definition(path: str, old: Definition | None, new: Definition | None, *, is_kept: bool = True) -> Iterator[Change]:
-    """Changes of a definition that came, went or is another one; ``is_kept``: what it belongs to is on both sides."""
+    """Yield the changes of a definition; ``is_kept``: its class or module is on both sides."""
     one = new or old
     assert one
     what = "added" if old is None else "removed" if new is None else "changed"
@@ -205,7 +205,7 @@ def _is_idle_switch(one: Definition) -> bool:
 
 
 def _statements(pair: FilePair) -> Iterator[Change]:
-    """Statements of a module or class body that define nothing, one change a body."""
+    """Yield the changed statements of a module or class body that define nothing, one change a body."""
     classes = {one.name for one in pair.old.definitions} & {one.name for one in pair.new.definitions}
     before, after = (Counter((one.scope, one.meaning) for one in code.statements) for code in (pair.old, pair.new))
     texts = {(one.scope, one.meaning): one.text for code in (pair.old, pair.new) for one in code.statements}
@@ -228,7 +228,7 @@ def _imports(pair: FilePair) -> Iterator[Change]:
 
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
-    """``package-required``: packages that have to be installed, beside those that everybody has."""
+    """Yield ``package-required`` for packages that must be installed beside the ones that everybody has."""
     known, asked = (
         {one.name.partition(".")[0] for one in code.imports if one.demanded} for code in (pair.old, pair.new)
     )
@@ -237,7 +237,7 @@ def _packages_required(pair: FilePair) -> Iterator[Change]:
 
 
 def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    """Changes of a function that is in both revisions under the same name: parameters, and whether its body changed."""
+    """Yield changes of a function that both revisions have under one name: of its parameters, and of its body."""
     yield from _signature(path, old, new)
     if old.meaning != new.meaning or old.decorators != new.decorators:
         yield _change("definition-changed", path, new.name)
@@ -273,7 +273,7 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
 
 
 def _only_extends(old: Definition, new: Definition) -> bool:
-    """Whether every call that the old signature accepts means the same to the new one."""
+    """Return whether every call that the old signature accepts means the same to the new one."""
     known = {parameter.name for parameter in old.parameters}
     kept = [one for one in new.parameters if one.name in known]
     if [one[:2] for one in kept] != [one[:2] for one in old.parameters]:
@@ -318,15 +318,15 @@ def checkpointing(pair: FilePair) -> Iterator[Change]:
 
 
 def _switches(code: FileCode) -> tuple[bool | None, str]:
-    """Whether switching gradient checkpointing on reaches a module that asks for it, None where that is not to be told,
-    and which method decides."""
-    classes = {one.name: one for one in code.definitions if one.kind == "class"}
-    functions = [one for one in code.definitions if one.kind == "function" and one.owner]
+    """Return whether switching gradient checkpointing on reaches a module that asks for it (None if unknown), and which
+    method decides."""
+    classes = {definition.name: definition for definition in code.definitions if definition.kind == "class"}
+    functions = [definition for definition in code.definitions if definition.kind == "function" and definition.owner]
     if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
         return True, ""
-    readers = {one.owner for one in functions if _asks(one)}
-    asked = next((one for one in functions if any(map(_READS_FLAG.search, one.lines))), None)
-    hook = next((one for one in functions if one.leaf == _GRADIENT_HOOK), None)
+    readers = {function.owner for function in functions if _asks(function)}
+    asked = next((function for function in functions if any(map(_READS_FLAG.search, function.lines))), None)
+    hook = next((function for function in functions if function.leaf == _GRADIENT_HOOK), None)
     if asked and not readers:
         return False, asked.name
     if hook is None or hook.is_idle:
@@ -341,7 +341,7 @@ def _switches(code: FileCode) -> tuple[bool | None, str]:
 
 
 def _asks(function: Definition) -> bool:
-    """Whether a function asks for the flag, and where a condition does, whether that can be true and checkpoints."""
+    """Return whether a function asks for the flag; if only a condition does, whether it can be true and checkpoints."""
     for number, line in enumerate(function.lines):
         if _READS_FLAG.search(line) and not _DEAD.search(line):
             if not line.lstrip().startswith("if self.gradient_checkpointing"):
@@ -356,7 +356,7 @@ def _asks(function: Definition) -> bool:
 
 
 def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
-    """Whether the class is the other one, or derives from it, as far as the file tells."""
+    """Return whether the file shows that the class is the other one, or derives from it."""
     waiting, seen = [name], set[str]()
     while waiting:
         name = waiting.pop()
@@ -372,7 +372,7 @@ def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
     """Yield where a function gives ``checkpoint`` keywords that it refuses, and where a method gives one to another one
     of its file, or to a module that its class makes, which takes no such parameter: the function and the keyword (none
     for ``checkpoint``), what it calls, and the keywords."""
-    functions = {one.name: one for one in code.definitions if one.kind == "function"}
+    functions = {definition.name: definition for definition in code.definitions if definition.kind == "function"}
     for one, call in ((maker, call) for maker in functions.values() for call in maker.calls):
         words = [word.partition("=")[0] for word in call.keywords if word != "**"]
         owner, _, leaf = call.name.partition(".")

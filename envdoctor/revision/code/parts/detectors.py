@@ -49,14 +49,14 @@ class Site(NamedTuple):
 
     @property
     def is_gate(self) -> bool:
-        """Whether it asks for a version."""
+        """Return whether the place asks for a version."""
         return self.kind in (MINOR_ONLY, VERSION_GATE)
 
 
 def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]) -> list[Site]:
-    """Calls and references that reach beyond computing, and version gates, in the order of the file; ``nodes`` are all
-    nodes of the tree, ``reaching`` the names that reach with their kinds, which are empty for harmless ones."""
-    found: list[Site] = []
+    """Return calls and references that reach beyond computing, and version gates, in the order of the file; ``nodes``
+    are all nodes of the tree, ``reaching`` maps the names that reach to their kinds, empty for harmless ones."""
+    sites: list[Site] = []
     names, versions = _Names(nodes, reaching), _Versions(nodes)
     # Of what is still to be visited: node, scope, whether it runs at load, whether the major version was looked at.
     waiting: list[tuple[ast.AST, str, bool, bool]] = [(tree, "", True, False)]
@@ -74,15 +74,15 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
                 scope = ".".join(filter(None, (scope, *assigned(node)[0][:1])))
         kind, goes_on = names.kind_of(node)
         for one in filter(None, (versions.gate(node, has_major), kind)):
-            found.append(Site(one, scope or MODULE_LEVEL, _key(one, node), short(node), at_load))
+            sites.append(Site(one, scope or MODULE_LEVEL, _key(one, node), short(node), at_load))
         parts = inner_parts(node) if goes_on is None else ((child, True) for child in goes_on)
         waiting += [(child, scope, at_load and not (within and waits), has_major) for child, within in parts][::-1]
-    return found
+    return sites
 
 
 def _key(kind: str, node: ast.AST) -> str:
-    """What makes two places the same: their text; for files the function and its constants, for names of variables
-    that hold a path change in every refactoring."""
+    """Return the key by which two places are the same: their text; for files the function and its constants, because
+    names of variables with a path change in every refactoring."""
     match node:
         case ast.Call(func=func, args=args, keywords=keywords) if kind == _FILE_WRITE:
             parts = [part for argument in (*args, *(word.value for word in keywords)) for part in all_nodes(argument)]
@@ -122,7 +122,7 @@ class _Names:
         return name.partition(".")[0] in self._targets
 
     def _resolved(self, name: str) -> list[str]:
-        """Everything that a dotted name can stand for; itself when it was not imported."""
+        """Return everything that a dotted name can stand for; the name itself if it was not imported."""
         root, dot, rest = name.partition(".")
         return [target + dot + rest for target in sorted(self._targets.get(root, ()))] or [name]
 
@@ -152,7 +152,7 @@ class _Names:
         return "", None
 
     def _reached(self, call: ast.Call) -> str:
-        """``getattr(os, "system")`` is ``os.system``; with a computed name it can be anything of a dangerous module."""
+        """Return the kind that ``getattr`` reaches: of ``os.system``, or with a computed name of a dangerous module."""
         match call:
             case ast.Call(func=ast.Name(id="getattr" | "vars"), args=[owner, *keys]):
                 module = dotted(owner)
@@ -165,7 +165,7 @@ class _Names:
         return ""
 
     def _name_kind(self, name: str) -> str:
-        """What a dotted name can do; empty for harmless and unknown ones, and a module's constants and exceptions."""
+        """Return what a dotted name can do; empty for harmless or unknown names, constants and exceptions."""
         last = name.rpartition(".")[2]
         if last in _INNER_PARTS:
             return _EXEC
@@ -176,7 +176,7 @@ class _Names:
         return self._reaching.get(name, "")
 
     def _call_kind(self, name: str, call: ast.Call) -> str:
-        """What a call can do, from its resolved name and its arguments."""
+        """Return what a call can do, by its resolved name and its arguments."""
 
         def given(word: str, *place: int) -> ast.expr | None:
             return next(
@@ -201,12 +201,12 @@ class _Names:
 
 
 def _is_set(value: ast.expr | None) -> bool:
-    """Whether an argument was given that may be anything but False or None."""
+    """Return whether an argument was given that may be anything but False or None."""
     return value is not None and not (isinstance(value, ast.Constant) and value.value in (False, None))
 
 
 def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
-    """Whether a mode opens for writing; one that is not written down may."""
+    """Return whether a mode opens for writing; a computed mode may."""
     if not isinstance(mode, ast.Constant):
         return mode is not None and not is_method
     # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
@@ -236,24 +236,24 @@ class _Versions:
                     self._known |= dict(zip(names_in(items[:2]), _INDEXES.values(), strict=False))
 
     def gate(self, node: ast.AST, has_major: bool) -> str:
-        """The kind of gate that the node is, empty for none; ``has_major``: around it the first number is asked for."""
+        """Return the kind of gate that the node is, or ""; ``has_major``: code around it asks for the first number."""
         parts = self._compared(node)
         if parts == _MINOR and not has_major:
             return MINOR_ONLY
         return VERSION_GATE if parts or _is_question(node) else ""
 
     def _compared(self, node: ast.AST) -> int:
-        """Which parts of a version a comparison looks at."""
+        """Return which parts of a version a comparison looks at."""
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         return reduce(or_, map(self._parts, sides), 0)
 
     def asks_major(self, node: ast.BoolOp | ast.If | ast.IfExp) -> bool:
-        """Whether a condition compares the first number or the whole version."""
+        """Return whether a condition compares the first number or the whole version."""
         tests = node.values if isinstance(node, ast.BoolOp) else [node.test]
         return any(self._compared(inner) & ~_MINOR for test in tests for inner in all_nodes(test))
 
     def _parts(self, node: ast.AST) -> int:
-        """Which parts of a version an expression is made of."""
+        """Return which parts of a version an expression is made of."""
         found, waiting = 0, [node]
         while waiting:
             inner = waiting.pop()
@@ -266,8 +266,8 @@ class _Versions:
         return self._held(node) & ~_LIST == _WHOLE
 
     def _held(self, node: ast.AST) -> int:
-        """What of a version a node itself holds: ``transformers.__version__``, ``version.parse(…)``, ``v.major``,
-        ``v.release[1]``, ``v.split(".")``, ``list(map(int, …))`` of that, or a name for one of them."""
+        """Return which parts of a version a node itself holds: ``transformers.__version__``, ``version.parse(…)``,
+        ``v.major``, ``v.release[1]``, ``v.split(".")``, ``list(map(int, …))`` of that, or a name for one of them."""
         match node:
             case ast.Name(id=name):
                 return self._known.get(name, 0)
@@ -297,5 +297,5 @@ def _says_version(node: ast.AST) -> bool:
 
 
 def _is_question(node: ast.AST) -> bool:
-    """``is_transformers_version(">=", "4.42")`` and the like."""
+    """Return whether a node is a call like ``is_transformers_version(">=", "4.42")``."""
     return isinstance(node, ast.Call) and _ASKS_VERSION.match(dotted(node.func).rpartition(".")[2]) is not None

@@ -49,7 +49,7 @@ class CodeSource(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The text, line by line as Python counts them; what cannot be decoded is replaced."""
+        """Return the text line by line, as Python counts lines; bytes that cannot be decoded are replaced."""
         try:
             coding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
             text = self.content.decode(coding, "replace")
@@ -59,7 +59,7 @@ class CodeSource(NamedTuple):
 
     @property
     def has_conflict_marks(self) -> bool:
-        """Whether git left the marks of a conflict in the file."""
+        """Return whether git left the marks of a conflict in the file."""
         return _MARKS.search(self.content) is not None
 
 
@@ -68,7 +68,7 @@ class NotPython(Unread):
 
 
 def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[CodeSource, ...], tuple[Unread, ...]]:
-    """The files' contents within the limits of size and number; the others with the reason."""
+    """Return the files' contents within the limits of size and number, and the other files with the reason."""
     return parted(_read(snapshot, paths))
 
 
@@ -88,7 +88,7 @@ def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[CodeSource | Unr
 
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
-    """What is in each of the files, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
+    """Return the code of each file, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
     their kinds. Nothing of the files is executed or imported."""
     import threading
     from concurrent.futures import ThreadPoolExecutor, wait
@@ -130,12 +130,12 @@ class LoadedEntry(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The module's file."""
+        """Return the module's file."""
         return self.text.rpartition("--")[2].rpartition(".")[0].replace(".", "/") + ".py"
 
     @property
     def name(self) -> str:
-        """The class."""
+        """Return the name of the class."""
         return self.text.rpartition(".")[2]
 
 
@@ -152,12 +152,12 @@ class CodeSide(NamedTuple):
 
 
 def kind_of_file(path: str) -> str | None:
-    """Return what a file is for that is called like those that transformers loads: ``modeling``."""
+    """Return the kind of a file that is named like the ones that transformers loads: ``modeling``."""
     match = _LOADED.match(posixpath.basename(path))
     return match[1] if match else None
 
 
-def imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
+def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each relative import as it is written, the file of its module (empty: there is none), and the name taken
     from that (empty for the module itself)."""
     for one in (one for one in code.imports if one.name.startswith(".")):
@@ -191,7 +191,8 @@ def loaded_files(
         for path in waiting:
             codes = [(side, side.codes.get(path) or shared.get(path)) for side in sides]
             for side, code in codes:
-                reached |= {at for _, at, _ in imported_files(path, code, side.snapshot.files) if at} if code else set()
+                imports = _imported_files(path, code, side.snapshot.files) if code else ()
+                reached |= {at for _, at, _ in imports if at}
             if not any(code for _, code in codes) and any(path in side.snapshot.files for side in sides):
                 return None  # what it imports is not known
     return reached & set(wanted)
@@ -209,7 +210,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
         for root in (one.name.partition(".")[0] for one in code.imports if one.demanded):
             if posixpath.join(posixpath.dirname(path), f"{root}.py") in files:
                 yield path, Message("it imports {} without a dot in front, which asks for a package of that name", root)
-        for written, at, name in imported_files(path, code, files):
+        for written, at, name in _imported_files(path, code, files):
             if not at:
                 yield path, Message("it imports {}, and there is no such file", written)
             elif at in codes and name and not _has(codes[at], name):
@@ -220,7 +221,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
     required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
     edges = {
-        path: {at for written, at, name in imported_files(path, code, files) if name and written in required[path]}
+        path: {at for written, at, name in _imported_files(path, code, files) if name and written in required[path]}
         for path, code in codes.items()
     }
     for path in codes:
@@ -234,7 +235,7 @@ def _has(code: FileCode, name: str) -> bool:
 
 
 def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
-    """The shortest circle through a file of imports of names that run whenever a file is loaded."""
+    """Return the shortest circle through a file, of imports of names that run whenever a file is loaded."""
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]

@@ -49,7 +49,7 @@ _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is tur
 Text = Sequence[str]
 
 
-class Cause(NamedTuple):
+class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
     functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
     word."""
@@ -61,31 +61,31 @@ class Cause(NamedTuple):
     files: re.Pattern[str]
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
-        """The words, or the statements, of some lines, with how often."""
-        found: Counter[str] = Counter()
+        """Count the words, or the statements, of some lines."""
+        counts: Counter[str] = Counter()
         for line in lines:
             words = [match[match.lastindex or 0] for match in self.words.finditer(line)]
-            found.update([line.strip()] if words and self.whole else words)
-        return found
+            counts.update([line.strip()] if words and self.whole else words)
+        return counts
 
 
-def causes(matrix: Matrix) -> list[Cause]:
-    """The causes that the table knows, in its order."""
+def causes(matrix: Matrix) -> list[_Cause]:
+    """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
-    return [Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
+    return [_Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
 
 
 # --- the path ---------------------------------------------------------------------------------------------------------
 
 
-def on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
+def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
     """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
     methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file.
 
     What generates text is left out unless one of them speaks of it.
     """
-    definitions = [one for code in codes for one in code.definitions]
+    definitions = [definition for code in codes for definition in code.definitions]
     speakers: dict[str, set[str]] = defaultdict(set)
     named: dict[str, list[Definition]] = defaultdict(list)
     members: dict[str, list[Definition]] = defaultdict(list)
@@ -130,7 +130,7 @@ class _Both(NamedTuple):
 
     @property
     def changed(self) -> int:
-        """How many statements changed."""
+        """Return how many statements changed."""
         return self.gone.total() + self.come.total()
 
 
@@ -140,7 +140,7 @@ class Judged(NamedTuple):
 
     pairs: Sequence[FilePair]
     texts: tuple[Mapping[str, Text], Mapping[str, Text]]
-    causes: Sequence[Cause]
+    causes: Sequence[_Cause]
     entries: Collection[str]
     settings: Callable[[], Collection[str]]
 
@@ -150,7 +150,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
 
     What no training step reaches keeps its kind.
     """
-    path = on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
+    path = _on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
     named = {
         pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
     }
@@ -191,22 +191,22 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
 def _functions(
     changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
 ) -> dict[tuple[str, str], _Both]:
-    """The functions of both revisions whose bodies changed, by file and name; without what became of checkpointing in
-    them, where that is told already."""
+    """Return the functions of both revisions whose bodies changed, by file and name, without statements on
+    checkpointing that are told already."""
     switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
-    found: dict[tuple[str, str], _Both] = {}
+    functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
             before, after = (Counter(_statements(one)) for one in (old, new))
             gone, come, key = before - after, after - before, (change.path, change.symbol)
             if key in switching:
                 gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            found[key] = _Both(change.path, old, new, gone, come, key in switching)
-    return found
+            functions[key] = _Both(change.path, old, new, gone, come, key in switching)
+    return functions
 
 
 def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
-    """Whether no step takes the defaults that changed: config.json sets them, or nothing calls the function."""
+    """Return whether no step takes the changed defaults: config.json sets them, or nothing calls the function."""
     before = {parameter.name: parameter.default for parameter in old.parameters}
     changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
     return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
@@ -230,7 +230,8 @@ def _statements(function: Definition) -> Iterator[str]:
 
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """A pattern of the options that the new configurations have more, and that are off where config.json has none."""
+    """Return a pattern of the options that only the new configurations have and that are off unless config.json sets
+    them."""
     sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
     makers = (
         [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
@@ -249,9 +250,9 @@ def _everywhere(
     both: Iterable[_Both],
     changes: Iterable[Change],
     named: Mapping[str, tuple[Mapping[str, Definition], ...]],
-    rows: Sequence[Cause],
-) -> dict[Cause, tuple[Counter[str], Counter[str]]]:
-    """What all functions lost and gained, by the cause: what went here and came there was moved."""
+    rows: Sequence[_Cause],
+) -> dict[_Cause, tuple[Counter[str], Counter[str]]]:
+    """Return what all functions lost and gained, by cause: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
@@ -267,12 +268,12 @@ def _everywhere(
 
 def _meanings(
     function: _Both,
-    everywhere: Mapping[Cause, tuple[Counter[str], Counter[str]]],
+    everywhere: Mapping[_Cause, tuple[Counter[str], Counter[str]]],
     fresh: re.Pattern[str],
 ) -> tuple[list[_Meaning], bool]:
-    """What the change means, cause by cause, and whether the function changed beyond that. A statement is told once.
-    What came with a ``fresh`` option is not judged: it is off."""
-    found: list[_Meaning] = []
+    """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
+    once. Statements that came with a ``fresh`` option are not judged: it is off."""
+    meanings: list[_Meaning] = []
     _, old, new, gone, come, _ = function
     alone = gone.total() == 1 == come.total()
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
@@ -285,22 +286,22 @@ def _meanings(
         if edit == _TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
             went, came = gone, come
         if went or (came and not optional):
-            found.append((row.kind, went, came, edit))
+            meanings.append((row.kind, went, came, edit))
             told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came} or line in went + came}
             gone, come = _without(told, gone, come)
-    if is_judged and not any(edit for *_, edit in found):
+    if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
         checks = any(line.startswith("assert ") for line in function.gone)
         unread = _no_longer_read(old, new, alone and not checks)
         if other:
-            return [*found, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
-        found += [("value-unused", Counter(unread), Counter(), None)] if unread else []
+            return [*meanings, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
+        meanings += [("value-unused", Counter(unread), Counter(), None)] if unread else []
     reordered = not (function.changed or function.is_told) and old.lines != new.lines
-    return found, bool(gone or come) or reordered
+    return meanings, bool(gone or come) or reordered
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
-    """Yield the statements of each side without those that are told, and without their counterparts on the other."""
+    """Yield the statements of each side without the told ones and their counterparts on the other side."""
     for side, other in zip(sides, reversed(sides), strict=True):
         there = [line for line in other if line in told and line not in side and len(side) <= _REWRITE]
         mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - told], 1)}
@@ -316,8 +317,8 @@ def _words(found: Counter[str]) -> str | None:
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """what became of the only statement that changed: a part of it is gone, or an operator is another one; None
-    for anything else."""
+    """Return how the only changed statement changed: a part of it is gone, or an operator differs; None for anything
+    else."""
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
@@ -330,8 +331,7 @@ def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
 
 
 def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
-    """the one name of the only statement that changed and the other name that stands in its place, where the old
-    function has both."""
+    """Return the one name of the only changed statement and the name that replaced it, if the old function has both."""
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
@@ -341,25 +341,25 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
     if len(was) != len(now) or len(pairs) != 1:
         return None
-    known = _names(old.lines)[0].union(one.name for one in old.parameters)
+    known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
     return pairs[0] if known.issuperset(pairs[0]) and not are_one else None
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
-    """the names that both functions give a value and only the old one reads; parameters where nothing else
-    changed (``alone``), for many are there for their callers."""
+    """Return the names that both functions give a value and only the old one reads; parameters only if nothing else
+    changed (``alone``), because many are there for their callers."""
     if any("…" in line for one in (old, new) for line in one.lines):
         return []
     (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
     if alone:
-        bound |= {one.name for one in old.parameters}
-        still_bound |= {one.name for one in new.parameters}
+        bound |= {parameter.name for parameter in old.parameters}
+        still_bound |= {parameter.name for parameter in new.parameters}
     return sorted((bound & read & still_bound) - still_read)
 
 
 def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The names that some statements give a value, and those that they read, but for that value itself."""
+    """Return the names that statements give a value, and the names that they read beside the assigned one."""
     bound, read = set[str](), set[str]()
     for line in lines:
         target, _, value = line.strip().partition(" = ")
@@ -378,19 +378,19 @@ def _hunk(
     texts: tuple[Mapping[str, Text], Mapping[str, Text]],
     paths: tuple[str | None, str | None],
 ) -> tuple[str, ...]:
-    """The lines of a unified diff of a definition, numbered as in the files."""
+    """Return the lines of a unified diff of a definition, numbered as in the files."""
     before, after = (
         list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
         for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
     )
     starts = [one.first - 1 if one else 0 for one in (old, new)]
-    found: list[str] = []
+    lines: list[str] = []
     for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
-        if line.startswith(("---", "+++")) and not found:
+        if line.startswith(("---", "+++")) and not lines:
             continue
         if line.startswith("@@"):
             line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
-        if len(found) == MAX_HUNK:
+        if len(lines) == MAX_HUNK:
             break
-        found.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
-    return tuple(found)
+        lines.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
+    return tuple(lines)

@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
     default: str | None
 
 
-class CallSite(NamedTuple):
+class _CallSite(NamedTuple):
     """A call in a function's body: dotted name as written, and its keywords as ``name=value``."""
 
     name: str
@@ -85,23 +85,23 @@ class Definition(NamedTuple):
     is_idle: bool = False
     decorators: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    calls: tuple[CallSite, ...] = ()
+    calls: tuple[_CallSite, ...] = ()
     mentions: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
     @property
     def sense(self) -> str:
-        """Equal for definitions that do the same, whatever they are called and wherever they stand."""
+        """Return equal for definitions that do the same, whatever they are called and wherever they stand."""
         return f"{self.kind} {self.text} {self.meaning} {' '.join(self.decorators)}"
 
     @property
     def leaf(self) -> str:
-        """The last part of the name."""
+        """Return the last part of the name."""
         return self.name.rpartition(".")[2]
 
     @property
     def owner(self) -> str:
-        """The class that it is in, empty outside of classes."""
+        """Return the class that it is in, empty outside of classes."""
         return _ACCESSOR.sub("", self.name).rpartition(".")[0]
 
 
@@ -114,8 +114,8 @@ class Import(NamedTuple):
     demanded: bool
 
 
-class Statement(NamedTuple):
-    """A statement of a module or class body that is none of the above."""
+class _Statement(NamedTuple):
+    """Any other statement of a module or class body."""
 
     scope: str
     meaning: str
@@ -130,7 +130,7 @@ class FileCode(NamedTuple):
     definitions: tuple[Definition, ...]
     imports: tuple[Import, ...]
     sites: tuple[Site, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[_Statement, ...]
     uses: tuple[Use, ...] = ()
     bound: tuple[str, ...] = ()
 
@@ -159,7 +159,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     imports, sites, uses, bound = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses, _bound(nodes)
     erase(nodes)
     definitions: list[Definition] = []
-    statements: list[Statement] = []
+    statements: list[_Statement] = []
     for scope, statement in _in_order(tree):
         found = list(_defined(scope, statement))
         definitions += found
@@ -173,19 +173,19 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
 
 
 def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
-    """The names that are given a value anywhere, sorted."""
-    found: set[str] = set()
+    """Return the names that are given a value anywhere, sorted."""
+    names: set[str] = set()
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=asname):
-                found.add(asname or name.partition(".")[0])
-    return tuple(sorted(found))
+                names.add(asname or name.partition(".")[0])
+    return tuple(sorted(names))
 
 
-def _with_members(definitions: list[Definition], statements: list[Statement]) -> list[Definition]:
-    """Classes with the digests of all that is in them."""
+def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
+    """Return classes with the digests of all that is in them."""
     members: dict[str, list[tuple[str, str, int]]] = {}
     for statement in statements:
         members.setdefault(statement.scope, []).append((statement.meaning, "", 1))
@@ -203,8 +203,8 @@ def _with_members(definitions: list[Definition], statements: list[Statement]) ->
 
 
 def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Statements of the module and its classes with their scope; those in conditions and the like as if they stood
-    alone, and the condition without its body. Imports and what does nothing are left out."""
+    """Yield statements of the module and its classes with their scope; those in conditions and the like as if they
+    stood alone, and the condition without its body. Imports and what does nothing are left out."""
     waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in reversed(tree.body)]
     while waiting:
         scope, statement = waiting.pop()
@@ -219,7 +219,7 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
-    """The function, the class, or the names that a statement defines."""
+    """Yield the function, the class, or the names that a statement defines."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             yield _function(scope, node)
@@ -236,7 +236,7 @@ def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest)
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return Definition(
         *(name, kind, text, *result[:3]),
-        min([node.lineno, *(one.lineno for one in decorators)]),
+        min([node.lineno, *(decorator.lineno for decorator in decorators)]),
         node.end_lineno or node.lineno,
         decorators=tuple(map(exact, decorators)),
         mentions=mentioned(result.nodes),
@@ -254,7 +254,7 @@ def _function(scope: str, node: FunctionNode) -> Definition:
         is_idle="gradient_checkpointing" in node.name and is_idle(node),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(CallSite(dotted(one.func), tuple(map(_keyword, one.keywords))) for one in calls),
+        calls=tuple(_CallSite(dotted(call.func), tuple(map(_keyword, call.keywords))) for call in calls),
         lines=tuple(lines_of(node)),
     )
 
@@ -264,7 +264,7 @@ def _keyword(word: ast.keyword) -> str:
 
 
 def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
-    """``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
+    """Return ``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
     defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
     first, kind, words, found = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
     for place, word in enumerate(parameter_words(arguments)):
@@ -277,23 +277,23 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     return f"({', '.join(words)})", found
 
 
-def _statement(scope: str, statement: ast.stmt) -> Statement:
-    """One that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
+def _statement(scope: str, statement: ast.stmt) -> _Statement:
+    """Return one that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
     word, head = head_of(statement)
     head = head if word else [statement]
     meaning = f"{type(statement).__name__} {digest(head).meaning}"
     text = (f"{word} " if word else "") + ", ".join(map(short, head))
-    return Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
+    return _Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
 
 
 def _imports(tree: ast.Module) -> list[Import]:
-    """All imports by their dotted names.
+    """Return all imports by their dotted names.
 
     Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
     a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
     (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
     """
-    found: dict[str, tuple[bool, bool]] = {}
+    imports: dict[str, tuple[bool, bool]] = {}
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
         node, required, demanded = waiting.pop()
@@ -312,8 +312,8 @@ def _imports(tree: ast.Module) -> list[Import]:
                 called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
                 demanded = demanded and not any(name.endswith("available") for name in called)
         for name in names:
-            before = found.get(name, (False, False))
-            found[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
+            before = imports.get(name, (False, False))
+            imports[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
         for field in _INNER:
             waiting += [(inner, required and field in always, demanded) for inner in getattr(node, field, ())]
-    return [Import(name, *found[name]) for name in sorted(found)]
+    return [Import(name, *imports[name]) for name in sorted(imports)]

@@ -42,7 +42,7 @@ def _digest(text: str) -> str:
 
 @cache
 def _compiled(template: str, marked: bool = False) -> Any:
-    """The template, or why it is invalid."""
+    """Return the template, or why it is invalid."""
     try:
         return template_environment(marked).from_string(template)
     except Exception as error:
@@ -50,7 +50,7 @@ def _compiled(template: str, marked: bool = False) -> Any:
 
 
 def _problem(error: Exception) -> Message:
-    """What went wrong, as a clause that begins with the kind of the trouble."""
+    """Return what went wrong, as a clause that begins with the kind of trouble."""
     kind = type(error).__name__
     try:
         message = str(error)[:_MESSAGE]

@@ -8,7 +8,7 @@ _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_
 
 
 def templates_in(value: object) -> dict[str, str] | None:
-    """``chat_template`` by name: one text (``default``), a list of named texts, or a table of them; else None."""
+    """Return ``chat_template`` by name: of one text (``default``), a list of named texts, or a table; else None."""
     match value:
         case None:
             return {}
@@ -20,15 +20,15 @@ def templates_in(value: object) -> dict[str, str] | None:
             pairs = [(item.get("name"), item.get("template")) for item in value]
         case _:
             return None
-    found = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
-    return found if len(found) == len(pairs) else None
+    templates = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
+    return templates if len(templates) == len(pairs) else None
 
 
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """The tokens of the configuration by the names that templates know."""
-    found: dict[str, str] = {}
+    """Return the tokens of the configuration by the names that templates know."""
+    tokens: dict[str, str] = {}
     for name in _ROLES:
         match config.get(name):
             case str(token) | {"content": str(token)}:
-                found[name] = token[:200]
-    return found
+                tokens[name] = token[:200]
+    return tokens

@@ -68,16 +68,16 @@ def _find_renames(removed: Mapping[str, TensorGroup], added: Mapping[str, Tensor
 
 
 def _modules(groups: Mapping[str, TensorGroup], *, split_off: bool) -> list[_Module]:
-    """Patterns put together by all but their last component (weight, bias), or each for itself."""
-    found: dict[str, list[TensorGroup]] = {}
+    """Group the patterns by all but their last component (weight, bias), or leave each for itself."""
+    modules: dict[str, list[TensorGroup]] = {}
     for pattern in sorted(groups):
         parent = pattern.rpartition(".")[0] if split_off else pattern
-        found.setdefault(parent or pattern, []).append(groups[pattern])
-    return list(found.items())
+        modules.setdefault(parent or pattern, []).append(groups[pattern])
+    return list(modules.items())
 
 
 def _signature(groups: list[TensorGroup]) -> object:
-    """What a module must have in common with what it became: endings, running numbers and shapes."""
+    """Return what a module must share with its successor: endings, running numbers and shapes."""
     parts = [
         (item.pattern.rpartition(".")[2], _numbers(item), tuple(spec.shape for spec in item.specs)) for item in groups
     ]
@@ -85,7 +85,7 @@ def _signature(groups: list[TensorGroup]) -> object:
 
 
 def _numbers(item: TensorGroup) -> tuple[tuple[int, ...], ...]:
-    """The running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
+    """Return the running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
     lowest = [min(column) for column in zip(*item.numbers, strict=False)]
     return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in item.numbers)
 
@@ -110,7 +110,7 @@ def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> li
 def _splits(
     wholes: dict[str, TensorGroup], parts: dict[str, TensorGroup]
 ) -> Iterator[tuple[TensorGroup, tuple[TensorGroup, ...]]]:
-    """Fused groups whose first dimension is the sum of others'. What was found is taken out of both tables."""
+    """Yield fused groups whose first dimension is the sum of others', and take both out of the tables."""
     candidates: dict[object, list[TensorGroup]] = {}
     for item in parts.values():
         candidates.setdefault(_tail(item), []).append(item)
@@ -125,7 +125,7 @@ def _splits(
 
 
 def _tail(item: TensorGroup) -> object:
-    """What a fused matrix and its parts have in common: running numbers, all dimensions but the first, the ending."""
+    """Return what a fused matrix and its parts share: running numbers, all dimensions but the first, the ending."""
     return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), item.pattern.rpartition(".")[2]
 
 
@@ -148,7 +148,7 @@ def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, .
 
 
 def _adds_up(whole: TensorGroup, parts: Iterable[TensorGroup]) -> bool:
-    """Whether the rows of the parts are together those of the whole, tensor by tensor."""
+    """Return whether the parts have together as many rows as the whole, tensor by tensor."""
     sides = zip(whole.specs, *(item.specs for item in parts), strict=True)
     return all(
         all(spec.shape for spec in specs) and sum(spec.shape[0] for spec in specs[1:]) == specs[0].shape[0]
@@ -212,7 +212,7 @@ def compare_layouts(
 
 
 def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bool:
-    """Whether both have the tensor, or one that shares its data: pickles name a tied head, safetensors does not."""
+    """Return whether it shares its storage with a tensor that the other side has: pickles name a tied head."""
     owner = layout.twins.get(name, name)
     return (
         name in others
@@ -222,7 +222,7 @@ def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bo
 
 
 def _tying(snapshot: Snapshot) -> str:
-    """``tied``, ``not tied``, ``not given``, or ``not readable`` when the configuration could not be read.
+    """Return ``tied``, ``not tied``, ``not given``, or ``not readable`` if the configuration could not be read.
 
     Not given is no answer: which default holds depends on the class and on the transformers release.
     """
@@ -246,8 +246,8 @@ def _heads(
     snapshots: tuple[Snapshot, Snapshot],
     layouts: tuple[WeightLayout, WeightLayout],
 ) -> list[Change]:
-    """``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that both
-    configurations tie to the embedding is ``tied-head-left-out``."""
+    """Return ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
+    the new configuration ties, and the old one did not untie, is ``tied-head-left-out``."""
     if not gone and not come:
         return []
     before, after = map(_tying, snapshots)
@@ -260,7 +260,7 @@ def _heads(
 
 
 def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
-    """``embedding-rows`` and ``rows-differ-from-config``; and the names that they stand for."""
+    """Return the changes ``embedding-rows`` and ``rows-differ-from-config``, and the tensor names that they cover."""
     changes: list[Change] = []
     covered: set[str] = set()
     # The token embedding is the matrix with the most rows of those that are called so.
@@ -349,7 +349,7 @@ def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:
 
 
 def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
-    """Module names that went and came: those of matrices in layers, which LoRA targets, or else all."""
+    """Return removed and added module names: of matrices in layers, which LoRA targets, or else all."""
     firsts = [(rename, rename.before[0]) for rename in renames]
     inner = [rename for rename, item in firsts if "{i}" in item.pattern and len(item.specs[0].shape) == 2]
     for chosen in (inner, renames):
@@ -381,7 +381,7 @@ def _one_sided(kind: str, groups: Mapping[str, TensorGroup], layout: WeightLayou
 
 
 def _common(patterns: Iterable[str]) -> str:
-    """The one pattern, or what all of them begin with and a star."""
+    """Return the one pattern, or the beginning that all share, and a star."""
     known = [pattern.split(".") for pattern in patterns]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*known, strict=False))
     return ".".join(known[0] if len(known) == 1 else [*(parts[0] for parts in shared), "*"])

@@ -82,7 +82,7 @@ class WeightLayout:
 
 
 def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> WeightLayout:
-    """The layout of safetensors files. Files that could not be read are in ``unread`` and nowhere else."""
+    """Return the layout of safetensors files. Files that could not be read are only in ``unread``."""
     layout = WeightLayout()
     for path, raw in snapshot.headers(list(paths)).items():
         if isinstance(raw, Unread):
@@ -106,7 +106,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
 
 
 def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> WeightLayout:
-    """The layout of PyTorch checkpoints, as far as their pickles name the tensors."""
+    """Return the layout of PyTorch checkpoints, with the tensors that their pickles name."""
     layout = WeightLayout()
     for path in paths:
         checkpoint = read_checkpoint(snapshot, path, clock)
@@ -144,12 +144,12 @@ class TensorGroup(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The bytes of all of them."""
+        """Return the bytes of all its tensors."""
         return sum(size_of(spec)[1] for spec in self.specs)
 
 
 def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
-    """``model.layers.{i}.mlp.experts.{e}.up_proj.weight`` and the numbers that stood there."""
+    """Return ``model.layers.{i}.mlp.experts.{e}.up_proj.weight`` and the numbers that stood there."""
     parts = name.split(".")
     numbers: list[int] = []
     for place, part in enumerate(parts):
@@ -161,26 +161,26 @@ def pattern_of(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def group(names: Iterable[str], tensors: Mapping[str, Spec]) -> dict[str, TensorGroup]:
-    """Names by their pattern, patterns in the order of their first name."""
-    found: dict[str, list[tuple[tuple[int, ...], str]]] = {}
+    """Group names by their pattern, patterns in the order of their first name."""
+    members_of: dict[str, list[tuple[tuple[int, ...], str]]] = {}
     for name in names:
         pattern, numbers = pattern_of(name)
-        found.setdefault(pattern, []).append((numbers, name))
+        members_of.setdefault(pattern, []).append((numbers, name))
     groups = {}
-    for pattern, members in found.items():
+    for pattern, members in members_of.items():
         numbers_of, names_of = zip(*sorted(members), strict=True)
         groups[pattern] = TensorGroup(pattern, numbers_of, names_of, tuple(tensors[name] for name in names_of))
     return groups
 
 
 def leaf(pattern: str) -> str:
-    """The module's own name, as LoRA targets have it: ``q_proj`` of ``model.layers.{i}.self_attn.q_proj.weight``."""
+    """Return the module's own name for LoRA: ``q_proj`` of ``model.layers.{i}.self_attn.q_proj.weight``."""
     parts = [part for part in pattern.split(".") if part not in ("{i}", "{e}")]
     return parts[-2] if len(parts) > 1 else parts[-1] if parts else pattern
 
 
-def module_of(pattern: str) -> str:
-    """The part of the model a tensor belongs to: up to the component behind the last {i}, or all but the last one."""
+def _module_of(pattern: str) -> str:
+    """Return the part of the model with a tensor: up to the component after the first {i}, or all but the last one."""
     parts = pattern.split(".")
     places = [place for place, part in enumerate(parts) if part == "{i}"]
     end = min(places[0] + 2, len(parts) - 1) if places else len(parts) - 1
@@ -188,14 +188,14 @@ def module_of(pattern: str) -> str:
 
 
 def size_of(spec: Spec) -> tuple[int, int]:
-    """Elements and bytes of a tensor; 0 bytes for a dtype of unknown width."""
+    """Return the number of elements and bytes of a tensor; 0 bytes for a dtype of unknown width."""
     count = math.prod(spec.shape)
     bits = DTYPE_BITS.get(spec.dtype) or _MORE_BITS.get(spec.dtype, 0)
     return count, -(-count * bits // 8)
 
 
 def spell_shape(shape: tuple[int, ...]) -> str:
-    """``[4096, 2560]``; a scalar is ``[]``."""
+    """Spell a shape: ``[4096, 2560]``; a scalar is ``[]``."""
     return "[" + ", ".join(map(str, shape[:6])) + (", …" if len(shape) > 6 else "") + "]"
 
 
@@ -208,20 +208,20 @@ class Amount(NamedTuple):
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
-    """``dtype`` and ``module``: what the tensors of one snapshot amount to by dtype, and by module pattern
-    (``model.layers.{i}.mlp``), the largest first."""
+    """Return by ``dtype`` and by ``module`` pattern (``model.layers.{i}.mlp``) how many tensors, parameters and bytes a
+    snapshot has, the largest first."""
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
         elements, size = sizes[spec]
-        for by, key in (("dtype", spec.dtype), ("module", module_of(pattern_of(name)[0]))):
+        for by, key in (("dtype", spec.dtype), ("module", _module_of(pattern_of(name)[0]))):
             known = counted[by].get(key, Amount(0, 0, 0))
             counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
     return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
 
 
 def gigabytes(size: int) -> str:
-    """Bytes as people write them: ``12.5 GB``, ``4.2 MB`` (decimal, as the Hub shows sizes)."""
+    """Spell bytes as people write them: ``12.5 GB``, ``4.2 MB`` (decimal, as the Hub shows sizes)."""
     for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -247,17 +247,17 @@ class Shared(NamedTuple):
 
 
 def weight_sets(snapshot: Snapshot) -> dict[SetKey, tuple[str, ...]]:
-    """The sets of a snapshot with their files in order."""
-    found: dict[SetKey, list[str]] = {}
+    """Return the sets of a snapshot with their files in order."""
+    sets: dict[SetKey, list[str]] = {}
     for path in sorted(snapshot.files):
         key = _key(path)
         if key is not None:
-            found.setdefault(key, []).append(path)
-    return {key: tuple(paths) for key, paths in found.items()}
+            sets.setdefault(key, []).append(path)
+    return {key: tuple(paths) for key, paths in sets.items()}
 
 
 def weight_paths(snapshot: Snapshot) -> dict[str, FileEntry]:
-    """Every weight file."""
+    """Return every weight file."""
     return {path: entry for path, entry in snapshot.files.items() if _key(path) is not None}
 
 
@@ -276,7 +276,7 @@ def _key(path: str) -> SetKey | None:
 
 
 def main_set(sets: Iterable[SetKey]) -> SetKey | None:
-    """The set that a loader takes when it is given the repository; None when that is not to be told."""
+    """Return the set that a loader takes from the repository; None if unknown."""
     known = sorted(sets)
     for stem, form in _PREFERRED:
         if SetKey("", stem, form) in known:
@@ -286,7 +286,7 @@ def main_set(sets: Iterable[SetKey]) -> SetKey | None:
 
 
 def _missing_shards(paths: Iterable[str]) -> Iterator[str | Unread]:
-    """Names that a numbering "3 of 7" promises and that are not among the paths."""
+    """Yield names that a numbering "3 of 7" promises and that are missing among the paths."""
     present, numberings = set(paths), dict[tuple[str, int, str, str], str]()
     for path in sorted(present):
         stem, extension = posixpath.splitext(path)
@@ -301,7 +301,7 @@ def _missing_shards(paths: Iterable[str]) -> Iterator[str | Unread]:
 
 
 def shared_files(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> Shared:
-    """Weight files with one object id in both snapshots, under the same name or another one."""
+    """Return weight files with one object id in both snapshots, under the same name or another one."""
     same = tuple(path for path, entry in old.items() if path in new and entry.oid and entry.oid == new[path].oid)
     rest: dict[str, list[str]] = {}
     for path, entry in sorted(new.items()):
@@ -324,7 +324,7 @@ class WeightSet(NamedTuple):
 
 
 def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[WeightSet, WeightSet]], list[Change]]:
-    """Which sets are compared with which; sets that only one side has."""
+    """Return the pairs of sets to compare, and the changes of sets that only one side has."""
     old_sets, new_sets = weight_sets(old), weight_sets(new)
     arrived = set(shared.moved.values())
     changes: list[Change] = []
@@ -371,7 +371,7 @@ def _spell(key: SetKey, files: Sequence[str]) -> str:
 
 
 def moved_files(shared: Shared) -> tuple[Change, ...]:
-    """``file-moved``: one change for all files that have the same bytes under another name."""
+    """Return ``file-moved``: one change for all files that have the same bytes under another name."""
     if not shared.moved:
         return ()
     before, after = next(iter(shared.moved.items()))
@@ -381,14 +381,14 @@ def moved_files(shared: Shared) -> tuple[Change, ...]:
 
 
 def index_path(key: SetKey) -> str:
-    """Where the index of a set lies."""
+    """Return the path of a set's index."""
     return posixpath.join(key.folder, f"{key.stem}{_EXTENSION.get(key.format, '')}.index.json")
 
 
 def check_index(
     snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: WeightLayout
 ) -> Iterator[Change | Unread]:
-    """``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision.
+    """Yield ``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision.
 
     ``layout`` holds the shards that were read; of the others the index is taken at its word.
     """
