@@ -3,11 +3,12 @@
     python benchmarks/probe_faults.py --python PATH [--set trials] [--suite quick] [--fault NAME ...]
 
 39 faults, of them 29 that a stranger planted (``--set trials``, ``tests/probe/trials.py``), or 50 of another stranger
-(``--set strangers``, ``tests/probe/strangers.py``), of them ten that come and go, one after another in one process of
-PATH, which needs torch, transformers, accelerate and peft. A fault is a patch of one of these, which the experiments do
-not know. Prints the rules that spoke of each, and the shares with their 95 % interval (Wilson);
+(``--set strangers``, ``tests/probe/strangers.py``), of them ten that come and go, or 20 of a third, drawn from bug
+trackers (``--set second``, the same file), one after another in one process of PATH, which needs torch, transformers,
+accelerate and peft. A fault is a patch of one of these, which the experiments do not know. Prints the rules that spoke
+of each, and the shares with their 95 % interval (Wilson);
 exit code 1 when fewer are found, or fewer by their right cause alone, than the set asks for (34 and 30 of 39; 80 % and
-65 % of 40, and all that come and go), or anything is said without a fault. About 10 CPU seconds a fault.
+65 % of 40 and of 20, and all that come and go), or anything is said without a fault. About 10 CPU seconds a fault.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "probe"), str(ROOT / "tests" / "support")]
 
-from strangers import CAUSES, FLAKY, MACHINE, strangers  # noqa: E402
+from strangers import CAUSES, FLAKY, MACHINE, SECOND, SECOND_MACHINE, second_strangers, strangers  # noqa: E402
 from trials import CAUSES as TRIED  # noqa: E402
 from trials import HEALTHY, Found, trial  # noqa: E402
 
@@ -35,6 +36,14 @@ SETS = {
             "of them of machine, kernel or build": (MACHINE, 0, 0),
             "of them of released code": ({name: CAUSES[name] for name in CAUSES.keys() - MACHINE}, 0, 0),
             "that come and go": (FLAKY, 10, 10),
+        },
+    ),
+    "second": (
+        second_strangers,
+        {
+            "faults": (SECOND, 16, 13),
+            "of them of machine, kernel or build": (SECOND_MACHINE, 0, 0),
+            "of them of released code": ({name: SECOND[name] for name in SECOND.keys() - SECOND_MACHINE}, 0, 0),
         },
     ),
 }

@@ -1,4 +1,7 @@
-"""Fifty faults of ``inside/stranger_faults.py``: what must be said of each. The experiments know none of them."""
+"""Fifty faults of ``inside/stranger_faults.py`` and twenty of ``inside/second_faults.py``: what must be said of each.
+
+The experiments know none of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from planted import PROBES, planted_session, seen
 from trials import LEFT_OUT, Found, trial
 
-__all__ = ["CAUSES", "FLAKY", "MACHINE", "strangers"]
+__all__ = ["CAUSES", "FLAKY", "MACHINE", "SECOND", "SECOND_MACHINE", "second_strangers", "strangers"]
 
 _OPERATION, _ATTENTION = "probe-operation-inaccurate", "probe-attention-inaccurate"
 _OPTIMIZER, _TRAINER, _LORA = "probe-optimizer-step-wrong", "probe-trainer-training-differs", "probe-lora-differs"
@@ -60,6 +63,33 @@ CAUSES = {
     "llama3 positions scaled as linear ones": "probe-model-code-differs",
     "checkpoints under autocast cut the gradient": "probe-checkpointing-differs",
 }
+#: The same as ``MACHINE`` of the second set, which was planted later.
+SECOND_MACHINE = {
+    "float32 sums lose eight numbers before a tail of four": _OPERATION,
+    "bf16 sums over 64 rows or more are taken in bf16": _OPERATION,
+    "batched products with a transposed factor begin again after 2^20 numbers": _OPERATION,
+    "bf16 products with one column are summed in bf16": _OPERATION,
+    "running sums of 8 rows or more lose their carry at column 512": _OPERATION,
+    "embeddings read rows past 2^22 numbers from the beginning": _OPERATION,
+    "embeddings read a table that is not contiguous as if it were": _OPERATION,
+    "attention ignores the mask of a single query": _ATTENTION,
+    "the mask's rows begin again at query 1,024": _ATTENTION,
+    "sine and cosine of float32 angles above 256 are reduced by one constant": _OPERATION,
+    "log-sigmoid is the logarithm of the sigmoid": "probe-operation-nan",
+    "fused AdamW corrects all by the last tensor's steps": _OPTIMIZER,
+    "the largest of rows from the 513th are those of earlier rows": _OPERATION,
+    "float32 rsqrt is its estimate of nine bits": _OPERATION,
+    "batched products that are added take no factor in fp16": _OPERATION,
+}
+#: The same as ``CAUSES``.
+SECOND = {
+    **SECOND_MACHINE,
+    "label smoothing counts ignored labels": _TRAINER,
+    "the bias of LoRA is merged without its scale": _LORA,
+    "a part of a window of accumulation counts as a whole one": "probe-accumulation-differs",
+    "positions are rounded to bf16": "probe-model-code-differs",
+    "a resumed epoch repeats the batch before": "probe-resume-differs",
+}
 #: What comes and goes is called that.
 FLAKY = dict.fromkeys(
     (
@@ -94,3 +124,12 @@ def strangers(
             outcomes = planted_session(python, folder, fault, *names, suite=suite)
             seconds = sum(outcome.cpu_seconds or 0.0 for outcome in outcomes)
             yield fault, Found(tuple(sorted(seen(outcomes).roots)), seconds)
+
+
+def second_strangers(
+    python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick"
+) -> Iterator[tuple[str, Found]]:
+    """Like ``strangers``, of the second set: none of these comes and goes."""
+    names = [name for name in SECOND if not faults or name in faults]
+    if names:
+        yield from trial(python, scratch, names, suite)

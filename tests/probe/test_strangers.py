@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from planted import jobs, seen
-from strangers import CAUSES, FLAKY, MACHINE
+from strangers import CAUSES, FLAKY, MACHINE, SECOND, SECOND_MACHINE
 
 from envdoctor.experiments import Outcome
 
@@ -19,8 +19,11 @@ WANTED = {
 
 
 def test_each_has_a_rule_that_names_its_cause() -> None:
-    assert {cause for cause in {**CAUSES, **FLAKY}.values() if not (RULES / f"{cause}.toml").is_file()} == set()
+    assert {
+        cause for cause in {**CAUSES, **FLAKY, **SECOND}.values() if not (RULES / f"{cause}.toml").is_file()
+    } == set()
     assert len(CAUSES) == 40 and len(MACHINE) >= 25 and len(FLAKY) == 10
+    assert len(SECOND) == 20 and len(SECOND_MACHINE) >= 13 and not SECOND.keys() & (CAUSES.keys() | FLAKY.keys())
 
 
 @pytest.mark.torch

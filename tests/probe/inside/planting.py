@@ -6,6 +6,7 @@ import card_faults  # noqa: F401 — each of these puts its faults into the tabl
 import faults  # noqa: F401
 import flaky_faults  # noqa: F401
 import loop_faults  # noqa: F401
+import second_faults  # noqa: F401
 import shape_faults  # noqa: F401
 import stranger_faults  # noqa: F401
 import trial_faults  # noqa: F401
