@@ -56,7 +56,7 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
     a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
     """
     if report.status != "complete":
-        raise JobError("{}: not written: the run is incomplete, so that it does not know every finding", path)
+        raise JobError("{} was not written because an incomplete run may lack findings", path)
     if before is None:
         kept = [Known(one.id, one.item, one.severity) for one in report.findings if one.ignored is None]
     else:

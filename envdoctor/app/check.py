@@ -256,7 +256,7 @@ def _strange(facts: FactSet) -> str:
     """Say what the matrix does not know, or that this is not known."""
     beyond = facts.records("beyond")
     if beyond is None:
-        return Message("what the matrix does not know is not known")
+        return Message("it is unknown whether the matrix covers this run")
     things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
     return Message("newer than this matrix, or not known to it: {}", things)
 

@@ -110,7 +110,7 @@ class Gathered(NamedTuple):
     def needed_interpreter(self, what: Message) -> str:
         """Return the interpreter that ``what`` (``tokens are counted``) needs. Raises :class:`UsageProblem`."""
         if self.interpreter is None:
-            text = "{} names no interpreter that can be started, and {} in one: point at it with --python PATH"
+            text = "{} names no interpreter, but {} in one; give --python PATH"
             raise UsageProblem(Message(text, self.target.path, what))
         return self.interpreter
 

@@ -117,7 +117,7 @@ def memory(
             facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
             notices.append(
-                Notice("warning", Message("memory was not predicted, which is that of a model: give --model DIR"))
+                Notice("warning", Message("memory was not predicted because no model was given; give --model DIR"))
             )
         else:
             say("tracing the model")
@@ -387,7 +387,7 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
 def _said(shape: Shape) -> tuple[Message, float]:
     """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
     if shape.bare:
-        text = "a number of parameters is no model: the shape of {} was taken, {} less or more"
+        text = "only a number of parameters was given; the shape of {} is assumed ({} less or more)"
         return Message(text, shape.like, f"{_LOOSEST:.0%}"), _LOOSEST
     if shape.quantized == "":
         text = (

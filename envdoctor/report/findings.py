@@ -160,7 +160,7 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     notes += map(page.sentence, finding.caveats)
     if finding.settled_by and not finding.gate and finding.status == "active":
         command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
-        notes.append(page.say("say what is so, and it is certain: {command}", command=command))
+        notes.append(page.say("to be certain, state the fact: {command}", command=command))
     if finding.baseline == "unchanged" and not finding.gate:
         notes.append(page.say("in the baseline: it does not fail the run"))
     if finding.status == "preview":

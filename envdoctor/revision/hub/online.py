@@ -172,7 +172,9 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
 
 
 def _odd(transport: Transport, what: Message) -> TransportError:
-    return TransportError("{} did not send {}: it is no Hub, or a broken mirror", transport.host, what, kind="protocol")
+    return TransportError(
+        "{} did not send {}; it is not a Hub, or its mirror is broken", transport.host, what, kind="protocol"
+    )
 
 
 def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
@@ -307,10 +309,12 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     Raises :class:`SnapshotError`.
     """
     if not is_repo_name(repo):
-        raise SnapshotError('"{}" is no name of a repository: give ORG/NAME or a folder', printable(repo), kind="usage")
+        raise SnapshotError(
+            '"{}" is not the name of a repository; give ORG/NAME or a folder', printable(repo), kind="usage"
+        )
     wanted = revision or "main"
     if not is_revision(wanted):
-        problem = Message('"{}" is no revision: give a branch, a tag, a commit or refs/pr/N', printable(wanted))
+        problem = Message('"{}" is not a revision; give a branch, a tag, a commit or refs/pr/N', printable(wanted))
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:

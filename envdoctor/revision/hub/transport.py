@@ -363,7 +363,7 @@ class Transport:
         with suppress(ValueError):
             following = urljoin(place, target)
         if not _web_host(following):
-            raise TransportError("it redirects to what is no address of the web", kind="protocol")
+            raise TransportError("it redirects to an invalid web address", kind="protocol")
         if following.startswith("http:") and place.startswith("https:"):
             raise TransportError("it redirects from https to http", kind="protocol")
         return following
