@@ -152,7 +152,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
 
 
 def strange_name(key: str, registry: Registry) -> Message | None:
-    """Return why a key below a prefix cannot be a fact: the package name is invalid, or no source reads the variable."""
+    """Return why a key below a prefix is not a fact: its package name is invalid, or no source reads the variable."""
     prefix, _, name = key.partition(".")
     if prefix == "pkg" and valid_name(name) is None:
         return Message("{} is no name of a package", _short(name))
