@@ -188,8 +188,7 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _engines(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
-    """Yield model conditions that forget serving engines and trainers, which may not run models with transformers'
-    code."""
+    """Yield model conditions that forget serving engines and trainers, which may not run transformers' code."""
     frameworks = matrix.rows("framework-models", "framework")
     engines = {"engine", *(row["name"] for row in frameworks if row["model_code"] == "engine")}
     excepted = {name for clause in rule.unless for name in _frameworks(clause)}
