@@ -368,7 +368,7 @@ class Move(NamedTuple):
     into: str = ""
 
     def has(self, version: str) -> bool | None:
-        """Whether a version of the package has what is asked for; None for a text that is no version."""
+        """Return whether a version of the package has what is asked for; None for a text that is not a version."""
         return lies_in(version, self.releases)
 
     def called(self, kind: str) -> str:

@@ -44,7 +44,7 @@ class ModelTypes:
         return _releases(self._since, self._until, kind, self._oldest)
 
     def has(self, kind: str, installed: str) -> bool | Unknown:
-        """Whether a release registers it. A development version has what its release has."""
+        """Return whether a release registers it. A development version has what its release has."""
         releases, release = self.releases(kind), release_of(installed)
         if releases is None or release is None:
             return Unknown(Message("not a type, or not a release, of the table"))
