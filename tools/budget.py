@@ -38,8 +38,8 @@ def measured() -> dict[str, dict[str, int]]:
     rows["tools"] = _python((ROOT / "tools").rglob("*.py"))
     rules = knowledge()["rules"]
     rows["rules"] = {"each": -(-rules["lines"] // rules["files"])}
-    rows["tests import"] = {"modules": len(imported_by_tests())}
-    rows["check imports"] = {"modules": imported_by_a_check()}
+    rows["tests import"] = {"modules": len(_imported_by_tests())}
+    rows["check imports"] = {"modules": _imported_by_a_check()}
     return rows
 
 
@@ -63,7 +63,7 @@ def raised() -> dict[str, str]:
     return reasons
 
 
-def imported_by_a_check() -> int:
+def _imported_by_a_check() -> int:
     """Return how many modules of envdoctor a ``check`` of a folder with two packages imports when its cache is filled,
     with the matrix as a wheel carries it."""
     code = (
@@ -114,7 +114,7 @@ def users() -> dict[str, set[str]]:
     return found
 
 
-def imported_by_tests() -> set[str]:
+def _imported_by_tests() -> set[str]:
     """Return the modules of envdoctor that tests import from; a child of a test that does so counts as well."""
     return {
         name

@@ -84,7 +84,7 @@ class Package:
             self._read(kept, settings, read)
 
     def _read(self, kept: Kept, settings: Mapping[str, Any], releases: Sequence[Release]) -> None:
-        """Everything that the files of the releases say."""
+        """Read everything that the files of the releases say."""
         found = {}
         for release in releases:
             said = kept.reading(
@@ -106,7 +106,7 @@ class Package:
             }
 
     def text(self) -> str:
-        """The file of the ledger."""
+        """Return the file of the ledger."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -133,7 +133,7 @@ class Package:
 def takes(
     name: str, releases: Mapping[Release, Sequence[str]], kept: Kept, ledger: Ledger, settings: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The lines of the section [takes] of a package, of releases that require this; they rest on the other files."""
+    """Yield the lines of the section [takes] of a package, of releases that require this; needs the other files."""
     taking, breaking = Taking(TABLES, ledger, settings["names"]), Breaking(ledger, str(settings["since"]))
     found = []
     for release, needs in releases.items():
@@ -148,7 +148,7 @@ def _names(settings: Mapping[str, Any], folder: str, tops: set[str]) -> Any:
 
 
 def _key(code: Sequence[Path], settings: object) -> str:
-    """How files are read: by what code, with which settings, by which parser."""
+    """Return how files are read: by which code, with which settings, by which parser."""
     key = sha256(json.dumps([settings, *sys.version_info[:2]]).encode())
     for path in code:
         key.update(path.read_bytes())

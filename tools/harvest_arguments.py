@@ -44,7 +44,7 @@ def main(projects: list[str]) -> None:
 
 
 def _wheel(index: Index, project: str, release: str) -> str:
-    """The name of a wheel of the release."""
+    """Return the name of a wheel of the release."""
     for link in index.files(project):
         if link.filename.endswith(".whl") and str(parse_wheel_filename(link.filename)[1]) == release:
             return str(link.filename)
@@ -52,7 +52,7 @@ def _wheel(index: Index, project: str, release: str) -> str:
 
 
 def _requires(wheel: ZipFile) -> str:
-    """The line that says which releases of other trainers the wheel asks for."""
+    """Return the line that says which releases of other trainers the wheel requires."""
     name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(name).decode().partition("\n\n")[0].splitlines()
     asked = [Requirement(line.partition(":")[2]) for line in lines if line.startswith("Requires-Dist:")]
@@ -68,7 +68,7 @@ def _array(name: str, values: list[str]) -> str:
 
 
 def _arguments(wheel: ZipFile, places: list[str]) -> list[str]:
-    """What the places of a group name, sorted."""
+    """Return what the places of a group name, sorted."""
     found: set[str] = set()
     for place in places:
         place, _, before = place.partition("@")
@@ -100,7 +100,7 @@ def _fields(tree: ast.Module) -> Iterator[str]:
 
 
 def _taken(default: ast.expr | None) -> bool:
-    """Whether a field with this default is an argument: it is unless it says ``init=False``."""
+    """Return whether a field with this default is an argument: it is unless it says ``init=False``."""
     said = {word.arg: word.value for word in default.keywords} if isinstance(default, ast.Call) else {}
     init = said.get("init")
     return not (isinstance(init, ast.Constant) and init.value is False)

@@ -27,7 +27,7 @@ LEDGER = HERE.parent / "matrices" / "ledger"
 
 
 def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, Any], depth: Callable[[str], int]) -> str:
-    """The file of one package, not yet compressed. The ledger has to know its modules and releases."""
+    """Return the file of one package, not yet compressed. The ledger has to know its modules and releases."""
     package = ledger.package(name)
     if package is None:
         raise SystemExit(f"{name}: harvest it with tools/harvest.py first")

@@ -28,13 +28,13 @@ class Index:
         self.finder = command._build_package_finder(options, self.client)
 
     def files(self, project: str) -> Iterator[Link]:
-        """Every file of a project; a link has ``filename``, ``requires_python`` and ``yanked_reason``."""
+        """Yield every file of a project; a link has ``filename``, ``requires_python`` and ``yanked_reason``."""
         for page_url in self.finder.search_scope.get_index_urls_locations(project):
             page = self.finder._link_collector.fetch_response(Link(page_url))
             yield from parse_links(page) if page is not None else ()
 
     def wheel(self, name: str, *, whole: bool = False) -> ZipFile:
-        """The wheel of this file name; its members are fetched when they are read, unless it is fetched as a whole."""
+        """Return the wheel of this file name; its members are fetched when read, unless it is fetched as a whole."""
         for link in self.files(name.partition("-")[0].replace("_", "-")):
             if link.filename == name and link.scheme.startswith("http"):
                 if whole:

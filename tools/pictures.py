@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def printed(*more: str) -> str:
-    """What envdoctor prints of the example."""
+    """Return what envdoctor prints of the example."""
     environ = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-m", "envdoctor", *ARGUMENTS, "--no-config", "--lang", "en", *more]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, encoding="utf-8", check=False)
@@ -53,7 +53,7 @@ def printed(*more: str) -> str:
 
 
 def terminal() -> str:
-    """The example on a terminal as SVG: text that can be selected, no font and no script from elsewhere."""
+    """Return the example on a terminal as SVG: text that can be selected, without fonts and scripts from elsewhere."""
     text = printed("--color", "always")
     text = text[: text.index("\n1 error.")].rstrip()
     lines = ["\x1b[1m$ envdoctor " + " ".join(ARGUMENTS) + "\x1b[0m", *text.split("\n")]
@@ -91,21 +91,21 @@ def _spans(line: str) -> str:
 
 
 def page(folder: Path) -> Path:
-    """The example as an HTML page."""
+    """Return the example as an HTML page."""
     path = folder / "report.html"
     printed("--output", f"html={path}")
     return path
 
 
 def shown(path: Path) -> str:
-    """The digest of what a picture of the page shows for good: its style and its findings; no counts and times."""
+    """Return the digest of what a picture of the page always shows: its style and its findings; no counts and times."""
     text = path.read_text(encoding="utf-8")
     findings = text[text.index("<h2>Errors") : re.search("<h2>[0-9]+ rules", text).start()]
     return hashlib.sha256((text[text.index("<style") : text.index("</style>")] + findings).encode()).hexdigest()
 
 
 def report(chromium: str, folder: Path) -> bytes:
-    """The page as PNG, with its digest in a chunk of text."""
+    """Return the page as PNG, with its digest in a chunk of text."""
     path = page(folder)
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
     sizes = [f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder / 'profile'}"]

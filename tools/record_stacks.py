@@ -19,7 +19,7 @@ PINNED = re.compile(r"(?m)^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^ ;]+)")
 
 
 def resolved(asked: list[str], until: str) -> dict[str, str]:
-    """The versions by name, for Python 3.11 on Linux. Raises ``CalledProcessError`` when uv finds none."""
+    """Return the versions by name, for Python 3.11 on Linux. Raises ``CalledProcessError`` if uv finds none."""
     command = ["uv", "pip", "compile", "-q", "--no-header", "--no-annotate", "--python-version", "3.11"]
     command += ["--python-platform", "x86_64-manylinux_2_34", "--exclude-newer", until, "-"]
     done = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, check=True)

@@ -25,7 +25,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "fixtures" / "scripts"
 
 
 def recorded(script: Path, matrix: Matrix) -> str:
-    """The facts file of one script: one use a line. Raises ``SystemExit`` for one that cannot be read at all."""
+    """Return the facts file of one script: one use a line. Raises ``SystemExit`` if it cannot be read at all."""
     with tempfile.TemporaryDirectory() as alone:  # what lies beside a script would count as its own modules
         shutil.copy(script, alone)
         facts = FactSet(observe(Request({}, cwd=alone, code=(script.name,), rows=matrix.rows)))

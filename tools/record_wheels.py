@@ -25,7 +25,7 @@ LIBRARIES = re.compile(r"(nvidia_\w+|torch|torchvision|torchaudio|triton|xformer
 
 
 def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:
-    """What is kept of a wheel, by path."""
+    """Yield what is kept of a wheel, by path."""
     package, version, *_ = name.split("-")
     info = f"{package}-{version}.dist-info"
     header = wheel.read(f"{info}/METADATA").decode().partition("\n\n")[0]
@@ -46,7 +46,7 @@ def members(name: str, wheel: ZipFile) -> Iterator[tuple[str, str]]:
 
 
 def assignments(source: str) -> str:
-    """The assignments of plain values in a module, without everything around them."""
+    """Return the assignments of plain values in a module, without everything around them."""
     kept = [
         ast.get_source_segment(source, node)
         for node in ast.parse(source).body

@@ -32,7 +32,7 @@ _SWAPS = re.compile(
 
 
 def chosen(index: Index) -> list[str]:
-    """The first and the last release of each minor."""
+    """Return the first and the last release of each minor."""
     every = [version for version in releases(index) if Version(version) >= FIRST]
     minors = [[*group] for _, group in groupby(every, key=lambda version: Version(version).release[:2])]
     return [version for minor in minors for version in dict.fromkeys((minor[0], minor[-1]))]
@@ -77,7 +77,7 @@ def _taken(text: str) -> str:
 
 
 def rows(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """By model type the releases with sdpa, and those where the class decides, as ranges."""
+    """Return by model type the releases with sdpa, and those whose class decides, as ranges."""
     versions = list(found)
     result: dict[str, dict[str, str]] = {"sdpa": {}, "open": {}}
     for kind in sorted({kind for types in found.values() for kind in types}):

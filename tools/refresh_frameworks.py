@@ -32,7 +32,7 @@ TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "framework-models.to
 FALLBACKS = ("TransformersModel", "TransformersForCausalLM", "FastModel")
 
 
-class Framework(NamedTuple):
+class _Framework(NamedTuple):
     """``members`` are the files of its wheel to read, ``names`` what stands in the text of one: architectures, or with
     ``repos`` names of repositories. ``whole``: they are many, and the wheel is small."""
 
@@ -44,7 +44,7 @@ class Framework(NamedTuple):
 
 
 def registered(text: str) -> Iterator[str]:
-    """The keys of vLLM's dictionaries from architectures to (module, class), or to the class itself."""
+    """Yield the keys of vLLM's dictionaries from architectures to (module, class), or to the class itself."""
     for node in ast.walk(ast.parse(text)):
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
             named = isinstance(value, ast.Name) or (
@@ -55,32 +55,32 @@ def registered(text: str) -> Iterator[str]:
 
 
 def entry_classes(text: str) -> Iterator[str]:
-    """The classes that a module of SGLang registers by their own names."""
+    """Yield the classes that a module of SGLang registers by their own names."""
     for listed in re.findall(r"(?m)^EntryClass\s*=\s*(\[[^\]]*\]|\w+)", text):
         yield from re.findall(r"\w+", re.sub(r"#.*", "", listed))
 
 
 def downloads(text: str) -> Iterator[str]:
-    """The repositories that LLaMA-Factory has a template for."""
+    """Yield the repositories that LLaMA-Factory has a template for."""
     yield from re.findall(r'DownloadSource\.(?:DEFAULT|MODELSCOPE): "([^"]+)"', text)
 
 
 def mapped(text: str) -> Iterator[str]:
-    """The repositories that unsloth maps, and its class for all others."""
+    """Yield the repositories that unsloth maps, and its class for all others."""
     yield from re.findall(r'"([\w.-]+/[\w.-]+)"', text)
     yield from re.findall(r"(?m)^class (FastModel)\b", text)
 
 
 FRAMEWORKS = (
-    Framework("vllm", r"vllm/model_executor/(models/(__init__|registry)|model_loader)\.py", registered),
-    Framework("sglang", r"sglang/srt/models/\w+\.py", entry_classes, whole=True),
-    Framework("llamafactory", r"llamafactory/extras/constants\.py", downloads, repos=True),
-    Framework("unsloth", r"unsloth/models/(mapper|loader)\.py", mapped, repos=True),
+    _Framework("vllm", r"vllm/model_executor/(models/(__init__|registry)|model_loader)\.py", registered),
+    _Framework("sglang", r"sglang/srt/models/\w+\.py", entry_classes, whole=True),
+    _Framework("llamafactory", r"llamafactory/extras/constants\.py", downloads, repos=True),
+    _Framework("unsloth", r"unsloth/models/(mapper|loader)\.py", mapped, repos=True),
 )
 
 
 def wheels(index: Index, package: str) -> dict[str, str]:
-    """A wheel of every release that is none of a candidate and was not withdrawn, in the order of the releases."""
+    """Return a wheel of every release that is not a candidate and was not withdrawn, in the order of the releases."""
     found: dict[Version, str] = {}
     for link in index.files(package):
         if link.filename.endswith(".whl") and link.yanked_reason is None:
@@ -90,7 +90,7 @@ def wheels(index: Index, package: str) -> dict[str, str]:
     return {str(version): found[version] for version in sorted(found)}
 
 
-def read(framework: Framework, wheel: ZipFile) -> set[str]:
+def read(framework: _Framework, wheel: ZipFile) -> set[str]:
     """What one wheel has."""
     members = [name for name in wheel.namelist() if re.fullmatch(framework.members, name)]
     return {name for member in members for name in framework.names(wheel.read(member).decode("utf-8", "replace"))}
@@ -110,7 +110,7 @@ def families_of(matrix: Matrix, classes: Mapping[str, set[str]]) -> dict[str, se
 
 
 def classes_by_type(index: Index) -> dict[str, set[str]]:
-    """The classes with a language model that the newest transformers has for each type."""
+    """Return the classes with a language model that the newest transformers has for each type."""
     module = tree(index.wheel(f"transformers-{releases(index)[-1]}-py3-none-any.whl"), AUTO)
     found: dict[str, set[str]] = {}
     for node in ast.walk(module or ast.Module([], [])):
@@ -122,7 +122,7 @@ def classes_by_type(index: Index) -> dict[str, set[str]]:
 
 
 def family_of(repo: str, matrix: Matrix) -> set[str]:
-    """The family that this repository is of."""
+    """Return the family of this repository."""
     family = model_family.compute(View(lambda key: repo if key == "model.repo" else Unknown("")), matrix)[
         "model.family"
     ].value
@@ -148,8 +148,8 @@ def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
     return "\n".join(lines)
 
 
-def table(framework: Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
-    """The part of one framework."""
+def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
+    """Return the part of one framework."""
     names: dict[str, set[str]] = {}
     for version, wheel in wheels(index, framework.package).items():
         if here := read(framework, index.wheel(wheel, whole=framework.whole)):

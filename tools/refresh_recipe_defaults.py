@@ -109,7 +109,7 @@ class Wheel:
         return dict(_flat(self._document(file))) if file is not None else {}
 
     def fields(self, name: str, depth: int = 0) -> Defaults:
-        """The fields of a dataclass or model, with those of the classes below it."""
+        """Return the fields of a dataclass or model, with those of the classes below it."""
         node = self.classes.get(name)
         found: Defaults = {}
         if node is None or depth > 12:
@@ -124,7 +124,7 @@ class Wheel:
         return found
 
     def value(self, node: ast.expr, kind: ast.ClassDef | None = None, depth: int = 0) -> Any:
-        """The value of a default; ``OPEN`` for what is worked out."""
+        """Return the value of a default; ``OPEN`` if it is computed."""
         if depth > 6:
             return OPEN
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
@@ -232,7 +232,7 @@ def read(source: Source, wheel: ZipFile) -> Defaults:
 
 
 def windows(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Each value with the releases that have it, as specifiers; nothing for releases that leave it open."""
+    """Return each value with the releases that have it, as specifiers; empty for releases that leave it open."""
     spans: list[tuple[Any, str, str]] = []
     versions = list(values)
     for number, version in enumerate(versions):
@@ -261,7 +261,7 @@ def spelled(value: Any) -> str:
 
 
 def rows(source: Source, releases: Mapping[str, Defaults], formats: Formats) -> str:
-    """The rows of one call, one for each key that says a field."""
+    """Return the rows of one call, one for each key that says a field."""
     form = formats[source.form]
     keys = sorted({key for one in releases.values() for key in one})
     lines = []
@@ -285,7 +285,7 @@ def rows(source: Source, releases: Mapping[str, Defaults], formats: Formats) -> 
 
 
 def harvested(package: str, index: Index, matrix: Matrix) -> Iterator[str]:
-    """The rows of one package."""
+    """Yield the rows of one package."""
     formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
     sources = [source for source in SOURCES if source.package == package and source.form in {f.name for f in formats}]
     found: dict[Source, dict[str, Defaults]] = {source: {} for source in sources}

@@ -23,7 +23,7 @@ TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "releases.toml"
 
 
 def released(files: Iterable[Link]) -> list[Version]:
-    """The versions that are not withdrawn, in order."""
+    """Return the versions that are not withdrawn, in order."""
     found: set[Version] = set()
     for file in files:
         parse = parse_wheel_filename if file.filename.endswith(".whl") else parse_sdist_filename
@@ -43,7 +43,7 @@ def chosen(found: Iterable[Version], first: Version) -> list[Version]:
 
 
 def body(packages: Mapping[str, Iterable[Version]]) -> str:
-    """[releases]."""
+    """Return the text of [releases]."""
     lines = ["[releases]"]
     for name, versions in packages.items():
         listed = ", ".join(f'"{version}"' for version in versions)

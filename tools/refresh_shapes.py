@@ -104,7 +104,7 @@ def kept(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def of_litgpt(path: Path, source: str) -> Iterator[Found]:
+def _of_litgpt(path: Path, source: str) -> Iterator[Found]:
     """Read the models of litgpt/config.py."""
     spec = importlib.util.spec_from_file_location("litgpt_config", path)
     assert spec is not None and spec.loader is not None
@@ -133,14 +133,14 @@ def of_litgpt(path: Path, source: str) -> Iterator[Found]:
             yield Found(name, config, source)
 
 
-def of_hub(name: str) -> Found:
+def _of_hub(name: str) -> Found:
     """Ask the Hub for the config.json of a repository."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     with urlopen(f"{endpoint}/{name}/resolve/main/config.json", timeout=60) as answer:  # noqa: S310 (an option names it)
         return Found(name, json.loads(answer.read(1 << 20)), f"https://huggingface.co/{name}/blob/main/config.json")
 
 
-def of_torchtune(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_torchtune(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read what the builders in torchtune/models give their models, by the builder's name."""
     called = {"num_layers": "num_hidden_layers", "embed_dim": "hidden_size", "intermediate_dim": "intermediate_size"}
     called |= {"num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads"}
@@ -254,15 +254,15 @@ def main() -> int:
     asked = parser.parse_args()
     rows: list[Any] = list(load_toml(asked.table)["row"])
     if asked.litgpt:
-        rows = merged(rows, of_litgpt(asked.litgpt, f"pkg:pypi/litgpt@{asked.version}"))
-    rows = merged(rows, map(of_hub, asked.hub))
+        rows = merged(rows, _of_litgpt(asked.litgpt, f"pkg:pypi/litgpt@{asked.version}"))
+    rows = merged(rows, map(_of_hub, asked.hub))
     head = asked.table.read_text(encoding="utf-8").partition("row = [\n")[0]
     asked.table.write_text(text_of(rows, head), encoding="utf-8")
     for row in rows:
         told, counted = named_size(row["names"][0]), parameters(row["config"])
         if told and abs(counted / told - 1) > 0.03:
             print(f"{row['names'][0]}: {counted / 1e9:.3f} billion parameters")
-    for name, given in of_torchtune(asked.torchtune) if asked.torchtune else ():
+    for name, given in _of_torchtune(asked.torchtune) if asked.torchtune else ():
         for row in rows:
             if any(words_of(model) == words_of(name) for model in row["names"]):
                 unlike = {key: value for key, value in given.items() if row["config"].get(key, value) != value}

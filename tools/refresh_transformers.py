@@ -30,7 +30,7 @@ MAPPINGS = ("transformers.models.auto.configuration_auto", "transformers.models.
 
 
 def releases(index: Index) -> list[str]:
-    """Every release with a wheel, in order; those that were withdrawn too, because people have them."""
+    """Return every release with a wheel, in order; withdrawn ones too, because people have them."""
     names = {link.filename.split("-")[1] for link in index.files("transformers") if link.filename.endswith("-any.whl")}
     return sorted((name for name in names if (v := Version(name)) >= FIRST and not v.is_prerelease), key=Version)
 
@@ -42,7 +42,7 @@ def read(index: Index, version: str) -> set[str]:
 
 
 def tree(wheel: ZipFile, module: str) -> ast.Module | None:
-    """The syntax tree of a module or package; None when the wheel has none of that name."""
+    """Return the syntax tree of a module or package; None if the wheel has none of that name."""
     path = module.replace(".", "/")
     for name in (f"{path}.py", f"{path}/__init__.py"):
         if name in wheel.NameToInfo:
@@ -51,7 +51,7 @@ def tree(wheel: ZipFile, module: str) -> ast.Module | None:
 
 
 def registered(module: ast.Module) -> Iterator[str]:
-    """The keys of CONFIG_MAPPING_NAMES, which is assigned and updated."""
+    """Yield the keys of CONFIG_MAPPING_NAMES, which is assigned and updated."""
     for statement in module.body:
         if not ast.unparse(statement).startswith("CONFIG_MAPPING_NAMES"):
             continue
@@ -81,7 +81,7 @@ def model_types(found: Mapping[str, set[str]], never: Iterable[str]) -> str:
 
 
 def wrapped(names: Iterable[str]) -> str:
-    """A TOML list over several lines."""
+    """Return a TOML list over several lines."""
     text = ", ".join(json.dumps(name) for name in sorted(names))
     if len(text) < 90:
         return f"[{text}]"

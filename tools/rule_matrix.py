@@ -63,7 +63,7 @@ POLICY = (
 
 
 def page(matrix: Matrix) -> str:
-    """The page of all rules."""
+    """Return the page of all rules."""
     rules = sorted(matrix.rules, key=lambda rule: (-SEVERITIES.index(rule.severity), rule.id))
     style, script = ((HERE / f"rule_matrix.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     return PAGE.format(

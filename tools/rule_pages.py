@@ -37,7 +37,7 @@ _TITLES = ("By subject", "By package", "By model", "By what a log says")
 
 
 def pages(matrix: Matrix) -> dict[str, str]:
-    """The text of every page by its file's name."""
+    """Return the text of every page by its file's name."""
     found: dict[str, str] = {}
     index: dict[str, dict[str, list[str]]] = {title: defaultdict(list) for title in _TITLES}
     for rule in sorted(matrix.rules, key=lambda rule: rule.id):
@@ -72,7 +72,7 @@ def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Prose in which nothing is markup."""
+    """Return prose in which nothing is markup."""
     return re.sub(r"([\\`*<\[|])", r"\\\1", " ".join(text.split()))
 
 

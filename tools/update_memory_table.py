@@ -73,7 +73,7 @@ class Answer(NamedTuple):
 
     @property
     def cure(self) -> Mapping[str, Any] | None:
-        """The first change that fits by the prediction."""
+        """Return the first change that fits by the prediction."""
         return next((change for change in self.memory["changes"] if change["verdict"] == "fits"), None)
 
 

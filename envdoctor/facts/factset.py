@@ -44,7 +44,7 @@ class FactSet(Readable):
         self._complete[prefix] = origin
 
     def complete_prefixes(self) -> Mapping[str, str]:
-        """Prefixes whose unlisted keys are absent, with the origin of that knowledge."""
+        """Return the prefixes whose unlisted keys are absent, each with the origin of that knowledge."""
         return dict(self._complete)
 
     def drop(self, key: str) -> None:
@@ -53,7 +53,7 @@ class FactSet(Readable):
             del self._facts[known]
 
     def get(self, key: str) -> Fact:
-        """The fact of ``key``; its value is :data:`NOT_GIVEN` or absent when nothing was added."""
+        """Return the fact of ``key``; its value is :data:`NOT_GIVEN` or absent if nothing was added."""
         fact = self._facts.get(key)
         if fact is not None:
             return fact
@@ -63,7 +63,7 @@ class FactSet(Readable):
         return Fact(key, NOT_GIVEN, "", "")
 
     def value(self, key: str) -> Value:
-        """The value of ``key``: shorthand for ``get(key).value``."""
+        """Return the value of ``key``: shorthand for ``get(key).value``."""
         return self.get(key).value
 
     def __contains__(self, key: str) -> bool:
@@ -76,11 +76,11 @@ class FactSet(Readable):
         return len(self._facts)
 
     def below(self, prefix: str) -> Iterator[Fact]:
-        """The facts whose keys begin so (``recipe.``)."""
+        """Return the facts whose keys begin with a prefix (``recipe.``)."""
         return (self.get(key) for key in self._facts if key.startswith(prefix))
 
     def copy(self, facts: Iterable[Fact] | None = None) -> "FactSet":
-        """An independent set with the same facts, or with these of them."""
+        """Return an independent set with the same facts, or with these of them."""
         twin = FactSet(self._facts.values() if facts is None else facts)
         twin._complete.update(self._complete)
         twin.kept = self.kept
@@ -91,11 +91,11 @@ class FactSet(Readable):
 
 
 def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet:
-    """A copy in which the given facts stand, and what was known only because of another value of theirs is forgotten.
+    """Return a copy with the given facts, which forgets what was known only because of their earlier values.
 
-    What depends on what is said by the registry (``depends_on``, ``concerns``): a fact is dropped, an item of a list
-    goes with the package that it is about, a column becomes unknown. A fact that is given stands whatever it depends
-    on. Derived facts are dropped all of them, to be derived again.
+    The registry says what depends on a fact (``depends_on``, ``concerns``): a fact is dropped, an item of a list goes
+    with the package that it is about, a column becomes unknown. A given fact stays whatever it depends on. All derived
+    facts are dropped, to be derived again.
     """
     stand = {fact.key: fact for fact in given}
     kept = given_only(facts)
@@ -117,7 +117,7 @@ def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet
 
 
 def given_only(facts: FactSet) -> FactSet:
-    """The facts without the derived ones."""
+    """Return the facts without the derived ones."""
     return facts.copy(fact for fact in facts if not fact.is_computed)
 
 
@@ -144,7 +144,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
 
 
 def _without(name: str, item: Mapping[str, Value], whose: Sequence[str], package: str) -> Mapping[str, Value]:
-    """The item without a column; where the column is about a package, only when it is this one."""
+    """Return the item without a column; unchanged if the column is about another package."""
     if whose and all(item.get(about) != package for about in whose):
         return item
     return {column: cell for column, cell in item.items() if column != name} if name in item else item

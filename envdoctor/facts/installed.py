@@ -33,28 +33,28 @@ class InstalledSet:
         self._by_name = {} if dists is None else _by_name(dists)
 
     def __iter__(self) -> Iterator[list[Installed]]:
-        """The distributions of each name: several when one folder has it more than once."""
+        """Yield the distributions of each name: several if one folder has it more than once."""
         return iter(self._by_name.values())
 
     def get(self, name: str) -> list[Installed]:
-        """The distributions of a name."""
+        """Return the distributions of a name."""
         return self._by_name.get(name, [])
 
     def versions(self, name: str) -> list[str | None] | Unknown | None:
-        """Distinct versions by metadata, None for one that is not known; None when it is not installed. Of a range, all
-        that it may be."""
-        if (known := self.range(name)) is not None:
-            return [str(release) for release in known.releases]
+        """Return the distinct versions by metadata, None for an unknown one; None if it is not installed. For a range,
+        return all versions that it may be."""
+        if (possible := self.range(name)) is not None:
+            return [str(release) for release in possible.releases]
         if name in self._by_name:
-            found = [one.version if isinstance(one.version, str) else None for one in self._by_name[name]]
-            return found if len(found) == 1 else list(dict.fromkeys(found))
+            versions = [dist.version if isinstance(dist.version, str) else None for dist in self._by_name[name]]
+            return versions if len(versions) == 1 else list(dict.fromkeys(versions))
         if self._facts.absent(f"pkg.{name}"):
             return None
         version = self._facts.text(f"pkg.{name}")
         return Unknown(Message("whether it is installed is not known")) if version is None else [version]
 
     def range(self, name: str) -> Range | None:
-        """The releases that a package may be of which no more is known; None for any other."""
+        """Return the releases that a package may be if only a range is known; None for any other package."""
         version = self._facts.value(f"pkg.{name}")
         return version if isinstance(version, Range) and version.releases and len(self.get(name)) < 2 else None
 
@@ -80,7 +80,7 @@ def _by_name(dists: Records) -> dict[str, list[Installed]]:
 
 
 def marker_values(value: Callable[[str], Value]) -> dict[str, str | None]:
-    """The variables of environment markers (PEP 508) for the judged interpreter; None for what is not known."""
+    """Return the variables of environment markers (PEP 508) for the judged interpreter; None for an unknown one."""
     text = View(value).text
     full, implementation = text("python.version"), text("python.implementation")
     platform, system = _SYSTEMS.get(text("os.platform") or "", (None, None))

@@ -15,7 +15,7 @@ _PATH = re.compile(r"(?<![\w/.])(?:~[\w.-]*[/\\]|~$|/(?=\S)|[A-Za-z]:[/\\]|\\\\)
 
 
 def public_facts(facts: FactSet, registry: Registry) -> FactSet:
-    """The same facts for another machine or a bug report.
+    """Return the facts as another machine or a bug report may have them.
 
     Facts and columns of privacy ``path`` or ``host``, and those the registry does not know, become unknown ("left out
     for privacy"); in the text of the others, paths, URLs and UUIDs become ``<path>``, ``<url>``, ``<uuid>``. Origins,
@@ -28,7 +28,7 @@ def public_facts(facts: FactSet, registry: Registry) -> FactSet:
 
 
 def redact(text: str) -> str:
-    """The text with every URL, UUID, e-mail address and absolute path replaced by what it was."""
+    """Replace every URL, UUID, e-mail address and absolute path by the kind of thing that it was."""
     text = _UUID.sub("<uuid>", _URL.sub("<url>", text[:65_536]))
     return _PATH.sub("<path>", _ADDRESS.sub("<address>", text))
 

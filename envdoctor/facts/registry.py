@@ -87,7 +87,7 @@ class Registry:
         return iter(self._specs.values())
 
     def find(self, key: str) -> FactSpec | None:
-        """The entry of a key, of a key below a ``prefix.*``, or of a record column such as ``gpu.cc``."""
+        """Return the entry of a key, of a key below a ``prefix.*``, or of a record column such as ``gpu.cc``."""
         spec = self._specs.get(key)
         if spec is not None:
             return spec
@@ -100,7 +100,7 @@ class Registry:
         return None if parent is None else parent.columns[tail]
 
     def records_of(self, key: str) -> FactSpec | None:
-        """The record list that a column such as ``gpu.cc`` belongs to; None for a fact of its own (``gpu.count``)."""
+        """Return the record list of a column such as ``gpu.cc``; None for a fact of its own (``gpu.count``)."""
         head, dot, tail = key.partition(".")
         parent = self._specs.get(head)
         if not dot or key in self._specs or parent is None or tail not in parent.columns:
@@ -108,17 +108,17 @@ class Registry:
         return parent
 
     def names(self, prefix: str) -> Mapping[str, str]:
-        """The names below a prefix that exist (the environment variables), each with its privacy."""
+        """Return the names below a prefix that exist (the environment variables), each with its privacy."""
         spec = self._wild.get(prefix + ".")
         return spec.names if spec is not None else {}
 
     def first(self, prefix: str) -> tuple[str, ...]:
-        """The names below a prefix that a reader asks for first (the packages), in their order."""
+        """Return the names below a prefix that a reader asks for first (the packages), in their order."""
         spec = self._wild.get(prefix + ".")
         return spec.first if spec is not None else ()
 
     def prefixes(self) -> tuple[str, ...]:
-        """The prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
+        """Return the prefixes of ``prefix.*`` entries, without the dot: ``("pkg", "env")``."""
         return tuple(prefix[:-1] for prefix in self._wild)
 
 
@@ -152,7 +152,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
 
 
 def strange_name(key: str, registry: Registry) -> Message | None:
-    """Why a key below a prefix can be no fact: the name is none of a package, or no source reads the variable."""
+    """Return why a key below a prefix is not a fact: its package name is invalid, or no source reads the variable."""
     prefix, _, name = key.partition(".")
     if prefix == "pkg" and valid_name(name) is None:
         return Message("{} is no name of a package", _short(name))
@@ -162,17 +162,17 @@ def strange_name(key: str, registry: Registry) -> Message | None:
 
 
 def canonical_key(key: str) -> str:
-    """The key under which a fact is kept: ``pkg.Flash_Attn`` is ``pkg.flash-attn``."""
+    """Return the key under which a fact is kept: ``pkg.Flash_Attn`` is ``pkg.flash-attn``."""
     return "pkg." + normalise(key[4:]) if key.startswith("pkg.") else key
 
 
 def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) -> Value:
-    """A value from JSON, TOML or text, checked against its registered type.
+    """Parse a value from JSON, TOML or text, and check it against its registered type.
 
-    ``None`` and ``"absent"`` mean known to be absent. Of a package a range of releases is taken, and ``"installed"``.
-    Text is accepted for numbers and booleans (``--set`` gives text).
-    Raises :class:`FactTypeError` with what was expected and what was found; with ``unread`` a cell of a list that does
-    not fit is unknown instead, and the list gets which one and why.
+    ``None`` and ``"absent"`` mean known to be absent. A package may also be a range of releases, or ``"installed"``.
+    Numbers and booleans may be text (``--set`` gives text).
+    Raises :class:`FactTypeError` with what was expected and what was found. With ``unread``, a cell of a list that does
+    not fit becomes unknown instead, and ``unread`` gets its place and the reason.
     """
     if raw is None or raw == "absent":
         return ABSENT
@@ -216,7 +216,7 @@ def _range(raw: str) -> Range:
 
 
 def unlisted(spec: FactSpec, value: Value) -> Unlisted | None:
-    """The first word of a value that is none of those that the registry lists; None when all are, or any may be."""
+    """Return the first word of a value that the registry does not list; None if all are listed, or any is allowed."""
     words = value if isinstance(value, tuple) else (value,)
     if not spec.values or spec.type not in ("text", "texts"):
         return None
@@ -226,7 +226,7 @@ def unlisted(spec: FactSpec, value: Value) -> Unlisted | None:
 
 
 def _spelled(spec: FactSpec, text: str) -> str:
-    """A word as the registry spells it: case does not count, and usual spellings are understood."""
+    """Return a word as the registry spells it: case does not count, and usual spellings are understood."""
     if not spec.values or text in spec.values:
         return text
     lowered = text.lower()

@@ -151,17 +151,17 @@ class Fact(NamedTuple):
 
     @property
     def is_computed(self) -> bool:
-        """Whether it follows from other facts."""
+        """Return whether it follows from other facts."""
         return self.source in ("derived", "default", "unasked", "assumed")
 
     @property
     def is_guess(self) -> bool:
-        """Whether it is taken to be so where nobody was heard: enough for a finding, and never for its absence."""
+        """Return whether it is assumed because no source answered: enough for a finding, not for its absence."""
         return self.source in ("unasked", "assumed")
 
 
 def plain(value: Value) -> object:
-    """The value as JSON: text, number, boolean, list, null for absent.
+    """Return the value as JSON: text, number, boolean, list, null for absent.
 
     Raises ``ValueError`` for an unknown value: callers decide how to write those.
     """
@@ -180,7 +180,7 @@ def plain(value: Value) -> object:
 
 
 def spell(value: Value) -> str:
-    """The value in a sentence: ``true``, ``2``, ``8.6, 9.0``, ``absent``, ``unknown``."""
+    """Return the value as a sentence has it: ``true``, ``2``, ``8.6, 9.0``, ``absent``, ``unknown``."""
     match value:
         case Range():
             return value.specifiers or "installed"
@@ -200,7 +200,7 @@ def spell(value: Value) -> str:
 
 
 def written(value: Value) -> object:
-    """The value as JSON holds it, an unknown one too, for envdoctor's own cache: :func:`restored` makes it again."""
+    """Return any value, an unknown one too, as JSON for envdoctor's own cache; :func:`restored` reads it again."""
     match value:
         case Records():
             items = [{column: written(cell) for column, cell in item.items()} for item in value]
@@ -222,14 +222,14 @@ def written(value: Value) -> object:
     return value
 
 
-def restored(found: Any) -> Value:
-    """The value that was written so."""
-    value: Value = found
-    match found:
+def restored(data: Any) -> Value:
+    """Read a value that :func:`written` wrote."""
+    value: Value = data
+    match data:
         case None:
             value = ABSENT
         case list():
-            value = tuple(Origin(**part) if isinstance(part, dict) else part for part in found)
+            value = tuple(Origin(**part) if isinstance(part, dict) else part for part in data)
         case {"specifiers": specifiers, "releases": releases}:
             value = Range(specifiers, tuple(releases))
         case {"word": word, "known": known}:
@@ -239,6 +239,6 @@ def restored(found: Any) -> Value:
         case {"said": text}:
             value = unpacked(text)
         case dict():
-            items = tuple({column: restored(cell) for column, cell in item.items()} for item in found["items"])
-            value = Records(items, found["incomplete"] and unpacked(found["incomplete"]))
+            items = tuple({column: restored(cell) for column, cell in item.items()} for item in data["items"])
+            value = Records(items, data["incomplete"] and unpacked(data["incomplete"]))
     return value

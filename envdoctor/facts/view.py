@@ -41,7 +41,7 @@ class Readable(ABC):
         return value.items if isinstance(value, Records) else ()
 
     def each(self, key: str) -> "Iterator[View]":
-        """View each of a list of things; none where the list is not known."""
+        """Yield a view of each item of a list; nothing if the list is unknown."""
         return map(View.of, self.items(key))
 
     def absent(self, key: str) -> bool:
@@ -70,5 +70,5 @@ class View(Readable):
 
     @classmethod
     def of(cls, item: Mapping[str, Value]) -> "View":
-        """View the columns of a record; one that it lacks is unknown."""
+        """Return a view of a record's columns; a missing column is unknown."""
         return cls(lambda column: item.get(column, NOT_KNOWN))

@@ -109,7 +109,7 @@ def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
 
 
 def glob_fits(text: str, pattern: str) -> bool:
-    """Whether a text is the pattern, or fits it as a glob of ``*`` and ``?``; brackets stand for themselves."""
+    """Return whether a text is the pattern, or fits it as a glob of ``*`` and ``?``; brackets stand for themselves."""
     if "*" not in pattern and "?" not in pattern:
         return text == pattern
     start = pattern.partition("*")[0].partition("?")[0]  # most globs end here, and are never compiled
@@ -117,13 +117,14 @@ def glob_fits(text: str, pattern: str) -> bool:
 
 
 def spelled(alternative: object) -> str:
-    """One alternative of a condition as a rule file has it."""
+    """Write one alternative of a condition as a rule file has it."""
     if isinstance(alternative, list):
         return ",".join(operator + operand for operator, operand in alternative)
     return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
 
 
 def bounds(condition: Condition) -> list[tuple[str, str]]:
-    """The ``(operator, operand)`` pairs of a version, dotted or number condition: what the lint asks tests for."""
+    """Return the ``(operator, operand)`` pairs of a version, dotted or number condition: the lint wants tests of
+    them."""
     lists = (alternative for alternative in condition.alternatives if isinstance(alternative, list))
     return [(operator, operand) for alternative in lists for operator, operand in alternative]

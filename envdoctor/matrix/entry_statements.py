@@ -28,7 +28,7 @@ class EntryStatement(NamedTuple):
 
 
 def parse_statement(statement: str) -> tuple[str, str | None]:
-    """``trl`` and ``SFTTrainer`` of ``from trl import SFTTrainer``, ``trl`` and None of ``import trl``.
+    """Return ``trl`` and ``SFTTrainer`` for ``from trl import SFTTrainer``, ``trl`` and None for ``import trl``.
 
     Raises ValueError for any other form of statement.
     """
@@ -39,11 +39,11 @@ def parse_statement(statement: str) -> tuple[str, str | None]:
 
 
 def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatement]:
-    """The entries of these packages (normalised names with their versions), in the order of the table, which ``rows``
-    gives by its name.
+    """Yield the entries of these packages (normalised names with their versions), in the order of the table, which
+    ``rows`` gives by its name.
 
-    Of a package whose version is none by PEP 440 only the statements that every release has. Statements that nobody
-    writes without another package are left out where that is not among them.
+    A package whose version is invalid by PEP 440 gets only the statements that every release has. Statements that are
+    only written together with another package are left out if that package is missing.
     """
     for row in rows("entry-statements"):
         version, releases = installed.get(row["name"]), row.get("versions")
@@ -58,6 +58,6 @@ def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatemen
 
 
 def choices(rows: _Rows, package: str) -> frozenset[str]:
-    """The statements about a package that code takes for one purpose among several."""
+    """Return the statements about a package that code takes for one purpose among several."""
     named = (row for row in rows("entry-statements") if row["name"] == package)
     return frozenset(statement for row in named for statement in row.get("choice", ()))

@@ -22,7 +22,7 @@ _OTHERS = {"rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b", "ascend": 
 _COUNT = r"\A\d{1,3}\s*[x*]\s*"
 
 
-class NamedGpu(NamedTuple):
+class _NamedGpu(NamedTuple):
     """``name`` is one that the tables know, ``row`` its row there. ``memory`` is the size in GB that the name tells,
     else the advertised one; None when the product comes in several sizes. Cards are sold with more memory than their
     maker gave them (``4090 48G``): a size that the table does not have stays in ``name``."""
@@ -32,8 +32,8 @@ class NamedGpu(NamedTuple):
     memory: int | None
 
 
-def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
-    """What is known of a GPU by its name; None when no table has it."""
+def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
+    """Return what is known of a GPU by its name; None if no table has it."""
     match = re.search(_SIZE, name)
     said = int(match[1]) if match else 0
     for spelled in _spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name):
@@ -42,28 +42,28 @@ def gpu_named(name: str, matrix: Matrix) -> NamedGpu | None:
             sizes = tuple(row.get("memory_gb", ()))
             if said and spelled != name and sizes != (said,):
                 spelled += f" {said}GB"
-            return NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
+            return _NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
     return None
 
 
 def _row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
-    """What the tables have of a GPU under exactly this name: its product, or else its series."""
+    """Return the tables' row of a GPU under exactly this name: its product, or else its series."""
     rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
     return next((row for row in rows if is_one_of(name, row["names"])), None)
 
 
 def is_one_of(name: str, globs: Iterable[str]) -> bool:
-    """Whether one of the patterns names this GPU, in whatever case."""
+    """Return whether one of the patterns names this GPU; case does not count."""
     return any(fnmatchcase(name.lower(), glob.lower()) for glob in globs)
 
 
 def known_gpus(matrix: Matrix) -> list[str]:
-    """The products of the table, to be suggested."""
+    """Return the products of the table, as suggestions."""
     return [row["key"] for row in matrix.rows("gpus")]
 
 
 def other_accelerator(name: str) -> str | None:
-    """The kind of accelerator, as ``machine.accelerators`` has it, that is named and is no GPU of NVIDIA's."""
+    """Return the kind of accelerator, as ``machine.accelerators`` has it, if the name is not of a GPU of NVIDIA's."""
     return next((kind for kind, words in _OTHERS.items() if re.search(words, name)), None)
 
 
@@ -87,17 +87,16 @@ Capability = tuple[int, int]
 
 
 def capability(text: str) -> Capability | None:
-    """``8.6`` as numbers; None for what is no compute capability."""
+    """Return ``8.6`` as numbers; None if it is not a compute capability."""
     numbers = dotted(text)
     return (numbers[0], (*numbers, 0)[1]) if numbers else None
 
 
 def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> str | None:
-    """What a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
+    """Return what a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
 
     ``sass`` is compiled code that runs there, ``ptx`` code that the driver compiles at first use; ``none`` is neither,
-    and None that it cannot be told.
-    ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.
+    and None is unknown. ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.
     """
     device = capability(cc)
     if device is None:
@@ -132,7 +131,7 @@ def _runs(device: Capability, built: Capability, suffix: str, row: Mapping[str, 
 
 
 def _compiles(device: Capability, built: Capability, suffix: str) -> bool:
-    """PTX is compiled for every later GPU, that of one architecture or family only for these."""
+    """Return whether PTX is compiled for a GPU: every later one; that of one architecture or family only for these."""
     if suffix:
         return device == built if suffix == "a" else device[0] == built[0] and device[1] >= built[1]
     return device >= built
@@ -141,7 +140,7 @@ def _compiles(device: Capability, built: Capability, suffix: str) -> bool:
 def arch_lists(
     torch: str | None, cuda: str, platform: str | None, machine: str | None, matrix: Matrix
 ) -> list[Mapping[str, Any]]:
-    """Rows of the tables torch-archs and torch-archs-windows that this build can be; none when they do not know it.
+    """Return the rows of the tables torch-archs and torch-archs-windows that this build can be; empty if they lack it.
 
     ``torch`` None stands for any release with this ``cuda``; ``platform`` and ``machine`` None for Linux on x86_64.
     """
@@ -154,12 +153,12 @@ def arch_lists(
 
 
 def is_nightly(torch: str | None) -> bool:
-    """Whether this is a nightly build of PyTorch's own: no table lists those one by one."""
+    """Return whether this is a nightly build of PyTorch's own: no table lists those one by one."""
     return torch is not None and _NIGHTLY.match(torch) is not None
 
 
 def compiler_range(cuda: str, matrix: Matrix) -> tuple[Capability | None, Capability | None]:
-    """The lowest and the highest compute capability that the compiler of a CUDA version has code for, by the table
-    cuda-drivers."""
+    """Return the lowest and the highest compute capability that the compiler of a CUDA version has code for, by the
+    table cuda-drivers."""
     row = next((row for row in matrix.rows("cuda-drivers") if row["key"] == cuda), {})
     return capability(row.get("oldest_cc", "")), capability(row.get("newest_cc", ""))

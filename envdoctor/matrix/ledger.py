@@ -52,7 +52,7 @@ class Ledger:
         self._changes: dict[str, Released | None] = {}
 
     def package(self, name: str) -> "Released | None":
-        """The releases of a distribution; None for one that the ledger does not know."""
+        """Return the releases of a distribution; None if the ledger does not know it."""
         name = normalise(name)
         if name not in self._known:
             data = self._text(name)
@@ -73,8 +73,8 @@ class Ledger:
             return {}
 
     def changes(self, name: str) -> "Released | None":
-        """What changed between the releases of a distribution, of which other modules and names than those that changed
-        are not listed (``[members]``: of classes). None where that is not in the ledger."""
+        """Return what changed between the releases of a distribution: only modules and names that changed are listed
+        (``[members]``: of classes). None if the ledger lacks it."""
         name = normalise(name)
         if name not in self._changes:
             released = self.package(name)
@@ -97,7 +97,7 @@ class Ledger:
 
     @cached_property
     def _shared(self) -> tuple[str, ...]:
-        """The names of the distributions that share a file, since only lists ask for them, sorted."""
+        """Return the names of the distributions that share a file, because only lists ask for them, sorted."""
         with suppress(OSError, ValueError), open(self.home / PACKED, "rb") as file:
             line = file.readline(_LONGEST_LINE).decode()
             return tuple(line.split()) if line.endswith("\n") else ()
@@ -108,12 +108,12 @@ class Ledger:
         return tuple(sorted((*self._packages, *self._shared)))
 
     def days(self) -> tuple[str, str]:
-        """Return the days of the oldest and of the newest release in the ledger; empty texts when it has none."""
+        """Return the days of the oldest and of the newest release in the ledger; empty texts if it has none."""
         known = [days for name in self.every() if (one := self.package(name)) is not None and (days := one.days)]
         return min((first for first, _ in known), default=""), max((last for _, last in known), default="")
 
     def owner(self, module: str) -> str | None:
-        """The distribution that the top-level module of a dotted name comes from (``sklearn`` → ``scikit-learn``)."""
+        """Return the distribution of a dotted name's top-level module (``sklearn`` → ``scikit-learn``)."""
         top = module.partition(".")[0]
         namesake = self.package(top) if top.isidentifier() else None
         return namesake.name if namesake is not None and top in namesake.modules else self._owners.get(top)
@@ -148,7 +148,7 @@ class Released:
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        """Every release that is not a pre-release, in order."""
+        """Return every release that is not a pre-release, in order."""
         return tuple(
             Release(
                 version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, "yanked" in flags
@@ -158,22 +158,22 @@ class Released:
 
     @property
     def days(self) -> tuple[str, str] | None:
-        """The days of the oldest and of the newest version; None when there is none."""
+        """Return the days of the oldest and of the newest version; None if there is no version."""
         start, end = self._place("releases")
         rows = self._data[start:end].splitlines()
         return (rows[0].split(b"\t")[1].decode(), rows[-1].split(b"\t")[1].decode()) if rows else None
 
     @property
     def read(self) -> list[str]:
-        """The releases whose files were read for names, in order."""
+        """Return the releases whose files were read for names, in order."""
         return self._of("offers")[0]
 
     def covers(self, version: str) -> bool:
-        """Whether the version, or one before and one after it, was read for names."""
+        """Return whether the version, or one before and one after it, was read for names."""
         return not isinstance(self._at("offers", version), Unknown)
 
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
-        """The items of a subject in a version, sorted; none when it has none, or when there is no such subject."""
+        """Return the items of a subject in a version, sorted; empty if it has none, or if the subject is missing."""
         found = self._at(section, version)
         if isinstance(found, Unknown):
             return found
@@ -184,11 +184,11 @@ class Released:
         return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *found, version)
 
     def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
-        """Whether a subject has an item in a version."""
+        """Return whether a subject has an item in a version."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
 
     def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
-        """What a version requires of others, with these extras, as far as that is known and can be read."""
+        """Yield what a version requires of others, with these extras, without unknown and unreadable requirements."""
         for subject in ("*", *extras):
             lines = self.items("requires", subject, version)
             for line in () if isinstance(lines, Unknown) else lines:
@@ -208,12 +208,12 @@ class Released:
         return versions[place - 1] if place else None, versions[place] if place < len(orders) else None
 
     def listed(self, section: str, subject: str, version: str) -> bool | Unknown:
-        """Whether a subject is there in a version, be it without items: a module, or a class of known parameters."""
+        """Return whether a version has a subject, even without items: a module, or a class of known parameters."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject)])
 
     def offers(self, module: str, name: str, version: str) -> bool | Unknown:
-        """Whether ``from module import name`` finds the name in a version: what the module binds, or a module below it.
-        Unknown too where a module's names cannot be listed wholly, and for names that the ledger leaves out."""
+        """Return whether ``from module import name`` works in a version: for what the module binds, or a module below
+        it. Unknown also if a module's names cannot be listed completely, and for names that the ledger leaves out."""
         if not self.by_names:
             return _NOT_BY_NAMES
         below = f"{module}.{name}"
@@ -232,8 +232,8 @@ class Released:
         return False
 
     def _is_left_out(self, module: str, name: str, version: str) -> bool:
-        """Whether a module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages
-        are recorded with the names that they hand on."""
+        """Return whether a module may have a name that is not recorded for it: a private one, or one from elsewhere.
+        Packages are recorded with the names that they hand on."""
         if not self._lines("offers", module, name):
             return name.startswith("_") or bool(self._lines("offers", "*", name))
         start, end = self._place("offers")
@@ -241,7 +241,7 @@ class Released:
         return not is_package and self.has("offers", "*", name, version) is not False
 
     def exists(self, module: str, version: str) -> bool | Unknown:
-        """Whether a version has a module of that dotted name. Unknown too where one may be made while it runs."""
+        """Return whether a version has a module of that dotted name. Unknown also if it may be made at run time."""
         if not self.by_names:
             return _NOT_BY_NAMES
         answer = self.listed("offers", module, version)
@@ -250,7 +250,7 @@ class Released:
         return self._why_open(module, version) or False
 
     def _why_open(self, module: str, version: str) -> Unknown | None:
-        """Why a module may have names, or be there, though it is not listed so; None when it is known not to."""
+        """Return why a module may have names, or exist, without being listed so; None if it is known not to."""
         subjects = [module]
         if not self._lines("offers", module):
             parts = module.split(".")
@@ -268,7 +268,7 @@ class Released:
         return None
 
     def _why_made(self, top: str, name: str, version: str) -> Unknown | None:
-        """Why a package may make a name when it is asked for it; None when it makes none of its kind."""
+        """Return why a package may make a name on demand; None if it makes no names of that kind."""
         start, end = self._place("open")
         if self._data.find(f"\n{top}:".encode(), start - 1, end) < 0:
             return None
@@ -286,32 +286,32 @@ class Released:
         return Releases.between(self._of(section)[0], (span for span, _ in lines))
 
     def subjects(self, section: str) -> Iterator[str]:
-        """Every subject of a section, sorted."""
+        """Yield every subject of a section, sorted."""
         start, end = self._place(section)
         for subject in dict.fromkeys(line.partition(b"\t")[0] for line in self._data[start:end].splitlines()):
             yield subject.decode()
 
     def subjects_with(self, section: str, item: str) -> Iterator[str]:
-        """Every subject of a section that has the item in any release, sorted."""
+        """Yield every subject of a section that has the item in any release, sorted."""
         yield from dict.fromkeys(subject for subject, items in self._lines_with(section, f"\t{item}") if item in items)
 
     def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
-        """Every subject ``module:name`` of a section with this name, whatever its module; not ``whole``: or with a name
-        whose last part it is (``Trainer.compute_loss`` for ``compute_loss``)."""
+        """Yield every subject ``module:name`` of a section with this name, whatever its module; unless ``whole``, also
+        those whose name ends with it (``Trainer.compute_loss`` for ``compute_loss``)."""
         for mark in (":", ".") if not whole else (":",):
             subjects = dict.fromkeys(subject for subject, _ in self._lines_with(section, f"{mark}{name}\t"))
             yield from (subject for subject in subjects if ":" in subject and subject.endswith(mark + name))
 
     def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
-        """Every item of a subject, with the subject, and the first and last release that have it (None: the newest that
-        was read). Of a line without items the item is empty."""
+        """Yield every item of a subject, with the subject, and the first and last release that have it (None: the
+        newest that was read). The item is empty for a line without items."""
         versions = self._of(section)[0]
         for (since, until), line in self._lines(section, subject):
             for item in line.decode().split("\t")[1:] or [""]:
                 yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
 
     def beginning(self, section: str, start: str) -> Iterator[tuple[str, str]]:
-        """Every item of a section that begins so, behind its subject, in the order of the file."""
+        """Yield every item of a section with this beginning, behind its subject, in the order of the file."""
         for subject, items in self._lines_with(section, f"\t{start}"):
             yield from ((subject, item) for item in items if item.startswith(start))
 
@@ -331,7 +331,7 @@ class Released:
         return release_rows(self._data[start:end].decode().splitlines())
 
     def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
-        """The versions that a section speaks of, what they are ordered by, and their places, also by letters."""
+        """Return the versions that a section covers, their sort keys, and their places, also by letters."""
         flag = BASIS.get(section, "read")
         if flag not in self._basis:
             versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
@@ -340,7 +340,7 @@ class Released:
         return self._basis[flag]
 
     def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
-        """The places, among those a section speaks of, of a version itself or of its neighbours."""
+        """Return the places, among those a section covers, of a version itself or of its neighbours."""
         versions, orders, _ = self._of(section)
         key = order(version)
         if key is None:
@@ -372,8 +372,8 @@ class Released:
         )
 
     def _lines(self, section: str, subject: str, item: str | None = None) -> tuple[tuple[tuple[int, int], bytes], ...]:
-        """The lines of a subject, those with the item when one is given: the places of the first and the last release,
-        and what follows the subject."""
+        """Return the lines of a subject, or only those with ``item``: the places of the first and the last release, and
+        what follows the subject."""
         key = section, subject, item
         if key not in self._found:  # a question is asked again for every release
             self._found[key] = tuple(self._search(section, subject, item))
@@ -394,7 +394,7 @@ class Released:
             at = stop
 
     def _place(self, section: str) -> tuple[int, int]:
-        """Where the lines of a section begin and end, the last newline left out."""
+        """Return where the lines of a section begin and end, without the last newline."""
         if section not in self._places:
             title = f"\n[{section}]\n".encode()
             start = self._data.find(title)
@@ -408,8 +408,8 @@ class Released:
 
 
 def release_rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, list[str]]]:
-    """The lines of releases as version, day, Python and flags: a Python like the one before is written ``.``, and flags
-    by their first letters (``mr``)."""
+    """Yield the lines of releases as version, day, Python and flags: ``.`` repeats the Python of the line before, and
+    flags may be their first letters (``mr``)."""
     before = ""
     for line in lines:
         version, day, python, *flags = line.split("\t")
@@ -420,13 +420,13 @@ def release_rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, list[str
 
 
 def letters(place: int) -> str:
-    """The places of releases as files write them: A, B, … Z, BA, BB."""
+    """Return the place of a release as files write it: A, B, … Z, BA, BB."""
     rest, last = divmod(place, 26)
     return (letters(rest) if rest else "") + chr(ord("A") + last)
 
 
 def places_of(versions: Sequence[str]) -> dict[str, int]:
-    """What the ends of spans mean: letters, or in files written by hand the versions themselves."""
+    """Return the places that ends of spans mean: letters, or in files written by hand the versions themselves."""
     return {end: place for place, version in enumerate(versions) for end in (version, letters(place))}
 
 
@@ -451,7 +451,7 @@ def shared_texts(data: bytes) -> dict[str, bytes]:
 
 
 def _changes(released: Released, packed: bytes) -> Released | None:
-    """A file of changes begins with the releases that were read for it; the rest is as in other files."""
+    """Read a file of changes: it begins with the releases that were read for it; the rest is as in other files."""
     try:
         from lzma import decompress
     except ImportError:  # a Python that was built without it
@@ -467,7 +467,7 @@ def _changes(released: Released, packed: bytes) -> Released | None:
 
 
 def _head(data: bytes, key: bytes) -> tuple[str, ...]:
-    """The values of a line before the first section."""
+    """Return the values of a line before the first section."""
     for line in data.partition(b"\n[")[0].split(b"\n"):
         first, *values = line.split(b"\t")
         if first == key:

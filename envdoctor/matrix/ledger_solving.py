@@ -120,7 +120,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         return [Candidate(name, extras, version) for version in versions if self._meets(name, version, asked)]
 
     def matches(self, name: str, asked: Sequence[AskedRequirement]) -> list[str] | None:
-        """The releases of a package that meet all that is asked; None where others may meet it too."""
+        """Return the releases of a package that meet all that is asked; None if others may meet it too."""
         if name in self._there or self._step.unseen:
             return None
         asked = [*asked, *self._limits.get(name, ())]
@@ -148,8 +148,8 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
             yield from (version for version in fitting if version != there and all(version in one for one in sets))
 
     def _may_be(self, name: str, pin: str, asked: Sequence[AskedRequirement]) -> bool:
-        """Whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build of
-        another index, or newer."""
+        """Return whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build
+        of another index, or newer."""
         release, _, build = pin.partition("+")
         key = order(release)
         if name in self._refused or self._step.unseen or key is None or self._releases.package(name) is None:
@@ -171,7 +171,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         return self._meets(candidate.name, candidate.version, [requirement])
 
     def solution(self, result: Any) -> Solution:
-        """What the resolver came to."""
+        """Return the solution that the resolver found."""
         taken = {candidate: key for key, candidate in result.mapping.items()}
         clauses: dict[str, frozenset[str]] = {}
         for candidate, key in taken.items():
@@ -294,7 +294,7 @@ class _Narrowing:
         return found is None or wanted.name not in self._left or bool(found & self._left[wanted.name])
 
     def _met(self, wanted: AskedRequirement) -> set[str] | None:
-        """The releases that meet a requirement beside the lines of the list; None where others may."""
+        """Return the releases that meet a requirement beside the lines of the list; None if others may."""
         key = wanted.name, wanted.specifiers
         if key not in self._meeting:
             first = self._first[wanted.name]

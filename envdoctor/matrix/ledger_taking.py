@@ -35,7 +35,7 @@ class AskedRequirement(NamedTuple):
 
     @property
     def pin(self) -> str | None:
-        """The one version that is allowed; None for a range."""
+        """Return the one version that is allowed; None for a range."""
         return exact(self.specifiers)
 
 
@@ -62,7 +62,7 @@ class LedgerStep(NamedTuple):
     kept: frozenset[str] = frozenset()
 
     def other(self, name: str) -> bool:
-        """Whether a package may come from elsewhere than PyPI."""
+        """Return whether a package may come from elsewhere than PyPI."""
         return self.elsewhere or name in self.given
 
 
@@ -129,11 +129,11 @@ class PackageReleases:
         return PackageReleases(self._ledger, self.situation, written=self._written, certain=True)
 
     def package(self, name: str) -> Released | None:
-        """The package, when the ledger knows what its releases are."""
+        """Return the package if the ledger knows its releases."""
         return self._ledger.package(name)
 
     def known(self, asked: AskedRequirement) -> bool:
-        """Whether the ledger can tell which releases are meant: not for those newer or older than itself."""
+        """Return whether the ledger can tell which releases are meant: not for those newer or older than itself."""
         key = asked.name, asked.specifiers
         if key not in self._known:
             self._known[key] = self._is_known(asked)
@@ -150,14 +150,14 @@ class PackageReleases:
         return not is_future or bool(self.allowed(asked.name, asked.specifiers))
 
     def allowed(self, name: str, specifiers: str) -> list[str]:
-        """The releases of a known package that specifiers allow, whatever the Python, the newest first."""
+        """Return the releases of a known package that specifiers allow, whatever the Python, the newest first."""
         if (name, specifiers) not in self._allowed:
             releases = reversed(getattr(self.package(name), "releases", ()))
             self._allowed[name, specifiers] = [one.version for one in releases if allows(specifiers, one.version)]
         return self._allowed[name, specifiers]
 
     def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """The releases that an installer takes unasked, the newest first."""
+        """Return the releases that an installer takes unasked, the newest first."""
         package = self.package(name)
         if package is None:
             return []
@@ -167,15 +167,15 @@ class PackageReleases:
         return self._fitting[name, elsewhere]
 
     def like(self, name: str, tag: str) -> list[str]:
-        """The releases whose requirements a checkout may have, the likeliest first: that of its tag; else the newest,
-        or (``written``) the newest of the day when the list was written, for a fork is as old."""
+        """Return the releases whose requirements a checkout may have, the likeliest first: that of its tag; else the
+        newest, or (``written``) the newest of the day when the list was written, because a fork is as old."""
         fitting = self.fitting(name, True)
         tagged = [one for one in fitting if one == tag.removeprefix("v")]
         dates = {release.version: release.date for release in getattr(self.package(name), "releases", ())}
         return tagged or sorted(fitting, key=lambda one: bool(self._written) and dates[one] > self._written)
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
-        """Why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
+        """Return why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
         package, situation = self.package(name), self.situation
         release = listed(package, version)
         if package is None or release is None:
@@ -188,8 +188,8 @@ class PackageReleases:
         return ("file", lacks) if lacks and not source else None
 
     def is_built(self, name: str, version: str) -> bool:
-        """Whether a release is built from its source here: it has no wheel for this. A package that the ledger does not
-        know is asked for only where it has source alone."""
+        """Return whether a release is built from its source here, because it has no wheel for this target. True for a
+        package that the ledger does not know: only packages without wheels are asked for."""
         package = self.package(name)
         release = listed(package, version)
         if package is None or release is None:
@@ -198,7 +198,7 @@ class PackageReleases:
         return files is None or files[0] is not None
 
     def required(self, one: Candidate) -> tuple[AskedRequirement, ...]:
-        """What a release requires here, as far as that is known."""
+        """Return what a release requires here; unknown requirements are left out."""
         if one not in self._required:
             self._required[one] = tuple(self._read(one))
         return self._required[one]
@@ -293,13 +293,13 @@ def failing(
 
 
 def listed(package: Released | None, version: str) -> Release | None:
-    """The release of the ledger of this version; None where it lists none."""
+    """Return the ledger's release of this version; None if it does not list one."""
     key = order(version)
     return None if package is None or key is None else listed_releases(package).get(key)
 
 
 def allows(specifiers: str, version: str) -> bool:
-    """Whether specifiers allow a version; those that cannot be read do."""
+    """Return whether specifiers allow a version; specifiers that cannot be read do."""
     if not specifiers:
         return True
     try:

@@ -188,7 +188,7 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _engines(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
-    """Serving engines, and some trainers, do not run models with transformers' code."""
+    """Yield model conditions that forget serving engines and trainers, which may not run transformers' code."""
     frameworks = matrix.rows("framework-models", "framework")
     engines = {"engine", *(row["name"] for row in frameworks if row["model_code"] == "engine")}
     excepted = {name for clause in rule.unless for name in _frameworks(clause)}
@@ -225,7 +225,7 @@ def _trains(condition: Condition) -> bool:
 
 
 def _all_below(operators: set[tuple[str, str]], version: str) -> bool:
-    """Whether single releases are named (==2.5.0, ==2.5.*), all of them older than ``version``."""
+    """Return whether single releases are named (==2.5.0, ==2.5.*), all of them older than ``version``."""
     from packaging.version import InvalidVersion, Version
 
     named = [operand.removesuffix(".*") for operator, operand in operators if operator == "=="]
@@ -273,7 +273,8 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
 
 
 def _follows(key: str, known: set[str]) -> bool:
-    """``model.name`` is known whenever anything of the model is, ``gpu.cc`` whenever what torch has for the GPU is."""
+    """Return whether a fact is known with others: ``model.name`` with any of the model, ``gpu.cc`` with torch's
+    code."""
     if key == "gpu.cc":
         return not known.isdisjoint(("gpu.kernels", "gpu.gap"))
     return key == "model.name" and any(other.startswith("model.") for other in known)
@@ -330,7 +331,7 @@ class Schemas:
 
 
 def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
-    """No two rows have the same values in these columns."""
+    """Yield an error for each row that has the same values in these columns as an earlier one."""
     from jsonschema import ValidationError
 
     seen = []
@@ -379,7 +380,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _place_of(path: Any) -> str:
-    """``["row", 1, "key"]`` is the place "row 2: key: "."""
+    """Return the place "row 2: key: " for ``["row", 1, "key"]``."""
     text = ""
     for part in path:
         text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "

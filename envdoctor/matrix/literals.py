@@ -38,7 +38,8 @@ class Literals:
         return {**words, "model.type": set(_model_types(self._matrix))}
 
     def complaints(self, rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-        """What no source can give, in conditions, assumptions, fixes and tests of a rule. The tables must be sound."""
+        """Yield what no source can give, in conditions, assumptions, fixes and tests of a rule; tables must be
+        valid."""
         for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
             for number, clause in enumerate(clauses, 1):
                 for condition in clause:
@@ -66,7 +67,7 @@ class Literals:
         yield from self._of(where, key, raw)
 
     def _of(self, where: str, key: str, raw: Any, *, tables: bool = True) -> Iterator[str]:
-        """``tables``: also what only a table closes. A test may show a model that no table has."""
+        """Yield words that no source gives; with ``tables``, also words that no table has, which a test may show."""
         variable = key.removeprefix("env.")
         if variable != key and variable not in self._registry.names("env"):
             yield f"{where}: no source reads this variable"
@@ -84,7 +85,7 @@ class Literals:
 
 
 def _cells(key: str, raw: Any) -> Iterator[tuple[str, Any]]:
-    """A fact of a test by its key, or the cells of its records by their columns."""
+    """Yield a fact of a test by its key, or the cells of its records by their columns."""
     if isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw):
         yield from ((f"{key}.{column}", cell) for item in raw for column, cell in item.items())
     else:

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
     @property
     def dotted(self) -> str:
-        """``transformers.Trainer.compute_loss``."""
+        """Return ``transformers.Trainer.compute_loss``."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
 
@@ -67,7 +67,8 @@ VersionOf = Callable[[str], str | None]
 def answer(
     ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
 ) -> Lacking | Unknown | None:
-    """What a release lacks of what is asked for; None when it has it. What hands on any keyword may yet refuse it."""
+    """Return what a release lacks of what is asked for; None if it has it. Callables that hand on any keyword are
+    open."""
     lacking = _name(released, asked.module, asked.name, version)
     if lacking is not None or not (asked.keyword or asked.parameters is not None):
         return lacking
@@ -107,7 +108,7 @@ def where(
 def inherited_from(
     ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
 ) -> tuple[Released, ...]:
-    """The other packages that a class has base classes from, the nearest first: what is asked for may be theirs."""
+    """Return the other packages of a class's base classes, the nearest first: what is asked for may be theirs."""
     found: dict[str, Released] = {}
     waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
     for package, place, its_version in waiting:
@@ -122,8 +123,8 @@ def inherited_from(
     return tuple(found.values())
 
 
-def known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
-    """Whether a release has a module; the first of the packages around it that is missing."""
+def _known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
+    """Check whether a release has a module; return the first of the packages around it that is missing."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         inner = ".".join(parts[:count])
@@ -138,7 +139,7 @@ def known_module(released: Released, module: str, version: str) -> Lacking | Unk
 
 
 def place_of(released: Released, module: str, name: str, version: str) -> str:
-    """Where a public name is defined, as ``module:Qualified.name``; the name itself when nothing else is known."""
+    """Return where a public name is defined, as ``module:Qualified.name``; the name itself if nothing else is known."""
     parts = name.split(".")
     while len(parts) > 1 and _exists(released, f"{module}.{parts[0]}", version) is True:
         module, parts = f"{module}.{parts[0]}", parts[1:]
@@ -152,20 +153,20 @@ def place_of(released: Released, module: str, name: str, version: str) -> str:
 
 
 def _home(released: Released, place: str, version: str) -> str:
-    """The same of a place as base classes are written, ``transformers:TrainingArguments``."""
+    """Like :func:`place_of`, for a place as base classes are written, ``transformers:TrainingArguments``."""
     module, _, name = place.partition(":")
     return place_of(released, module, name, version)
 
 
 def went_to(released: Released, dotted: str, version: str) -> str | None:
-    """The new dotted name of one that went, by the files of the releases themselves; None when it is not known."""
+    """Return the new dotted name of a moved one, by the files of the releases themselves; None if unknown."""
     module, _, name = dotted.rpartition(".")
     found = released.items("moved", f"{module}:{name}", version)
     return found[0].replace(":", ".") if not isinstance(found, Unknown) and len(found) == 1 else None
 
 
 def _name(released: Released, module: str, name: str, version: str) -> Lacking | Unknown | None:
-    lacking = known_module(released, module, version)
+    lacking = _known_module(released, module, version)
     if lacking is not None:
         return lacking
     for part in filter(None, name.split(".")):
@@ -181,7 +182,7 @@ def _name(released: Released, module: str, name: str, version: str) -> Lacking |
 def _parameters(  # noqa: PLR0917 (a question and how far it may go)
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> set[str] | Unknown:
-    """The names of the parameters, with those of the base classes."""
+    """Return the names of the parameters, with those of the base classes."""
     items = _signature(released, _home(released, place, version), version) if hops else _NOT_READ
     if isinstance(items, Unknown):
         return items
@@ -200,7 +201,7 @@ def _parameters(  # noqa: PLR0917 (a question and how far it may go)
 def _elsewhere(
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf
 ) -> tuple[Released, str] | Unknown:
-    """The package that a place belongs to, and its version."""
+    """Return the package that a place belongs to, and its version."""
     if place.partition(".")[0].partition(":")[0] in released.modules:
         return released, version
     owner = ledger.package(ledger.owner(place.partition(":")[0]) or "")
@@ -211,7 +212,7 @@ def _elsewhere(
 def _calls(  # noqa: PLR0917
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> tuple[str, ...] | Unknown:
-    """How a method is called by its class, or by the base classes that it has it from."""
+    """Return how a method is called by its class, or by the base classes that it is inherited from."""
     place = _home(released, place, version)
     items = _items(released, "calls", place, version)
     if isinstance(items, Unknown) or items or not hops:
@@ -248,7 +249,7 @@ class TakenNames(NamedTuple):
 
 @lru_cache(maxsize=512)
 def taken(consumer: Released, version: str) -> tuple[TakenNames, ...]:
-    """What a version takes of others; nothing where that is not known."""
+    """Return what a version takes of others; empty if unknown."""
     by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
     known = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
     return tuple(read_taken(subject, item) for subject, items in known for item in items)
@@ -256,7 +257,7 @@ def taken(consumer: Released, version: str) -> tuple[TakenNames, ...]:
 
 @lru_cache(maxsize=10_000)
 def read_taken(subject: str, item: str) -> TakenNames:
-    """A line of the section [takes]."""
+    """Read a line of the section [takes]."""
     what, _, rest = item.partition(" @")
     place, _, beside = rest.partition(" if ")
     module, _, name = what.partition(":")
@@ -270,9 +271,9 @@ def read_taken(subject: str, item: str) -> TakenNames:
 def missing(
     ledger: Ledger, consumer: Released, version: str, installed: Callable[[str], Value], skip: Collection[str] = ()
 ) -> Iterator[tuple[TakenNames, str]]:
-    """What a version takes and the installed releases certainly do not have, with the package that would have it.
+    """Yield what a version takes and the installed releases certainly lack, with the package that would have it.
 
-    ``installed`` gives the version of a package, ABSENT where it is not installed. Packages of ``skip`` are left out.
+    ``installed`` gives the version of a package, ABSENT if it is not installed. Packages of ``skip`` are left out.
     """
     for take in taken(consumer, version):
         if not all(_meets(installed(need.name), need) for need in take.beside):
@@ -312,24 +313,24 @@ def _having(provider: Released, take: TakenNames) -> Releases:
 
 
 def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[TakenNames]:
-    """What a version of the consumer takes of the provider, wherever it does."""
+    """Return what a version of the consumer takes of the provider, at any place."""
     takes = (take for take in taken(consumer, version) if provider_of(ledger, take) is provider)
     return dict.fromkeys(take._replace(entry="", place="") for take in takes)
 
 
 def provider_of(ledger: Ledger, take: TakenNames) -> Released | None:
-    """The package that something is taken of; None for one that the ledger does not know."""
+    """Return the package that something is taken of; None if the ledger does not know it."""
     owner = take.wanted.name if take.wanted else ledger.owner(take.module)
     return ledger.package(owner) if owner else None
 
 
 def lacks(provider: Released, take: TakenNames, version: Value) -> bool:
-    """Whether a version of the provider certainly has not what is taken there, nor does without it."""
+    """Return whether a version of the provider certainly lacks what is taken there, and needs it."""
     return isinstance(version, str) and _has(provider, take, version) is False
 
 
 def _has(provider: Released, take: TakenNames, version: str) -> bool | None:
-    """Whether a version of the provider has what is taken there, or does without it; None where nobody can tell."""
+    """Return whether a version of the provider has what is taken there, or does without it; None if unknown."""
     if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
         return True
     if take.wanted:
@@ -347,7 +348,7 @@ def _meets(version: Value, need: Requirement) -> bool:
 
 
 def _requires(consumer: Released, version: str, name: str) -> bool:
-    """Whether the metadata of a version requires another package wherever it is installed."""
+    """Return whether the metadata of a version requires another package unconditionally."""
     return any(one.name == name and not one.marker for one in consumer.requires(version))
 
 
@@ -367,17 +368,17 @@ class Move(NamedTuple):
     into: str = ""
 
     def has(self, version: str) -> bool | None:
-        """Whether a version of the package has what is asked for; None for a text that is no version."""
+        """Return whether a version of the package has what is asked for; None for a text that is not a version."""
         return lies_in(version, self.releases)
 
     def called(self, kind: str) -> str:
-        """The new name, with ``=`` for a keyword; "" when it has none."""
+        """Return the new name, with ``=`` for a keyword; "" if it has none."""
         return f"{self.new}=" if kind == "keyword" and self.new.isidentifier() else self.new.replace(":", ".")
 
 
 def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
-    """The rows about a name of a module, then those about the module itself, or one that it lies in. Without a name
-    those about the module."""
+    """Yield the rows about a name of a module, then those about the module itself, or one that contains it. Without a
+    name, yield those about the module."""
     rows = matrix.rows("moved-names", "name")
     sought = [f"{module}:{name}", f"{module}.{name}"] if name else []
     parts = module.split(".")
@@ -387,13 +388,13 @@ def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
 
 
 def modules_with(matrix: Matrix, name: str) -> Iterator[str]:
-    """The modules that rows tell to have, or have had, a name."""
+    """Yield the modules that have, or had, a name according to the rows."""
     for row in matrix.rows("moved-names", "name"):
         yield from (old.partition(":")[0] for old in row["old"] if old.endswith(f":{name}"))
 
 
 def keepers(matrix: Matrix, package: str, called: str, keyword: str) -> Iterator[tuple[str, str]]:
-    """The packages with which a call takes a keyword that ``package`` itself refuses, and the releases of them."""
+    """Yield the packages with which a call takes a keyword that ``package`` itself refuses, and their releases."""
     for row in matrix.rows("moved-names", "kept"):
         if row["package"] == package and _fits(called, row["of"]) and _fits(keyword, row["old"]):
             yield row["by"], row["releases"]
@@ -404,8 +405,8 @@ def _fits(name: str, globs: Iterable[str]) -> bool:
 
 
 def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> Iterator[Move]:
-    """The rows about a ``keyword`` of a function or class, or a ``member`` of a class, that goes by one of these names:
-    ``TrainingArguments``, or ``*`` for any."""
+    """Yield the rows about a ``keyword`` of a function or class, or a ``member`` of a class, that has one of these
+    names: ``TrainingArguments``, or ``*`` for any."""
     for row in matrix.rows("moved-names", part):
         if old in row["old"] and any(name == "*" or _fits(name, row["of"]) for name in names):
             yield _move(row)

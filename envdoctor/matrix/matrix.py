@@ -30,7 +30,7 @@ class MatrixError(MessageError, ValueError):
     """The matrix cannot be used; the message names the file."""
 
 
-class BrokenRule(NamedTuple):
+class _BrokenRule(NamedTuple):
     """A rule file that this engine cannot evaluate. ``unusable`` is the sentence for the user when nothing may be
     judged before it is mended: the file is no TOML, or its id is not free."""
 
@@ -40,7 +40,7 @@ class BrokenRule(NamedTuple):
     unusable: Message | None = None
 
 
-class Retired(NamedTuple):
+class _Retired(NamedTuple):
     """What became of a former id: ``now`` is the present one, None for a rule that was withdrawn."""
 
     now: str | None
@@ -61,7 +61,7 @@ class Matrix:
         self._rules: list[Rule] = []
         #: Of a compiled matrix: the rules of a scope as JSON, until somebody asks for them.
         self._unread: dict[str, str] = {}
-        self.broken: list[BrokenRule] = []
+        self.broken: list[_BrokenRule] = []
         self.version = ""
         self.source = source
         self.home = home
@@ -73,23 +73,23 @@ class Matrix:
 
     @property
     def compiled(self) -> bool:
-        """Whether its tables are those of an installed distribution, which change with the matrix's version alone."""
+        """Return whether its tables are an installed distribution's, which change with the matrix's version alone."""
         return self.home in (_COMPILED, _BESIDE)
 
     @property
     def rules(self) -> list[Rule]:
-        """All rules, in the order of their files."""
+        """Return all rules, in the order of their files."""
         if self._unread:
             self._read(tuple(self._unread))
             self._rules.sort(key=lambda rule: rule.origin.split("/"))
         return self._rules
 
     def only(self, concerns: Callable[[Rule], bool]) -> "Matrix":
-        """The same matrix with those rules alone that ``concerns`` lets through."""
+        """Return the same matrix with only the rules that ``concerns`` accepts."""
         return self._with(rule for rule in self.rules if concerns(rule))
 
     def of_scopes(self, *scopes: str) -> "Matrix":
-        """The same matrix with the rules of these scopes alone; others are not even read."""
+        """Return the same matrix with only the rules of these scopes; others are not even read."""
         self._read(scopes)
         return self._with(rule for rule in self._rules if rule.scope in scopes)
 
@@ -106,7 +106,7 @@ class Matrix:
         return part
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """A table (``"torch-builds"``) or ``"families"``, read when first asked for; empty when there is none.
+        """Return a table (``"torch-builds"``) or ``"families"``, read on first use; empty if missing.
 
         Raises :class:`MatrixError`.
         """
@@ -123,20 +123,20 @@ class Matrix:
         return self._tables[name]
 
     def rows(self, name: str, part: str = "row") -> Sequence[Mapping[str, Any]]:
-        """The rows of an array of tables (``[[row]]``, ``[[family]]``); none where there is no such table.
+        """Return the rows of an array of tables (``[[row]]``, ``[[family]]``); empty if there is no such table.
 
-        ``matrices/schema`` says which columns they have; the lint holds it.
+        ``matrices/schema`` says which columns they have; the lint checks it.
         """
         found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
         return found
 
     def part(self, name: str, part: str) -> Mapping[str, Any]:
-        """A part of a table that is one table itself (``[organisations]``, ``[ptx]``); empty where there is none."""
+        """Return a part of a table that is a table itself (``[organisations]``, ``[ptx]``); empty if missing."""
         found: Mapping[str, Any] = self.table(name).get(part, {})
         return found
 
     def texts(self, rule: Rule) -> Mapping[str, Any]:
-        """The texts, fixes, evidence and tests of a rule."""
+        """Return the texts, fixes, evidence and tests of a rule."""
         if isinstance(rule.texts, Mapping):
             return rule.texts
         offset, length = rule.texts
@@ -146,32 +146,32 @@ class Matrix:
         return texts
 
     def fixed_in(self, rule_id: str) -> Mapping[str, str]:
-        """The first releases, by their fact keys, without the problem of a rule; empty when none are known."""
+        """Return the first releases, by their fact keys, without the problem of a rule; empty if unknown."""
         rule = self.find(rule_id)
         found: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
         return found
 
     def find(self, rule_id: str) -> Rule | None:
-        """The rule of that id."""
+        """Return the rule of that id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
     def origins(self) -> dict[str, str]:
-        """The file of every rule by its id, of those too that cannot be evaluated."""
+        """Return the file of every rule by its id, also of rules that cannot be evaluated."""
         return {rule.id: rule.origin for rule in self.rules} | {rule.id: rule.origin for rule in self.broken}
 
-    def retired(self, rule_id: str) -> Retired | None:
-        """What became of a former id; None for one that never was a rule's, or still is."""
+    def retired(self, rule_id: str) -> _Retired | None:
+        """Return what became of a former id; None if it never was a rule's, or still is."""
         entry = self.part("retired", "retired").get(rule_id)
-        return Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
+        return _Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
 
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:
-    """The shipped matrix and the private rules of the given folders. Raises :class:`MatrixError`."""
+    """Load the shipped matrix and the private rules of the given folders. Raises :class:`MatrixError`."""
     return _usable(read_matrix(private))
 
 
 def load_source(home: Path, *, source: str) -> Matrix:
-    """A matrix from TOML files, as they lie in a checkout. Raises :class:`MatrixError`."""
+    """Load a matrix from TOML files, as they lie in a checkout. Raises :class:`MatrixError`."""
     return _usable(read_source(home, source=source))
 
 
@@ -183,9 +183,9 @@ def _usable(matrix: Matrix) -> Matrix:
 
 
 def read_matrix(private: Iterable[Path] = ()) -> Matrix:
-    """The same, with rule files that make it unusable among ``broken``: for the lint, which names them all.
+    """Like :func:`load_matrix`, but put unusable rule files into ``broken``: for the lint, which names them all.
 
-    Raises :class:`MatrixError` when there is no matrix, or no rule in a private folder.
+    Raises :class:`MatrixError` if there is no matrix, or no rule in a private folder.
     """
     if (_COMPILED / "index.jsonl").is_file():
         matrix = _newest(_load_compiled(_COMPILED))
@@ -199,9 +199,9 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
 
 
 def read_source(home: Path, *, source: str) -> Matrix:
-    """A matrix from TOML files, with rule files that make it unusable among ``broken``.
+    """Read a matrix from TOML files; unusable rule files are in ``broken``.
 
-    Raises :class:`MatrixError` when its registry of facts cannot be read.
+    Raises :class:`MatrixError` if its registry of facts cannot be read.
     """
     try:
         registry = Registry.from_mapping(load_toml(home / "facts.toml"))
@@ -249,16 +249,16 @@ def _read_rules(matrix: Matrix, folder: Path, files: Iterable[Path], option: str
                 matrix.rules.append(parse_rule(path.stem, origin, load_toml(path), matrix.registry, matrix.ledger))
                 continue
         except RuleError as error:
-            matrix.broken.append(BrokenRule(path.stem, origin, error.problems))
+            matrix.broken.append(_BrokenRule(path.stem, origin, error.problems))
             continue
         except TomlError as error:
             problem = error.problem
         where = f"{option}{origin}" if option else str(path)
-        matrix.broken.append(BrokenRule(path.stem, origin, [problem], Message("{}: {}", where, problem)))
+        matrix.broken.append(_BrokenRule(path.stem, origin, [problem], Message("{}: {}", where, problem)))
 
 
 def _rule_files(folder: Path, option: str = "") -> list[Path]:
-    """All files of the folder that may be rules. Raises :class:`MatrixError`."""
+    """Return all files of the folder that may be rules. Raises :class:`MatrixError`."""
     try:
         return sorted(folder.rglob("*.toml"))
     except OSError as error:
@@ -266,7 +266,7 @@ def _rule_files(folder: Path, option: str = "") -> list[Path]:
 
 
 def _newest(bundled: Matrix) -> Matrix:
-    """The matrix of envdoctor-matrix where that is installed whole, newer, and of a form that this engine reads."""
+    """Return the matrix of envdoctor-matrix if it is installed whole, newer, and of a form that this engine reads."""
     try:
         if not (_BESIDE / "index.jsonl").is_file():  # neither absent nor a pipe
             return bundled

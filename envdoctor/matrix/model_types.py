@@ -14,8 +14,8 @@ _LATER = Unknown(Message("the table begins with a later release"))
 
 
 def _releases(first: Mapping[str, Any], last: Mapping[str, Any], name: str, oldest: str) -> str | None:
-    """The releases that know a name, ``>=4.33,<5.6``; an empty text for all of them, None where none is known. The
-    ``oldest`` release of the table stands for all before it too."""
+    """Return the releases that know a name, ``>=4.33,<5.6``; an empty text for all of them, None if no release does.
+    The ``oldest`` release of the table stands for all before it too."""
     since = next((release for release, names in first.items() if name in names), None)
     if since is None:
         return None
@@ -32,19 +32,19 @@ class ModelTypes:
         self._oldest = min(self._since, key=lambda release: release_of(release) or (), default="")
 
     def is_never(self, kind: str) -> bool:
-        """Whether no release registers it, although many models have it."""
+        """Return whether no release registers it, although many models have it."""
         return kind in self._never
 
     def since(self, kind: str) -> str | None:
-        """The first release that registers it; None for a type that the table does not list."""
+        """Return the first release that registers it; None for a type that the table does not list."""
         return next((str(release) for release, kinds in self._since.items() if kind in kinds), None)
 
     def releases(self, kind: str) -> str | None:
-        """The same as a range, ``>=4.33,<5.6``; an empty text for all releases."""
+        """Return the releases that register it as a range, ``>=4.33,<5.6``; an empty text for all releases."""
         return _releases(self._since, self._until, kind, self._oldest)
 
     def has(self, kind: str, installed: str) -> bool | Unknown:
-        """Whether a release registers it. A development version has what its release has."""
+        """Return whether a release registers it. A development version has what its release has."""
         releases, release = self.releases(kind), release_of(installed)
         if releases is None or release is None:
             return Unknown(Message("not a type, or not a release, of the table"))
@@ -55,7 +55,7 @@ class ModelTypes:
 
 
 def knows(matrix: Matrix, framework: str, family: str, installed: str) -> bool | Unknown:
-    """Whether a release of an engine or trainer has something of its own for the family."""
+    """Return whether a release of an engine or trainer has something of its own for the family."""
     table, release = matrix.part("framework-models", framework), base_release(installed)
     first = next(iter(table["since"]))
     known = _releases(table["since"], table["until"], family, first)
@@ -65,8 +65,8 @@ def knows(matrix: Matrix, framework: str, family: str, installed: str) -> bool |
 
 
 def asked_release(matrix: Matrix, framework: str, family: str, installed: str | None) -> str | None:
-    """What the family asks of an engine or trainer, ``vllm>=0.6.5``; None where nothing is known, and where this
-    release runs models that it has nothing for with transformers' classes."""
+    """Return what the family asks of an engine or trainer, ``vllm>=0.6.5``; None if unknown, or if this release runs
+    models that it has nothing for with transformers' classes."""
     table = matrix.part("framework-models", framework)
     known = _releases(table["since"], table["until"], family, next(iter(table["since"])))
     release, fallback = base_release(installed) if installed else None, table.get("fallback")

@@ -14,7 +14,7 @@ from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order,
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 
-class WantedWheel(NamedTuple):
+class _WantedWheel(NamedTuple):
     """What wheels are wanted for. ``python`` is the whole version, ``torch`` and ``cuda`` are those that are installed;
     None for what is not known or not there."""
 
@@ -32,30 +32,30 @@ class Gap(NamedTuple):
     source: bool
 
 
-def wanted_here(value: Callable[[str], Value]) -> WantedWheel | None:
-    """What the facts of an environment say; None where its wheels are not compared."""
+def wanted_here(value: Callable[[str], Value]) -> _WantedWheel | None:
+    """Read the wanted wheel from the facts of an environment; None if its wheels are not compared."""
     target = wheel_target(value)
     python, torch, cuda = map(View(value).text, ("python.version", "pkg.torch", "torch.cuda"))
-    return None if target is None else WantedWheel(target, base_release(python) if python else None, torch, cuda)
+    return None if target is None else _WantedWheel(target, base_release(python) if python else None, torch, cuda)
 
 
 def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
-    """A release in the ledger; None for one that it does not list, and for builds with a local tag."""
+    """Return a release in the ledger; None for one that it does not list, and for builds with a local tag."""
     package, key = matrix.ledger.package(name), order(version)
     return None if package is None or key is None or "+" in version else listed_releases(package).get(key)
 
 
-def no_wheel(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> Gap | Unknown | None:
-    """Why a release of PyPI has no wheel for what is wanted; None when it has one. Not known of packages and releases
-    that the ledger does not list, of builds with a local tag, and of packages that never had wheels."""
+def no_wheel(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> Gap | Unknown | None:
+    """Return why a release of PyPI has no wheel for what is wanted; None if it has one. Unknown for packages and
+    releases that the ledger does not list, builds with a local tag, and packages that never had wheels."""
     package, release = matrix.ledger.package(name), release_named(matrix, name, version)
     if package is None or release is None:
         return Unknown(Message("the ledger does not list it"))
     return _gap(matrix, package, release, wanted)
 
 
-def with_wheel(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> tuple[str | None, str | None]:
-    """The nearest release before a version and the nearest one after it that have a wheel for what is wanted."""
+def with_wheel(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> tuple[str | None, str | None]:
+    """Return the nearest release before a version and the nearest one after it that have a wheel for what is wanted."""
     package, key = matrix.ledger.package(name), order(version)
     if package is None or key is None:
         return None, None
@@ -70,7 +70,7 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> 
     return next(older, None), next(newer, None)
 
 
-def _gap(matrix: Matrix, package: Released, release: Release, wanted: WantedWheel) -> Gap | Unknown | None:
+def _gap(matrix: Matrix, package: Released, release: Release, wanted: _WantedWheel) -> Gap | Unknown | None:
     files = files_for(package, release.version, wanted.target)
     if files is None:
         return _elsewhere(matrix, package.name, release.version, wanted)
@@ -93,13 +93,13 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: WantedWhee
 
 @lru_cache(maxsize=256)
 def listed_releases(package: Released) -> dict[Order, Release]:
-    """The releases by what they are ordered by."""
+    """Return the releases by the keys they are ordered by."""
     return {key: release for release in package.releases if (key := order(release.version)) is not None}
 
 
 @lru_cache(maxsize=256)
 def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int]]:
-    """The files of a package with the places of the first and the last release that have them; places by release."""
+    """Return the files of a package with the places of the first and last release that have them; places by release."""
     places = {release.version: place for place, release in enumerate(package.releases)}
     found = package.items_of("wheels", "*")
     return [(places[since], places[until] if until else len(places), file) for _, file, since, until in found], places
@@ -107,8 +107,8 @@ def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int
 
 @lru_cache(maxsize=1 << 14)
 def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
-    """What the wheels of a release lack for a target, and whether it has an sdist; None where it has no wheels, or on
-    Linux none but for other systems beside its source: then the source is what is released for Linux."""
+    """Return what the wheels of a release lack for a target, and whether it has an sdist. None if it has no wheels, or
+    on Linux only wheels for other systems beside its source: then the source is what is released for Linux."""
     spans, places = _spans(package)
     files = [file for since, until, file in spans if since <= places[version] <= until]
     tags, source = [file for file in files if file.count("-") == 2 and " " not in file], "sdist" in files
@@ -118,7 +118,7 @@ def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str
 
 @lru_cache(maxsize=1 << 14)
 def _for_torch(package: Released, version: str) -> str | Unknown:
-    """The torch that a release was compiled against, by what it requires."""
+    """Return the torch that a release was compiled against, by what it requires."""
     for wanted in package.requires(version):
         if wanted.name == "torch" and wanted.specifiers and not wanted.marker:
             return wanted.specifiers
@@ -126,7 +126,7 @@ def _for_torch(package: Released, version: str) -> str | Unknown:
 
 
 def _is_for(specifiers: str, torch: str) -> bool | Unknown:
-    """Whether a torch is the one of a requirement: torch keeps its C++ interfaces within a minor release."""
+    """Return whether a torch fits a requirement: torch keeps its C++ interfaces within a minor release."""
     version = order(torch)
     if version is None or version.is_pre:
         return Unknown(Message("a build of torch between its releases"))
@@ -138,8 +138,8 @@ def _is_for(specifiers: str, torch: str) -> bool | Unknown:
         return Unknown(said_by(error))
 
 
-def _elsewhere(matrix: Matrix, name: str, version: str, wanted: WantedWheel) -> Gap | Unknown | None:
-    """The same of a package that has only source on PyPI, by the table torch-wheels."""
+def _elsewhere(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> Gap | Unknown | None:
+    """Like :func:`no_wheel`, for a package that has only source on PyPI, by the table torch-wheels."""
     table = matrix.rows("torch-wheels")
     rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]
     version_of_torch = order(wanted.torch or "")

@@ -58,26 +58,26 @@ class Rule(NamedTuple):
     texts: Any
 
     def keys(self) -> Iterator[str]:
-        """Every fact key that a condition of the rule reads."""
+        """Yield every fact key that a condition of the rule reads."""
         for clause in (*self.affects, *self.unless):
             for condition in clause:
                 yield condition[0]
 
 
 def digest(text: str) -> str:
-    """Names an English text, so that its translation can say which wording it translates (``zh_of``)."""
+    """Return a name for an English text, so that its translation can say which wording it translates (``zh_of``)."""
     import hashlib  # brings OpenSSL along; needed only where a translation is checked
 
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def placeholders(text: str) -> set[str]:
-    """The fact keys in braces of a message."""
+    """Return the fact keys in braces of a message."""
     return set(re.findall(_PLACEHOLDER, text))
 
 
 def with_conditions(rule: Rule) -> Rule:
-    """The rule with :class:`Condition` objects, also when it comes from a compiled matrix."""
+    """Return the rule with :class:`Condition` objects, also if it comes from a compiled matrix."""
     return rule._replace(
         affects=[[Condition(*condition) for condition in clause] for clause in rule.affects],
         unless=[[Condition(*condition) for condition in clause] for clause in rule.unless],

@@ -27,7 +27,7 @@ class Log(NamedTuple):
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> "Log":
-        """Of the lines as they were written."""
+        """Build it from the lines as they were written."""
         lowered = [_plain(line) for line in lines]
         return cls(" ".join(lowered), [0, *accumulate(len(line) + 1 for line in lowered)])
 
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
-    """The symptom that says most among those in the log; None when there is none of them."""
+    """Return the symptom that says most among those in the log; None if the log has none."""
     found: list[Seen] = []
     for symptom in symptoms:
         places = [_last(log, _plain(text).split("*")) for text in symptom["lines"]]
@@ -50,12 +50,12 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
 
 
 def letters(symptom: Mapping[str, Any]) -> int:
-    """The letters and digits of a symptom."""
+    """Return the letters and digits of a symptom."""
     return sum(char.isalnum() for text in symptom["lines"] for char in text)
 
 
 def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[str]:
-    """What is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
+    """Yield what is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
     if letters(symptom) < _LEAST or any(sum(map(str.isalnum, text)) < _LEAST_LINE for text in symptom["lines"]):
         yield f"{symptom['lines']}: fewer than {_LEAST} letters (a line: {_LEAST_LINE}) may stand in any log"
     if any(not piece.strip() for text in symptom["lines"] for piece in text.split("*")):
@@ -67,12 +67,12 @@ def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[s
 
 
 def _plain(text: str) -> str:
-    """Lower case; single blanks; every quote the same, because forums bend them and Markdown eats backticks."""
+    """Return lower case with single blanks and one kind of quote: forums bend quotes, and Markdown eats backticks."""
     return " ".join(text.lower().replace("`", "'").split())
 
 
 def _last(log: Log, pieces: Sequence[str]) -> int | None:
-    """The last line in which the pieces stand one behind the other."""
+    """Return the index of the last line in which the pieces stand one behind the other."""
     end, starts = len(log.text), log.starts
     for _ in range(_LOOKS):
         start = log.text.rfind(pieces[0], 0, end)
@@ -88,7 +88,7 @@ def _last(log: Log, pieces: Sequence[str]) -> int | None:
 
 
 def _in_order(line: str, pieces: Sequence[str]) -> bool:
-    """The first piece begins where a word does: what is said of SFTTrainer is not said of Trainer."""
+    """Return whether the pieces follow one another. The first begins a word: SFTTrainer does not count as Trainer."""
     place = line.find(pieces[0])
     while place > 0 and pieces[0][0].isalnum() and line[place - 1].isalnum():
         place = line.find(pieces[0], place + 1)

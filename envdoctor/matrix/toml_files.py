@@ -27,7 +27,7 @@ class TomlError(MessageError, ValueError):
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """The parsed document of a regular file. Raises :class:`TomlError`."""
+    """Parse a regular file. Raises :class:`TomlError`."""
     try:
         data = Files().whole(str(path), LARGEST)
     except OSError as error:

@@ -110,7 +110,7 @@ class Deciding(ABC):
         self._steps, self._until = 0, MOST_STEPS
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
-        """The value of an expression. Raises :class:`Failed` for one that must raise."""
+        """Return the value of an expression. Raises :class:`Failed` for one that must raise."""
         if node.__class__ is ast.Constant:  # every second one
             return node.value
         self.step()
@@ -118,7 +118,7 @@ class Deciding(ABC):
         return UNKNOWN if visit is None else visit(self, node, frame)
 
     def unsure(self, node: ast.expr, frame: Frame) -> Any:
-        """The value of an expression that may or may not be evaluated: what would stop it is no proof."""
+        """Return the value of an expression that may not be evaluated at all: a failure in it proves nothing."""
         with More(self, "_unsure"):
             try:
                 return self.value(node, frame)
@@ -135,23 +135,23 @@ class Deciding(ABC):
         """Hook: two versions are compared."""
 
     def present(self, module: str) -> Any:
-        """What ``find_spec`` gives: None for a module that is not there."""
+        """Return what ``find_spec`` gives: None for a missing module."""
         there = self.names.exists(module)
         return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
 
     def version(self, distribution: str) -> Any:
-        """What ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
-        found = self.world.version(distribution)
-        if found is None:
+        """Return what ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
+        installed = self.world.version(distribution)
+        if installed is None:
             raise Failed("PackageNotFoundError", None)
-        return found
+        return installed
 
     def available(self, module: str) -> Any:
-        """What ``is_X_available()`` of a package that is not followed gives: False where X is not there."""
+        """Return what ``is_X_available()`` of a package that is not followed gives: False if X is missing."""
         return False if self.world.complete and self.library.find(module) is None else UNKNOWN
 
     def has(self, module: str, name: str) -> Any:
-        """What ``hasattr`` gives for a module."""
+        """Return what ``hasattr`` gives for a module."""
         found = self.names.has(module, name)
         return UNKNOWN if found is None else found
 
@@ -161,19 +161,19 @@ class Deciding(ABC):
 
     @abstractmethod
     def unbound(self, module: str, name: str) -> Any:
-        """A name that nothing has bound so far. Raises :class:`Failed` where the module binds it further down."""
+        """Return the value of a name that is not bound yet. Raises :class:`Failed` if the module binds it later."""
 
     @abstractmethod
     def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
-        """``module.name`` where ``consumer`` asks for it. Raises :class:`Failed` when it is certain not to be there."""
+        """Return ``module.name`` as ``consumer`` asks for it. Raises :class:`Failed` if it is certainly missing."""
 
     @abstractmethod
     def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
-        """An object of a class. Raises :class:`Failed` where the class of another package does not take a keyword."""
+        """Return an object of a class. Raises :class:`Failed` if another package's class does not take a keyword."""
 
     @abstractmethod
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """What a function of a followed module returns. Raises :class:`Failed` when it must raise."""
+        """Return what a function of a followed module returns. Raises :class:`Failed` if it must raise."""
 
     def visit_Name(self, node: ast.Name, frame: Frame) -> Any:
         found = frame.get(node.id)
@@ -248,17 +248,17 @@ class Deciding(ABC):
             return UNKNOWN
 
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Any:
-        """The values of a comprehension, a generator's too; those of one whose conditions are all known."""
+        """Return the values of a comprehension or a generator if all its conditions are known."""
         rows = self._rows(node.generators, Frame(frame.module, {}, frame))
-        found = [self.value(node.elt, row) for row in rows or ()]
-        if rows is None or not is_small(found):
+        values = [self.value(node.elt, row) for row in rows or ()]
+        if rows is None or not is_small(values):
             return UNKNOWN
         if not isinstance(node, ast.SetComp):
-            return found
-        return set(found) if is_known(found) else UNKNOWN
+            return values
+        return set(values) if is_known(values) else UNKNOWN
 
     def _rows(self, loops: Sequence[ast.comprehension], frame: Frame) -> list[Frame] | None:
-        """The names of every round of nested loops; None when these are not known."""
+        """Return the names in every round of nested loops; None if these are unknown."""
         rows = [frame]
         for loop in loops:
             before, rows = rows, []
@@ -364,8 +364,8 @@ class Deciding(ABC):
         return UNKNOWN
 
     def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
-        """A method that changes a list, dictionary or set: done where it is certain to happen, else the name that holds
-        it is not known any more."""
+        """Apply a method that changes a list, dictionary or set if it certainly runs, else take the name that holds it
+        as unknown from now on."""
         if not self._unsure and len(holder) < MOST and all(map(is_known_deep, arguments)):
             try:
                 return getattr(holder, method.attr)(*arguments)
@@ -376,7 +376,7 @@ class Deciding(ABC):
         return UNKNOWN
 
     def _answer(self, dotted: str, values: list[Any], named: dict[str, Any], frame: Frame) -> Any:
-        """What a function of the standard library, of packaging or a builtin answers."""
+        """Return what a function of the standard library, of packaging or a builtin answers."""
         first = values[0] if values else UNKNOWN
         last = dotted.rpartition(".")[2]
         if dotted in ("os.getenv", "os.environ.get"):
@@ -423,7 +423,7 @@ class Deciding(ABC):
         return UNKNOWN
 
     def _distributions(self, module: str) -> Any:
-        """The installed distributions that a top-level module belongs to."""
+        """Return the installed distributions that a top-level module belongs to."""
         names = self.world.owners.get(module, (module,))
         versions = [self.world.version(name) for name in names]
         if any(version is UNKNOWN for version in versions):
@@ -431,7 +431,7 @@ class Deciding(ABC):
         return [name for name, version in zip(names, versions, strict=True) if version is not None]
 
     def _compared(self, left: Any, sign: ast.cmpop, right: Any) -> Any:
-        """What a comparison of two values gives."""
+        """Return the result of a comparison of two values."""
         spelled, compare = _COMPARE[type(sign)]
         match spelled, left, right:
             case "is" | "is not", _, _:
@@ -473,7 +473,7 @@ def _whole(bound: Any) -> bool:
 
 
 def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
-    """What a method of a known value gives that changes nothing."""
+    """Return the result of a known value's method that changes nothing."""
     allowed = _TEXT_METHODS if isinstance(holder, str) else _OTHER_METHODS
     if name not in allowed or not all(map(is_known_deep, arguments)):
         return UNKNOWN
@@ -485,7 +485,7 @@ def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
 
 
 def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
-    """Whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None when that is not known."""
+    """Return whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None if unknown."""
     try:
         wanted = read_requirement(text)
     except NotARequirement:

@@ -9,7 +9,7 @@ TryStar: type[ast.Try] = getattr(ast, "TryStar", ast.Try)
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The statements that stand in a statement, branch by branch."""
+    """Yield the blocks of statements inside a statement, branch by branch."""
     for field in ("body", "orelse", "finalbody"):
         yield getattr(statement, field, [])
     for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
@@ -17,28 +17,28 @@ def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def last_name(node: ast.AST | None) -> str:
-    """``cuda`` of ``torch.cuda``; nothing for what is no dotted name."""
+    """Return ``cuda`` for ``torch.cuda``; an empty text unless it is a dotted name."""
     return getattr(node, "attr", "") or getattr(node, "id", "")
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below, in the order of the text."""
+    """Return the nodes right below, in the order of the text."""
     # vars() holds children, lists of them, names and positions; ast.iter_child_nodes takes four times as long.
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for value in vars(node).values():
         if isinstance(value, ast.AST):
-            found.append(value)
+            nodes.append(value)
         elif type(value) is list:
-            found += [entry for entry in value if isinstance(entry, ast.AST)]
-    return found
+            nodes += [entry for entry in value if isinstance(entry, ast.AST)]
+    return nodes
 
 
 def all_nodes(tree: ast.AST) -> list[ast.AST]:
-    """The tree's nodes, parents first."""
-    found = [tree]
-    for node in found:
-        found += children(node)
-    return found
+    """Return the tree's nodes, parents first."""
+    nodes = [tree]
+    for node in nodes:
+        nodes += children(node)
+    return nodes
 
 
 def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
@@ -51,7 +51,7 @@ def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
 
 
 def dotted(node: ast.AST) -> str:
-    """``torch.nn.Linear``; ``.view`` for a method of anything but a name; empty for other expressions."""
+    """Return ``torch.nn.Linear``; ``.view`` for a method of anything but a name; empty for other expressions."""
     root, names = chain(node)
     return ".".join([getattr(root, "id", ""), *names])
 
@@ -96,13 +96,13 @@ def elements(node: ast.expr | None) -> list[ast.expr | None]:
 
 
 def is_generator(function: ast.FunctionDef) -> bool:
-    """Whether a function, or one inside it, yields."""
+    """Return whether a function, or one inside it, yields."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
 def methods_of(tree: ast.Module) -> Iterator[str]:
-    """``Class.method(self, a, /, *args, b, **kwargs)`` and ``name(a)``: functions of the module and of its classes,
-    also where a condition or a ``try`` holds them; parameters without defaults and annotations."""
+    """Yield ``Class.method(self, a, /, *args, b, **kwargs)`` and ``name(a)``: functions of the module and of its
+    classes, also inside a condition or a ``try``; parameters without defaults and annotations."""
     waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
     while waiting:
         scope, statement = waiting.pop()
@@ -119,7 +119,7 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:
-    """Every attribute that is read, without what it is read from."""
+    """Yield every attribute that is read, without the object that it is read from."""
     for node in all_nodes(tree):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()):
@@ -127,7 +127,7 @@ def attributes_of(tree: ast.Module) -> Iterator[str]:
 
 
 def siblings_of(tree: ast.Module) -> Iterator[str]:
-    """Modules beside the file that it imports relatively, wherever it does."""
+    """Yield the modules beside the file that it imports relatively, at any place."""
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=None, level=1, names=names):

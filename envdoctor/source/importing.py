@@ -101,7 +101,7 @@ class Importing(Deciding):
     # What the caller asks
 
     def statement(self, module: str, names: Iterable[str]) -> list[Stop]:
-        """What stops ``import module``, or ``from module import names``: nothing when it works or cannot be told."""
+        """Return what stops ``import module``, or ``from module import names``; empty if nothing is known to."""
         try:
             self.load(module, "", 0)
             for name in names:
@@ -111,7 +111,7 @@ class Importing(Deciding):
         return []
 
     def mend(self, stops: Iterable[Stop]) -> None:
-        """From now on take what stopped an import as there: :meth:`statement` tells what fails then."""
+        """Take what stopped an import as present from now on: :meth:`statement` then tells what fails next."""
         self._mended.update(stops)
         self._states = {module: state for module, state in self._states.items() if not state.stops}
 
@@ -221,20 +221,20 @@ class Importing(Deciding):
     def _bound(
         self, node: ast.FunctionDef, arguments: list[Any], keywords: dict[str, Any], frame: Frame
     ) -> dict[str, Any] | None:
-        """The parameters of a call by name; None when it cannot be told."""
+        """Return the parameters of a call by name; None if that is unknown."""
         spec = node.args
         positional = [*spec.posonlyargs, *spec.args]
         if "**" in keywords or len(arguments) > len(positional):
             return None
         optional = [*positional[len(positional) - len(spec.defaults) :], *spec.kwonlyargs]
-        names = {one.arg: UNKNOWN for one in (*positional, *spec.kwonlyargs)}
-        for one, default in zip(optional, (*spec.defaults, *spec.kw_defaults), strict=True):
-            names[one.arg] = UNKNOWN if default is None else self.unsure(default, frame)
-        names |= {one.arg: value for one, value in zip(positional, arguments, strict=False)} | keywords
-        return names | {one.arg: UNKNOWN for one in (spec.vararg, spec.kwarg) if one is not None}
+        names = {parameter.arg: UNKNOWN for parameter in (*positional, *spec.kwonlyargs)}
+        for parameter, default in zip(optional, (*spec.defaults, *spec.kw_defaults), strict=True):
+            names[parameter.arg] = UNKNOWN if default is None else self.unsure(default, frame)
+        names |= {parameter.arg: value for parameter, value in zip(positional, arguments, strict=False)} | keywords
+        return names | {parameter.arg: UNKNOWN for parameter in (spec.vararg, spec.kwarg) if parameter is not None}
 
     def _whole(self, function: Function) -> ast.FunctionDef | None:
-        """A function with its parameters and its body; None for one that yields, or cannot be read."""
+        """Return a function with its parameters and its body; None if it yields or cannot be read."""
         key = function.module, function.node.lineno
         if key not in self._functions:
             if not self._depth or isinstance(function.node.body[0], ast.Pass):
@@ -283,7 +283,7 @@ class Importing(Deciding):
         return state.running
 
     def _take(self, module: str, name: str, consumer: str, line: int) -> Any:
-        """``from module import name``: its value. Raises :class:`Failed`."""
+        """Return the value of ``from module import name``. Raises :class:`Failed`."""
         special = _special(module, name, self.world)
         if special is not None:
             return special
@@ -320,8 +320,8 @@ class Importing(Deciding):
         return UNKNOWN
 
     def _has_placeholder(self, name: str, home: str, failed: Failed) -> bool:
-        """Whether a lazy package stands something in for a name whose module asks for a package that is not there: it
-        marks such names with a decorator, or has modules of dummies."""
+        """Return whether a lazy package offers a placeholder for a name whose module needs a missing package: it marks
+        such names with a decorator, or has modules of dummies."""
         stops = [stop for stop in (failed.stop, *failed.behind) if stop is not None]
         if all((stop.kind, stop.consumer) != ("module", home) for stop in stops):
             return False
@@ -339,13 +339,12 @@ class Importing(Deciding):
         return next((version for version in versions if version is not None), UNKNOWN)
 
     def _stopped(self, kind: str, stop: Stop) -> Any:
-        """What happens at something that is certain to fail. Raises :class:`Failed`, or goes on: see
-        :meth:`_goes_on`."""
+        """Handle a statement that certainly fails. Raises :class:`Failed`, or goes on: see :meth:`_goes_on`."""
         return UNKNOWN if stop in self._mended else self._goes_on(Failed(kind, stop))
 
     def _goes_on(self, failed: Failed) -> Any:
-        """Raises :class:`Failed`, unless it stands at the top of a module: there the statements behind it are followed
-        too, to tell what fails next."""
+        """Raise :class:`Failed`, except at the top of a module: there the statements behind it are followed too, to
+        tell what fails next."""
         stop = failed.stop
         stands_at_top = self._current and not (self._unsure or self._catching or self._depth)
         if not stands_at_top or stop is None or stop.consumer == "":
@@ -563,7 +562,7 @@ class Importing(Deciding):
 
 
 def _special(module: str, name: str, world: World) -> Any:
-    """Values of the standard library and of typing that guards ask for; None for all others."""
+    """Return a value of the standard library or of typing that guards ask for; None for all others."""
     if module == "sys" and name == "version_info":
         return UNKNOWN if world.python is None else world.python
     if (module, name) == ("sys", "platform"):

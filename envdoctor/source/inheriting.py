@@ -46,9 +46,9 @@ class Call(NamedTuple):
     line: int
 
 
-def calls_in(method: FunctionNode) -> Iterator[Call]:
-    """The calls of one method; those left out whose failure it catches, or that it makes only where it first asks what
-    is there: a version, a signature, an attribute."""
+def _calls_in(method: FunctionNode) -> Iterator[Call]:
+    """Yield the calls of one method, except those whose failure it catches, or that depend on what it finds: a version,
+    a signature, an attribute."""
     arguments = [*method.args.posonlyargs, *method.args.args]
     return _Reader(arguments[0].arg, method).read() if arguments else iter(())
 
@@ -66,14 +66,14 @@ class _Reader:
         self._block(self._method.body, True)
         while self._waiting:
             node, sure = self._waiting.pop()
-            found = self._call(node, sure)
-            if found is not None:
-                yield found
+            call = self._call(node, sure)
+            if call is not None:
+                yield call
                 continue
             self._visit(node, sure)
 
     def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
-        """Statements in their order, up to those that run only where something is there, or is not."""
+        """Push statements in their order, up to those that run only if something is there, or is missing."""
         parts: list[tuple[ast.AST, bool]] = []
         for statement in body:
             parts.append((statement, sure))
@@ -109,7 +109,7 @@ class _Reader:
                 self._waiting += [(one, inside) for one in children(node) if id(one) not in later]
 
     def _call(self, node: ast.AST, sure: bool) -> Call | None:
-        """A call, or a method that is handed on; what stands in its arguments is read next."""
+        """Return a call, or a method that is handed on; push what stands in its arguments."""
         match node:
             case ast.Call(func=called, args=args, keywords=keywords):
                 owner = self._owner(called)
@@ -148,7 +148,7 @@ class _Source(NamedTuple):
     assigned: frozenset[str]
 
 
-class Member:
+class _Member:
     """One class of a lineage. ``methods`` are those that stand in it; None for what may be something else."""
 
     def __init__(self, module: str, node: ast.ClassDef, end: int, source: _Source, bases: list[str | None]) -> None:
@@ -169,12 +169,12 @@ class Member:
         self.body, self.calls, self.mentions = cache(self._body), cache(self._calls), cache(self._mentions)
 
     def text(self, name: str) -> bytes:
-        """The source of a method; nothing for what may be something else."""
+        """Return the source of a method; empty if the name may be something else."""
         node = self.methods.get(name)
         return b"".join(self._source.lines[node.lineno - 1 : self._ends[node.lineno] - 1]) if node is not None else b""
 
     def _body(self, name: str) -> FunctionNode | None:
-        """A method with its body; None for what cannot be read."""
+        """Return a method with its body; None if it cannot be read."""
         node = self.methods.get(name)
         try:
             above = b"\n" * (node.lineno - 2) + b"if 1:\n" if node is not None else b"0"
@@ -188,57 +188,58 @@ class Member:
         return None
 
     def _calls(self, name: str) -> tuple[Call, ...]:
-        """The calls of a method to methods of its own object."""
+        """Return the calls of a method to methods of its own object."""
         body = self.body(name)
-        return tuple(calls_in(body)) if body is not None else ()
+        return tuple(_calls_in(body)) if body is not None else ()
 
     def takes_from(self, name: str) -> str:
-        """Where a name comes from that the module imports in one way, ``module:name``; empty for any other."""
+        """Return where the module imports a name from (``module:name``) if it does so in one way, else an empty
+        text."""
         home = self._source.names.get(name, "")
         return home if ":" in home and self._source.bound.get(name) == 1 else ""
 
     def _mentions(self, name: str) -> Collection[str]:
-        """The last names of what a method calls."""
+        """Return the last names of what a method calls."""
         return dict.fromkeys(one.decode() for one in _CALLED.findall(self.text(name)))
 
     def binds(self, name: str) -> set[str]:
-        """The names that a method gives to anything itself."""
+        """Return the names that a method binds itself."""
         body = self.body(name)
         nodes = list(ast.walk(body)) if body is not None else []
         stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
         return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
-        """Those of a method as :func:`~envdoctor.source.signatures.own_parameters` tells them; None also where the
-        module gives the name to attributes: to a method of the object, perhaps."""
+        """Return a method's parameters as :func:`~envdoctor.source.signatures.own_parameters` does; None also if the
+        module assigns to an attribute of that name, which may be the object's method."""
         node = self.body(name) if name not in self._source.assigned else None
         return own_parameters(node) if node is not None else None
 
 
-class Lineage:
+class _Lineage:
     """The members of a lineage in the order in which Python looks for a method, and how each base class is ``written``
     (``transformers:Trainer``), by its place."""
 
-    def __init__(self, members: list[Member], written: Mapping[str, str]) -> None:
+    def __init__(self, members: list[_Member], written: Mapping[str, str]) -> None:
         self.members, self.written = members, written
         self.own = members[0].top
 
     @cached_property
     def callers(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        """The methods of other packages' members, by the names of what they call: their members and names."""
-        found: dict[str, list[tuple[int, str]]] = {}
+        """Return the methods of other packages' members by the names that they call, each with its member's index."""
+        callers: dict[str, list[tuple[int, str]]] = {}
         for at, member in enumerate(self.members):
             for method in member.methods if member.top != self.own else ():
                 for called in member.mentions(method):
-                    found.setdefault(called, []).append((at, method))
-        return found
+                    callers.setdefault(called, []).append((at, method))
+        return callers
 
     def definer(self, name: str, start: int = 0) -> int | None:
-        """The member, from one on, that has a method."""
+        """Return the index of the first member from ``start`` on that has a method."""
         return next((at for at in range(start, len(self.members)) if name in self.members[at].methods), None)
 
     def runs(self, at: int, name: str) -> bool:
-        """Whether a method of a member may run: no other replaces it, or one before it goes on to it."""
+        """Return whether a method of a member may run: no other replaces it, or an earlier one calls it by super()."""
         return self.definer(name) == at or any(
             (call.owner, call.name) == ("super", name)
             for member in self.members[:at]
@@ -249,23 +250,23 @@ class Lineage:
 
     @cached_property
     def always(self) -> set[tuple[int, str]]:
-        """The methods, each with its member, by which every object comes that is made, or trained."""
-        found: set[tuple[int, str]] = set()
+        """Return the methods, each with its member, that run for every object that is made, or trained."""
+        reached: set[tuple[int, str]] = set()
         waiting = [(name, 0) for name in _RUN]
         while waiting:
             name, start = waiting.pop()
             at = self.definer(name, start)
-            if at is None or (at, name) in found:
+            if at is None or (at, name) in reached:
                 continue
-            found.add((at, name))
+            reached.add((at, name))
             calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
             waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
-        return found
+        return reached
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """The names that the statements of a module bind, as often as they do; what several imports take from one package
-    counts once."""
+    """Yield the names that the statements of a module bind, as often as they do; several imports from one package count
+    once."""
     modules: dict[str, None] = {}
     for statement in statements(tree.body):
         match statement:
@@ -281,7 +282,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 
 def _start(statement: ast.stmt) -> int:
-    """The first line of a statement, or of its decorators."""
+    """Return the first line of a statement, or of its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(one.lineno for one in decorators)])
 
@@ -295,8 +296,8 @@ class Inheriting:
         self._member, self._source = cache(self._readable), cache(self._read_module)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
-        """What does not fit of the class of a public name; nothing for what is no class of that kind, or cannot be
-        told."""
+        """Return what does not fit in the class of a public name; empty if it is not a class of that kind, or if that
+        is unknown."""
         place = self._names.place(module, name)
         try:
             lineage = self._lineage(place) if place is not None else None
@@ -306,13 +307,13 @@ class Inheriting:
         except (Unreadable, RecursionError, MemoryError):
             return []
 
-    def _lineage(self, place: str) -> Lineage | None:
-        """The lineage of the class at a place (``module:Class``); None where a base class cannot be told."""
+    def _lineage(self, place: str) -> _Lineage | None:
+        """Return the lineage of the class at a place (``module:Class``); None if a base class is unknown."""
         written: dict[str, str] = {}
         members = self._above(place, written, 0)
-        return Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
+        return _Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
 
-    def _above(self, place: str, written: dict[str, str], depth: int) -> list[Member] | None:
+    def _above(self, place: str, written: dict[str, str], depth: int) -> list[_Member] | None:
         member = self._member(place)
         if member is None or depth > _DEEPEST:
             return None
@@ -326,7 +327,7 @@ class Inheriting:
             found += above
         return found
 
-    def _readable(self, place: str) -> Member | None:
+    def _readable(self, place: str) -> _Member | None:
         module, _, name = place.partition(":")
         try:
             source = self._source(module)
@@ -339,10 +340,10 @@ class Inheriting:
         if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
             return None
         end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
-        return Member(module, node, end, source, bases_of(node, module, source.names))
+        return _Member(module, node, end, source, bases_of(node, module, source.names))
 
     def _read_module(self, module: str) -> _Source:
-        """Raises :class:`~envdoctor.source.library.Unreadable`, also where the module is no source."""
+        """Read a module. Raises :class:`~envdoctor.source.library.Unreadable`, also if the module has no source."""
         found, offers = self._library.find(module), self._library.offers(module)
         if found is None or offers is None:
             raise Unreadable("")
@@ -350,8 +351,8 @@ class Inheriting:
         assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
         return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
 
-    def _handed(self, lineage: Lineage) -> Iterator[Stop]:
-        """Keywords that ``super()`` hands to a base class of another package."""
+    def _handed(self, lineage: _Lineage) -> Iterator[Stop]:
+        """Yield unfit keywords that ``super()`` hands to a base class of another package."""
         for at, member, name in _own_methods(lineage):
             for call in member.calls(name) if b"super()." in member.text(name) else ():
                 for keyword in call.keywords if call.owner == "super" else ():
@@ -364,8 +365,8 @@ class Inheriting:
                         asked = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *asked, keyword=keyword, always=always)
 
-    def _passed(self, lineage: Lineage) -> Iterator[Stop]:
-        """Keywords that methods pass to what their module takes from other packages."""
+    def _passed(self, lineage: _Lineage) -> Iterator[Stop]:
+        """Yield unfit keywords that methods pass to what their module takes from other packages."""
         for at, member, name in _own_methods(lineage):
             called = member.mentions(name) if lineage.definer(name) == at else ()
             homes = {one: member.takes_from(one) for one in called}
@@ -377,13 +378,13 @@ class Inheriting:
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
                     yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
 
-    def _is_of_another(self, home: str, member: Member) -> bool:
+    def _is_of_another(self, home: str, member: _Member) -> bool:
         top = home.partition(":")[0].partition(".")[0]
         return top not in ("", member.top) and self._followed(top)
 
 
-def _overrides(lineage: Lineage) -> Iterator[Stop]:
-    """Methods of other packages' base classes that own ones replace, and that these base classes call otherwise."""
+def _overrides(lineage: _Lineage) -> Iterator[Stop]:
+    """Yield own methods that replace those of other packages' base classes, which call them with other arguments."""
     for at, member, name in _own_methods(lineage):
         parameters = member.parameters(name) if lineage.definer(name) == at else None
         if parameters is None:
@@ -404,15 +405,15 @@ def _overrides(lineage: Lineage) -> Iterator[Stop]:
             yield Stop("override", member.module, node.lineno, *asked, parameters=parameters, always=always)
 
 
-def _own_methods(lineage: Lineage) -> Iterator[tuple[int, Member, str]]:
-    """Every method of the own members, with its member and the place of that."""
+def _own_methods(lineage: _Lineage) -> Iterator[tuple[int, _Member, str]]:
+    """Yield every method of the own members, with its member and the member's index."""
     for at, member in enumerate(lineage.members):
         if member.top == lineage.own:
             yield from ((at, member, name) for name in member.methods)
 
 
-def _receiver(lineage: Lineage, at: int, name: str, keyword: str) -> Member | None:
-    """The base class of another package that gets a keyword which a member hands to ``super()``."""
+def _receiver(lineage: _Lineage, at: int, name: str, keyword: str) -> _Member | None:
+    """Return the base class of another package that gets a keyword which a member hands to ``super()``."""
     for member in (one for one in lineage.members[at + 1 :] if name in one.methods):
         if member.top != lineage.own:
             return member
@@ -423,10 +424,10 @@ def _receiver(lineage: Lineage, at: int, name: str, keyword: str) -> Member | No
 
 
 def _hands_on(method: FunctionNode, name: str, keyword: str) -> bool:
-    """Whether a method does nothing with further keywords but to hand all of them to ``super()``, once."""
+    """Return whether a method only hands all further keywords to ``super()``, once."""
     rest = method.args.kwarg
     if rest is None or keyword in {one.arg for one in (*method.args.args, *method.args.kwonlyargs)}:
         return False
     if list(names_in(ast.walk(method))).count(rest.arg) != 1:
         return False
-    return any(call.owner == "super" and call.name == name and call.rest == rest.arg for call in calls_in(method))
+    return any(call.owner == "super" and call.name == name and call.rest == rest.arg for call in _calls_in(method))

@@ -25,7 +25,7 @@ _PLAIN = rb"[^()\[\]{}#\"']*"
 
 
 def _balanced(inside: bytes, depth: int) -> bytes:
-    """Plain code (``inside``), texts of one line, and brackets around as much."""
+    """Return a pattern for plain code (``inside``), texts of one line, and brackets around as much."""
     within = _balanced(_PLAIN, depth - 1) if depth else _PLAIN
     return rb"%b(?:(?:[(\[{]%b[)\]}]|\"[^\"\\\n]*\"|'[^'\\\n]*')%b){0,200}" % (inside, within, inside)
 
@@ -47,11 +47,11 @@ _ENCODED = re.compile(rb"(?:[^\n]*\n)?[^\n]*coding[:=](?![ ]*[uU][tT][fF]-?8)")
 
 
 def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
-    """The source with ``pass`` for the body of every function, and unless ``signatures`` are wanted without the
-    parameters where their defaults say nothing to an import; line numbers kept.
+    """Return the source with ``pass`` for the body of every function. Unless ``signatures`` are wanted, parameters go
+    too if their defaults do nothing at import. Line numbers stay.
 
-    It goes by indentation, brackets and quotes alone. Where these deceive, what comes out is either no Python, and the
-    whole source is to be parsed, or has the same statements outside of functions.
+    It reads only indentation, brackets and quotes. If these deceive, the result either is not Python, and the whole
+    source is to be parsed, or has the same statements outside of functions.
     """
     if _is_odd(source):
         return source
@@ -78,8 +78,8 @@ def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
 
 
 def definition(source: bytes, line: int) -> bytes | None:
-    """A function by the line of its ``def``: its source with its body, of the lines before it only their ends. None
-    where that cannot be told."""
+    """Return the source of the function whose ``def`` is at a line, with its body; lines before it are empty. None if
+    it cannot be found."""
     lines = (b"\n" + source).split(b"\n", line)
     if len(lines) <= line or _is_odd(source) or _ENCODED.match(source):
         return None
@@ -93,9 +93,9 @@ def definition(source: bytes, line: int) -> bytes | None:
 
 
 def _function(source: bytes, above: int, at: int) -> tuple[int, int, int, int]:
-    """Of the function whose ``def`` stands there, in a line that begins behind ``above``: its indentation, where its
-    name ends, the colon of its header (-1 where that is not found), and the line feed before its body (-1 where that
-    stands on the same line). Of any other ``def `` only a place behind it, for the colon."""
+    """Return the indentation of the function whose ``def`` stands there, in a line that begins behind ``above``; the
+    end of its name; the colon of its header (-1 if not found); and the line feed before its body (-1 if that is on the
+    same line). For any other ``def `` only the colon counts: a position behind it."""
     line = source.rfind(b"\n", above, at) + 1
     before = source[line:at].split() if line else [b""]
     found = _DEFINITION.match(source, at) if not before or before == [b"async"] else None
@@ -116,7 +116,7 @@ def _is_odd(source: bytes) -> bool:
 
 
 def _colon(source: bytes, start: int) -> int:
-    """The colon behind ``def name(...)``, from the end of the name; -1 when the parentheses are not closed."""
+    """Return the colon behind ``def name(...)``, from the end of the name; -1 if the parentheses are not closed."""
     opened, limit = 0, start + _LONGEST
     token = _MARKS.search(source, start, limit)
     while token:
@@ -136,8 +136,8 @@ def _colon(source: bytes, start: int) -> int:
 
 
 def _body_end(source: bytes, start: int, indent: int) -> int:
-    """Where the first line begins that is not deeper than the definition and stands in no text of several lines; the
-    line feed at ``start`` is the first to be looked at."""
+    """Return the start of the first line that is not deeper than the definition and not in a text of several lines; the
+    search begins at the line feed at ``start``."""
     pattern = _less_than(indent)
     position = start
     while True:
@@ -158,13 +158,13 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
 
 
 def _goes_on(source: bytes, end: int) -> bool:
-    """Whether the line that ends there goes on in the next one: it ends with a backslash, in no comment."""
+    """Return whether the line that ends there continues: it ends with a backslash, outside a comment."""
     last = end - 2 if source[end - 1] == 13 else end - 1
     return source[last] == 92 and b"#" not in source[source.rfind(b"\n", 0, end) + 1 : end]
 
 
 def _opened(source: bytes, start: int, end: int) -> bytes | None:
-    """The triple quote that is still open at the end."""
+    """Return the triple quote that is still open at the end."""
     opened = None
     for token in _TOKENS.finditer(source, start, end):
         if opened is None:
@@ -194,7 +194,7 @@ class Unreadable(Exception):
         self.fails = fails
 
 
-class FoundModule(NamedTuple):
+class _FoundModule(NamedTuple):
     """Where a module lies.
 
     ``kind`` is ``source``, ``compiled`` (an extension module or bytecode alone) or ``namespace`` (folders without
@@ -218,7 +218,7 @@ class Library:
         self._folders = tuple(folders)
         self._files = files or Files()
         self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
-        self._found: dict[str, FoundModule | None] = {}
+        self._found: dict[str, _FoundModule | None] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
         self._given: set[str] = set()
@@ -229,8 +229,8 @@ class Library:
         self.exported: dict[str, dict[str, str]] = {}
         self.closed: dict[str, str] = {}
 
-    def find(self, name: str) -> FoundModule | None:
-        """The module of that dotted name; None when there is none below the folders."""
+    def find(self, name: str) -> _FoundModule | None:
+        """Return the module of that dotted name; None if the folders do not have it."""
         if name not in self._found:
             parent, _, last = name.rpartition(".")
             folders: Sequence[str] = self._folders
@@ -241,7 +241,7 @@ class Library:
         return self._found[name]
 
     def offers(self, name: str) -> Offers | None:
-        """What a module offers; None for one that is no source. Raises :class:`Unreadable`."""
+        """Return what a module offers; None if it has no source. Raises :class:`Unreadable`."""
         if name not in self._offers:
             found = self.find(name)
             if found is None or found.kind != "source":
@@ -255,7 +255,7 @@ class Library:
         return self._offers[name]
 
     def tree(self, name: str) -> ast.Module:
-        """The syntax tree of a source module, once: whoever asks keeps it. Raises :class:`Unreadable`."""
+        """Return the syntax tree of a source module, once: the caller keeps it. Raises :class:`Unreadable`."""
         found = self.find(name)
         assert found is not None and found.kind == "source"
         tree = self._trees.pop(name, None) or _without_bodies(self.text(found.path))
@@ -265,7 +265,7 @@ class Library:
         return tree
 
     def check_bytecode(self, name: str, python: Sequence[int]) -> None:
-        """Raises :class:`Unreadable` where this CPython would load bytecode in place of a source module, and it is cut
+        """Raise :class:`Unreadable` if this CPython would load bytecode in place of a source module, and that is cut
         off or zeroed: the name of the code, ``<module>``, stands near its end. The bytecode itself is not loaded."""
         found = self.find(name)
         folder, base = os.path.split(found.path if found is not None else "")
@@ -287,8 +287,8 @@ class Library:
             )
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
-        """A function at the top of a module with its body, by the line of its definition; None where that cannot be
-        parsed, and for one that yields."""
+        """Return a function at the top of a module with its body, by the line of its definition; None if it cannot be
+        parsed or yields."""
         found = self.find(module)
         assert found is not None
         try:
@@ -305,7 +305,7 @@ class Library:
         return None if node is None or (b"yield" in (text or source) and is_generator(node)) else node
 
     def parameters(self, place: str) -> tuple[str, ...] | None:
-        """What ``module:Class`` or a function can be called with; None when that is not known."""
+        """Return what ``module:Class`` or a function can be called with; None if unknown."""
         module, _, name = place.partition(":")
         return self._parameters(module).get(name)
 
@@ -315,7 +315,7 @@ class Library:
         read: Callable[[ast.Module, str, Mapping[str, str]], _Read],
         parsed: Callable[[bytes], ast.Module],
     ) -> _Read | None:
-        """What :mod:`~envdoctor.source.signatures` tells of a module; None when it cannot be read."""
+        """Return what :mod:`~envdoctor.source.signatures` reads in a module; None if it cannot be read."""
         try:
             offers, found = self.offers(module), self.find(module)
             if offers is not None and found is not None:
@@ -325,7 +325,7 @@ class Library:
         return None
 
     def mentions(self, module: str, name: str) -> bool:
-        """Whether the name stands anywhere in the source of a module: otherwise nothing binds it there by name."""
+        """Return whether a module's source contains the name anywhere: otherwise nothing binds it there by name."""
         found = self.find(module)
         if found is None or found.kind != "source":
             return False
@@ -333,21 +333,21 @@ class Library:
         return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
 
     def files_below(self, folder: str, ending: str = ".py") -> list[str]:
-        """The paths of the files with that ending in a folder."""
+        """Return the paths of the files with that ending in a folder."""
         return [os.path.join(folder, name) for name in sorted(self._names(folder)) if name.endswith(ending)]
 
     def folders_below(self, folder: str) -> list[str]:
-        """The paths of what may be folders in a folder."""
+        """Return the paths in a folder that may be folders."""
         return [os.path.join(folder, name) for name in sorted(self._names(folder)) if "." not in name]
 
     def text(self, path: str) -> bytes:
-        """The content of a source file. Raises :class:`Unreadable`."""
+        """Return the content of a source file. Raises :class:`Unreadable`."""
         try:
             return self._files.whole(path, _LARGEST)
         except OSError as error:
             raise Unreadable(Message("cannot be read: {}", because_of(error))) from None
 
-    def _look(self, folders: Sequence[str], name: str) -> FoundModule | None:
+    def _look(self, folders: Sequence[str], name: str) -> _FoundModule | None:
         portions: list[str] = []
         for folder in folders:
             names = self._names(folder)
@@ -355,20 +355,20 @@ class Library:
                 inner = os.path.join(folder, name)
                 inside = self._names(inner)
                 if inner in self.closed:
-                    return FoundModule("compiled", inner, (inner,))
+                    return _FoundModule("compiled", inner, (inner,))
                 if "__init__.py" in inside:
-                    return FoundModule("source", os.path.join(inner, "__init__.py"), (inner,))
+                    return _FoundModule("source", os.path.join(inner, "__init__.py"), (inner,))
                 if any(one.startswith("__init__.") and one.endswith(_COMPILED) for one in inside):
-                    return FoundModule("compiled", inner, (inner,))
+                    return _FoundModule("compiled", inner, (inner,))
                 if inside or self._files.is_folder(inner):
                     portions.append(inner)
             if name in self._extensions(folder):
-                return FoundModule("compiled", os.path.join(folder, name), ())
+                return _FoundModule("compiled", os.path.join(folder, name), ())
             if f"{name}.py" in names:
-                return FoundModule("source", os.path.join(folder, f"{name}.py"), ())
+                return _FoundModule("source", os.path.join(folder, f"{name}.py"), ())
             if f"{name}.pyc" in names:
-                return FoundModule("compiled", os.path.join(folder, f"{name}.pyc"), ())
-        return FoundModule("namespace", portions[0], tuple(portions)) if portions else None
+                return _FoundModule("compiled", os.path.join(folder, f"{name}.pyc"), ())
+        return _FoundModule("namespace", portions[0], tuple(portions)) if portions else None
 
     def _listed(self, folder: str) -> frozenset[str]:
         try:
@@ -383,7 +383,7 @@ class Library:
 
 
 def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:
-    """The tree of a module without the bodies of its functions. Raises :class:`Unreadable`."""
+    """Parse a module without the bodies of its functions. Raises :class:`Unreadable`."""
     if overruns(source):
         raise Unreadable(Message("is too large to be parsed safely by Python before 3.11"))
     try:
@@ -393,7 +393,7 @@ def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:
 
 
 def _parsed(source: bytes) -> ast.Module:
-    """Raises :class:`Unreadable`."""
+    """Parse the source. Raises :class:`Unreadable`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

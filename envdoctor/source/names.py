@@ -27,18 +27,18 @@ class Names:
         self._known = cache(lambda module, name: self._has(module, name, set()))
 
     def offers(self, module: str) -> Offers | None:
-        """What a module offers by itself; None for one whose source cannot be read."""
+        """Return what a module itself offers; None if its source cannot be read."""
         try:
             return self.library.offers(module)
         except Unreadable:
             return None
 
     def has(self, module: str, name: str) -> bool | None:
-        """Whether a module has a name, or a submodule of it; None when that cannot be told."""
+        """Return whether a module has a name, or a submodule of it; None if unknown."""
         return self._known(module, name)
 
     def exported_below(self, module: str) -> Mapping[str, str]:
-        """The names that a package offers because the modules in its folder export them, and these modules."""
+        """Return the names that a package offers because the modules in its folder export them, and these modules."""
         offers, known = self.offers(module), self.library.exported
         if offers is None or offers.below is None:
             return {}
@@ -47,7 +47,7 @@ class Names:
         return known[module]
 
     def exists(self, module: str) -> bool | None:
-        """Whether a module is there; None when that cannot be told."""
+        """Return whether a module exists; None if unknown."""
         top = module.partition(".")[0]
         if top in self.world.standard or top == "__main__":
             return True
@@ -69,7 +69,7 @@ class Names:
         return self._served(module, parent)
 
     def _served(self, module: str, parent: str) -> bool | None:
-        """Whether a package makes a submodule that has no file: by a finder of its own, or by putting it there."""
+        """Return whether a package makes a submodule that has no file: by its own finder, or by putting it there."""
         last = module.rpartition(".")[2]
         above = parent
         while above:
@@ -126,15 +126,15 @@ class Names:
         return answer
 
     def _makes(self, home: str, name: str) -> bool:
-        """Whether the class that makes a lazy module's names has a way of its own for names like this one."""
+        """Return whether the class that makes a lazy module's names has its own way for names like this one."""
         kinds = self.making(home)
         return kinds is None or any(
             name.endswith(kind[1:]) if kind[0] == "*" else name.startswith(kind[:-1]) for kind in kinds
         )
 
     def making(self, home: str) -> list[str] | None:
-        """The kinds of names (``*TokenizerFast``) for which the class that makes a lazy module's names has a way of its
-        own; None when that cannot be told."""
+        """Return the kinds of names (``*TokenizerFast``) for which the class that makes a lazy module's names has its
+        own way; None if unknown."""
         for _ in range(_MOST_ALIASES):
             module, _, bound = home.partition(":")
             offers = self.offers(module) if bound else None
@@ -149,7 +149,7 @@ class Names:
         return None
 
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
-        """The names in ``__all__`` of the modules in the folder of a package, and their modules."""
+        """Yield the names in ``__all__`` of the modules in the folder of a package, and their modules."""
         found = self.library.find(package)
         if found is None or not found.paths or depth > 3:
             return
@@ -167,7 +167,7 @@ class Names:
                 yield from self._exports_in(f"{package}.{stem}", depth + 1)
 
     def lazy_home(self, module: str, name: str) -> str | None:
-        """The module that is loaded when a lazy package is asked for a name."""
+        """Return the module that a lazy package loads when it is asked for a name."""
         offers = self.offers(module)
         if offers is None:
             return None
@@ -177,7 +177,7 @@ class Names:
         return self.exported_below(module).get(name) if home is None and name not in offers.names else None
 
     def place(self, module: str, name: str) -> str | None:
-        """``transformers.training_args:TrainingArguments`` for a public dotted name; None when that cannot be told."""
+        """Return ``transformers.training_args:TrainingArguments`` for a public dotted name; None if unknown."""
         first, *rest = name.split(".")
         while rest and self.library.find(f"{module}.{first}") is not None:
             module, (first, *rest) = f"{module}.{first}", rest
@@ -185,15 +185,15 @@ class Names:
         return None if found is None else ".".join([found, *rest])
 
     def takes(self, place: str, keyword: str) -> bool | None:
-        """Whether what stands at a place takes a keyword; None when that cannot be told, or it hands on any."""
+        """Return whether what stands at a place takes a keyword; None if unknown, or if it hands on any."""
         takes = accepts(place, keyword, self._items)
         if takes is not True or accepts(place, keyword, lambda one: {*(self._items(one) or ())} - {"**"}):
             return takes
         return None
 
     def ways(self, place: str, depth: int = 0) -> tuple[str, ...] | None:
-        """How a method (``module:Class.method``) is called by its class, or the base class that it comes from; empty
-        when none calls it, None when that cannot be told."""
+        """Return how a method (``module:Class.method``) is called by its class, or by the base class that has it; empty
+        if none calls it, None if unknown."""
         module, _, qualified = place.partition(":")
         owner, _, method = qualified.rpartition(".")
         known = self.library.calls(module)
@@ -229,7 +229,7 @@ class Names:
 
 
 def _exports(source: bytes) -> list[str]:
-    """The names of ``__all__ = [...]`` in a module's source."""
+    """Return the names of ``__all__ = [...]`` in a module's source."""
     start = source.rfind(b"\n__all__")
     if start < 0:
         return []
@@ -242,5 +242,5 @@ def _exports(source: bytes) -> list[str]:
 
 
 def _may_fit(pattern: str, module: str) -> bool:
-    """Whether a pattern out of judged source fits a module, or repeats so much that trying could take for ever."""
+    """Return whether a pattern from judged source fits a module, or repeats so much that a try could take forever."""
     return len(re.findall(r"[*+{]", pattern)) > 1 or re.search(pattern, module[:500]) is not None

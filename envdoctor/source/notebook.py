@@ -33,7 +33,7 @@ class Code(NamedTuple):
 
 
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
-    """A script, or a notebook of nbformat 3 or 4.
+    """Parse a script, or a notebook of nbformat 3 or 4.
 
     Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text.
     """
@@ -46,8 +46,8 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
 
 
 def overruns(source: bytes) -> bool:
-    """Whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one expression,
-    which overrun a stack of 8 MiB."""
+    """Return whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one
+    expression, which overrun a stack of 8 MiB."""
     return sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
 
 
@@ -101,7 +101,7 @@ def _cells(content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _parse(source: str) -> ast.Module:
-    """The cell as it is, else without its magics. A magic of the whole cell decides whether it is Python."""
+    """Parse the cell as it is, else without its magics. A magic of the whole cell decides whether it is Python."""
     first = re.match(r"\s*%%(\w*)[^\n]*", source)
     if first is not None:
         if first[1] not in _PYTHON_CELLS:
@@ -120,7 +120,7 @@ def _compiled(source: str) -> ast.Module:
 
 
 def _without_magics(source: str) -> str:
-    """Each line that only IPython understands, and those that continue it, as ``pass`` where it stood."""
+    """Replace each line that only IPython understands, and those that continue it, by ``pass`` at its place."""
     lines: list[str] = []
     continued = False
     for line in source.split("\n"):

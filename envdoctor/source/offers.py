@@ -45,7 +45,7 @@ class Offers(NamedTuple):
 
 
 def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) -> Offers:
-    """What a module's source offers. Names bound in any branch count."""
+    """Read what a module's source offers. Names bound in any branch count."""
     reading = _Reading(name, is_package)
     reading.block(tree.body)
     for line in _lines_with(b"global ", source):
@@ -69,7 +69,7 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
 
 
 def _executes(tree: ast.Module) -> bool:
-    """Whether a module calls exec() outside of its functions, where that makes names of its own."""
+    """Return whether a module calls exec() outside of its functions, where that makes names of its own."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:  # it grows
         match node:
@@ -82,7 +82,7 @@ def _executes(tree: ast.Module) -> bool:
 
 
 def _lines_with(word: bytes, source: bytes) -> Iterator[bytes]:
-    """The lines in which a word stands, each with the one behind it: a search through the whole would take longer."""
+    """Yield the lines that contain a word, each with the next one: a search through the whole would take longer."""
     at = source.find(word)
     while at >= 0:
         end = source.find(b"\n", at) + 1 or len(source)
@@ -91,7 +91,7 @@ def _lines_with(word: bytes, source: bytes) -> Iterator[bytes]:
 
 
 def absolute(module: str | None, level: int, within: str, is_package: bool) -> str:
-    """The absolute name of ``from ..module import x`` inside a module."""
+    """Return the absolute name of ``from ..module import x`` inside a module."""
     if not level:
         return module or ""
     parts = within.split(".")
@@ -100,8 +100,7 @@ def absolute(module: str | None, level: int, within: str, is_package: bool) -> s
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the module is imported, whichever branch they stand in; not those of functions and
-    classes."""
+    """Yield the statements that run when the module is imported, in any branch; not those of functions and classes."""
     for statement in body:
         yield statement
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -157,8 +156,8 @@ class _Reading:
                         self.block(block)
 
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
-        """The names that are made when asked for, the folder's own exports if they are among them, and whether the
-        module is of a kind whose names are known."""
+        """Return the names that are made on demand, the folder whose own exports are among them, if any, and whether
+        the module is of a kind whose names are known."""
         called = {last_name(call.func) for call in self._calls}
         table: dict[str, str] = {}
         if called.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
@@ -180,7 +179,7 @@ class _Reading:
         return table, below, known or bool(self._for_types)
 
     def maker(self) -> str:
-        """The class of the lazy module; nothing for one that a function makes."""
+        """Return the class of the lazy module; empty if a function makes it."""
         return next((name for call in self._calls if (name := last_name(call.func)) in _LAZY_CALLS), "")
 
     def leave_behind(self) -> None:
@@ -224,7 +223,7 @@ class _Reading:
                 self._in_its_place = value
 
     def _call(self, value: ast.expr) -> None:
-        """``_import_structure["x"].append("Y")`` and ``.extend([...])``."""
+        """Read ``_import_structure["x"].append("Y")`` and ``.extend([...])``."""
         if isinstance(value, ast.Call):
             self._calls.append(value)
         match value:
@@ -257,7 +256,7 @@ class _Reading:
 
 
 def _strings(value: ast.expr) -> list[str] | None:
-    """The texts of a literal list, tuple or set, or a sum of them; None for anything else."""
+    """Return the texts of a literal list, tuple or set, or a sum of them; None for anything else."""
     match value:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             first, second = _strings(left), _strings(right)
@@ -269,7 +268,7 @@ def _strings(value: ast.expr) -> list[str] | None:
 
 
 def _submodules(value: ast.expr) -> dict[str, str] | None:
-    """``{"submodule": ["Name", …]}`` with the names joined by line feeds; None for anything else."""
+    """Return ``{"submodule": ["Name", …]}`` with the names joined by line feeds; None for anything else."""
     if not isinstance(value, ast.Dict):
         return None
     table: dict[str, str] = {}

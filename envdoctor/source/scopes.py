@@ -25,7 +25,7 @@ class AssignmentTarget(NamedTuple):
 
     @property
     def dotted(self) -> str:
-        """``transformers.Trainer``."""
+        """Return ``transformers.Trainer``."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
 
@@ -40,28 +40,28 @@ class Scope:
         self._elsewhere: dict[str, Scope] = {}
 
     def bind(self, name: str, target: AssignmentTarget | None = None) -> None:
-        """One more meaning of a name; of many that are alike two are kept, of different ones the first two kinds."""
+        """Add a meaning of a name; of many equal ones two are kept, of different ones the first two kinds."""
         meanings = self._elsewhere.get(name, self).bound.setdefault(name, [])
         if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
             meanings.append(target)
 
     def declare(self, names: Collection[str], holder: "Scope | None") -> None:
-        """Names that are bound further out: in ``holder``, or in the file."""
+        """Declare names that are bound further out: in ``holder``, or in the file."""
         outermost = self
         while outermost.parent is not None:
             outermost = outermost.parent
         self._elsewhere.update(dict.fromkeys(names, holder or outermost))
 
     def holder(self) -> "Scope":
-        """The scope in which ``:=`` binds."""
+        """Return the scope in which ``:=`` binds."""
         return self if self.kind != "comprehension" or self.parent is None else self.parent.holder()
 
     def is_one_definition(self, name: str) -> bool:
-        """Whether the name has one meaning here, which is no import."""
+        """Return whether the name has one meaning here, and that is not an import."""
         return self._meanings(name) == [None]
 
     def find(self, name: str) -> AssignmentTarget | None:
-        """The one import that the name stands for here; None when it may stand for anything else."""
+        """Return the one import that the name stands for here; None if it may stand for anything else."""
         targets = self._meanings(name)
         first = targets[0] if targets else None
         one = first is not None and all(other and other.dotted == first.dotted for other in targets)
@@ -77,8 +77,8 @@ class Scope:
 
 
 def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
-    """The scopes by the ``id`` of the node that opens each. Imports of modules ``own``, of the standard library and
-    relative ones are bound to nothing."""
+    """Return the scopes by the ``id`` of the node that opens each. Imports of modules ``own``, of the standard library
+    and relative ones are bound to None."""
     scopes: dict[int, Scope] = {id(tree): Scope("module", None)}
     waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
     while waiting:
@@ -92,7 +92,7 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
 
 
 def inner_parts(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
-    """The children of a node, each with whether it lies in the scope that the node opens."""
+    """Yield the children of a node, each with whether it lies in the scope that the node opens."""
     parts: tuple[Sequence[ast.AST], Sequence[ast.AST]]
     match node:
         case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
@@ -107,12 +107,12 @@ def inner_parts(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
 
 
 def class_parts(node: ast.ClassDef) -> list[ast.expr]:
-    """What of a class is evaluated outside of it."""
+    """Return the parts of a class that are evaluated outside of it."""
     return [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
 
 
 def function_parts(node: FunctionNode | ast.Lambda, *, hints: bool = True) -> list[ast.AST]:
-    """What of a function is evaluated where it is defined; ``hints``: its annotations too."""
+    """Return the parts of a function that are evaluated at its definition; with ``hints``, its annotations too."""
     arguments = node.args
     parts: list[ast.AST] = [*getattr(node, "decorator_list", ()), *arguments.defaults]
     parts += [default for default in arguments.kw_defaults if default is not None]
@@ -157,6 +157,6 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
 
 
 def is_foreign(module: str, own: Collection[str]) -> bool:
-    """Whether a module belongs to a distribution: neither to the project nor to the standard library."""
+    """Return whether a module belongs to a distribution: neither to the project nor to the standard library."""
     top = module.partition(".")[0]
     return top not in own and top not in _STANDARD

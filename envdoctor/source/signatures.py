@@ -46,7 +46,7 @@ Names = Mapping[str, str]
 
 
 def parameters(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...] | None]:
-    """What every function, class and method (``Trainer.train``) of a module can be called with, sorted.
+    """Return what every function, class and method (``Trainer.train``) of a module can be called with, sorted.
 
     ``names`` says where names of the module come from, as :class:`~envdoctor.source.offers.Offers` has it. What is
     defined in several branches takes what any of them takes.
@@ -64,9 +64,9 @@ def parameters(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[s
 
 
 def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...]]:
-    """How classes call their own methods: for ``Trainer.compute_loss`` the ways (``2 num_items_in_batch=``: number of
-    positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``). Methods whose parameters
-    the class looks at itself are left out: it may call them in several ways."""
+    """Return how classes call their own methods: for ``Trainer.compute_loss`` the ways (``2 num_items_in_batch=``:
+    number of positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``). Methods whose
+    parameters the class inspects are left out: it may call them in several ways."""
     found: dict[str, set[str]] = {}
     for node in _definitions(tree.body):
         if not isinstance(node, ast.ClassDef):
@@ -85,9 +85,9 @@ def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, .
 def accepts(
     place: str, keyword: str, lookup: Callable[[str], Collection[str] | None], *, deepest: int = _DEEPEST
 ) -> bool | None:
-    """Whether what stands at a place (``module:Class``) can be called with a keyword; None when that is not known.
+    """Return whether what stands at a place (``module:Class``) can be called with a keyword; None if unknown.
 
-    ``lookup`` gives the parameters of a place, None when they are not known.
+    ``lookup`` gives the parameters of a place, None if they are unknown.
     """
     items = lookup(place)
     if items is None or not deepest:
@@ -99,14 +99,14 @@ def accepts(
 
 
 def bases_of(node: ast.ClassDef, module: str, names: Names) -> list[str | None]:
-    """Where the base classes of a class come from, as ``module:Class``, those left out that have nothing to call; None
+    """Return the origins of a class's base classes as ``module:Class``, without those that have nothing to call; None
     for an expression that does not say."""
     return [_place(base, module, names) for base in _bases(node)]
 
 
 def way_of(call: ast.Call) -> str | None:
-    """How a call is made: ``2 num_items_in_batch=``, number of positional arguments and keywords, ``**`` for others
-    that it may give; None where the number is not known."""
+    """Return how a call is made: ``2 num_items_in_batch=``, number of positional arguments and keywords, ``**`` for
+    others that it may give; None if the number is unknown."""
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None
     given = [f"{keyword.arg}=" for keyword in call.keywords if keyword.arg is not None]
@@ -115,7 +115,7 @@ def way_of(call: ast.Call) -> str | None:
 
 
 def can_be_called(parameters: Sequence[str], call: str) -> bool:
-    """Whether a method with these parameters (without the bound one) can be called so: ``2 num_items_in_batch=``."""
+    """Return whether a method with these parameters (without the bound one) accepts ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
     given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
     stars = [place for place, one in enumerate(parameters) if one.startswith("*") and not one.startswith("**")]
@@ -135,15 +135,15 @@ def can_be_called(parameters: Sequence[str], call: str) -> bool:
 
 
 def spelled(method: str, call: str) -> str:
-    """``2 num_items_in_batch=`` as ``compute_loss(_, _, num_items_in_batch=_)``."""
+    """Return ``compute_loss(_, _, num_items_in_batch=_)`` for ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
     words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
     return f"{method.rpartition('.')[2]}({', '.join(words)})"
 
 
 def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
-    """The parameters of a method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``; None for what
-    is no method of its class's callers, or may take others than it says."""
+    """Return the parameters of a method without the bound one, as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``; None
+    for a special method, or if decorators may change what it takes."""
     if (node.name.startswith("__") and node.name.endswith("__")) or added_by(node.decorator_list) != set():
         return None
     words = list(parameter_words(node.args))
@@ -151,7 +151,7 @@ def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
 
 
 def _definitions(body: list[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDef]:
-    """Functions and classes of a module or class, in whichever branch they stand."""
+    """Yield functions and classes of a module or class, in any branch."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -215,7 +215,7 @@ def _bases(node: ast.ClassDef) -> list[ast.expr]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
-    """The annotated fields that a dataclass takes."""
+    """Yield the annotated fields that a dataclass takes."""
     for statement in node.body:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=made):
@@ -226,7 +226,7 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def added_by(decorators: list[ast.expr]) -> set[str] | None:
-    """Keywords that decorators add to those of what they decorate; None when one of them may hide the parameters."""
+    """Return the keywords that decorators add to those of what they decorate; None if one may hide the parameters."""
     more: set[str] = set()
     for decorator in decorators:
         name = _last(decorator)
@@ -246,7 +246,7 @@ def _is_property(method: FunctionNode) -> bool:
 
 
 def _last(node: ast.expr) -> str:
-    """``dataclass`` of ``dataclasses.dataclass(frozen=True)``, ``Generic`` of ``Generic[T]``."""
+    """Return ``dataclass`` for ``dataclasses.dataclass(frozen=True)``, ``Generic`` for ``Generic[T]``."""
     match node:
         case ast.Call(func=inner) | ast.Subscript(value=inner):
             return _last(inner)
@@ -254,7 +254,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _place(node: ast.expr, module: str, names: Names) -> str | None:
-    """Where a base class comes from, ``module:Class``; None for an expression that does not say."""
+    """Return the origin of a base class, ``module:Class``; None for an expression that does not say."""
     match node:
         case ast.Subscript(value=inner):
             return _place(inner, module, names)
@@ -272,7 +272,7 @@ def _place(node: ast.expr, module: str, names: Names) -> str | None:
 
 
 def _inspected(method: FunctionNode) -> Iterator[str]:
-    """Methods whose parameters are looked at before they are called: ``inspect.signature(self.name)``."""
+    """Yield the methods whose parameters are inspected before a call: ``inspect.signature(self.name)``."""
     for node in ast.walk(method):
         match node:
             case ast.Call(func=func, args=[ast.Attribute(value=ast.Name(id="self"), attr=name), *_]):
@@ -281,7 +281,7 @@ def _inspected(method: FunctionNode) -> Iterator[str]:
 
 
 def _own_calls(method: FunctionNode) -> Iterator[tuple[str, str]]:
-    """``self.name(…)`` in a method: the name, and with how many positional arguments and which keywords."""
+    """Yield the ``self.name(…)`` of a method: the name, the number of positional arguments, and the keywords."""
     for node in ast.walk(method):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if way := way_of(node):

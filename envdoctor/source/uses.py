@@ -52,14 +52,14 @@ _EVERY = frozenset(("module", "name", "attribute", "keyword", "override"))
 
 
 def caught(node: ast.Try) -> frozenset[str]:
-    """The kinds of uses whose failure a ``try`` catches; a handler is left out that only ends the script with other
+    """Return the kinds of uses whose failure a ``try`` catches, without handlers that only end the script with other
     words."""
     handlers = (handler for handler in node.handlers if not _ends_script(handler.body))
     return _told_by(kind for handler in handlers for kind in elements(handler.type))
 
 
 def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
-    """The kinds of uses whose failure ``with contextlib.suppress(ImportError)`` catches."""
+    """Return the kinds of uses whose failure ``with contextlib.suppress(ImportError)`` catches."""
     errors: list[ast.expr | None] = []
     for item in node.items:
         match item.context_expr:
@@ -69,12 +69,12 @@ def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
 
 
 def asks_what_is_there(test: ast.expr) -> bool:
-    """Whether a condition asks for a version, for what is installed, or for an attribute."""
+    """Return whether a condition asks for a version, for what is installed, or for an attribute."""
     return any(name and _ASKS.search(name) for name in map(last_name, all_nodes(test)))
 
 
 def leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether what follows runs only when this block does not, and its not running is no failure."""
+    """Return whether the block ends with a return, continue or break, so that what follows runs only without it."""
     return bool(body) and isinstance(body[-1], (ast.Return, ast.Continue, ast.Break))
 
 
@@ -123,7 +123,7 @@ class Use(NamedTuple):
 
     @property
     def dotted(self) -> str:
-        """``transformers.Trainer.compute_loss``."""
+        """Return ``transformers.Trainer.compute_loss``."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
 
@@ -150,7 +150,7 @@ class _Place(NamedTuple):
 
 
 def uses_of(tree: ast.Module, own: Collection[str] = ()) -> FoundUses:
-    """The uses of one file; imports of modules ``own`` are the project's. Raises :class:`TooMuch`."""
+    """Return the uses of one file; imports of modules ``own`` are the project's. Raises :class:`TooMuch`."""
     return _Reader(tree, own).read()
 
 
@@ -164,7 +164,7 @@ class _Class(NamedTuple):
 
     @property
     def made_by(self) -> AssignmentTarget | None:
-        """The one imported class whose constructor is called for it."""
+        """Return the one imported class whose constructor is called for it."""
         return self.bases[0] if len(self.bases) == 1 and not self.constructor else None
 
 
@@ -183,7 +183,7 @@ class _Reader:
         self._waiting: list[tuple[ast.AST, _Place]] = []
 
     def read(self) -> FoundUses:
-        """Everything that the file uses."""
+        """Return everything that the file uses."""
         self._push_block(self._tree.body, _Place(self._scopes[id(self._tree)]))
         while self._waiting:
             node, place = self._waiting.pop()
@@ -251,7 +251,7 @@ class _Reader:
         self._waiting += reversed(parts)
 
     def _push_block(self, body: Sequence[ast.stmt], place: _Place) -> None:
-        """Statements in their order; those behind ``if not is_peft_available(): return`` are guarded by it."""
+        """Push statements in their order; those behind ``if not is_peft_available(): return`` are guarded by it."""
         parts: list[tuple[ast.AST, _Place]] = []
         for statement in body:
             parts.append((statement, place))
@@ -307,7 +307,7 @@ class _Reader:
                     self._use("keyword", called, keyword, place, keyword=keyword.arg)
 
     def _called(self, func: ast.expr, place: _Place) -> AssignmentTarget | None:
-        """What is called: something imported, or a method of the one imported base class through ``super()``."""
+        """Return what is called: something imported, or by ``super()`` a method of the one imported base class."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method):
                 base = place.bases[0] if len(place.bases) == 1 else None
@@ -323,11 +323,11 @@ class _Reader:
         return AssignmentTarget(target.module, ".".join(filter(None, [target.name, *names])))
 
     def _class(self, node: ast.expr) -> _Class | None:
-        """The class of the file that a name stands for."""
+        """Return the class of the file that a name stands for."""
         return self._classes.get(node.id) if isinstance(node, ast.Name) else None
 
     def _provide_by_call(self, node: ast.Call, place: _Place) -> None:
-        """``setattr(np, "float", float)`` and ``sys.modules.setdefault("torch._six", ...)``."""
+        """Read ``setattr(np, "float", float)`` and ``sys.modules.setdefault("torch._six", ...)``."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="modules"), attr=name), args=[key, *_]):
                 if name in _FAKING:
@@ -338,7 +338,7 @@ class _Reader:
                     self._provide(key, f"{target.dotted}.")
 
     def _provide(self, named: ast.expr, prefix: str = "") -> None:
-        """An expression, when it is a text, names what the script provides itself."""
+        """Note what the script provides itself, if the expression that names it is a text."""
         name = text_of(named)
         if name is not None:
             self._found.provided.add(prefix + name)
@@ -363,7 +363,7 @@ class _Reader:
                     self._use("override", method, function, inside._replace(deferred=True), parameters=parameters)
 
     def _bases(self, base: ast.expr, place: _Place) -> tuple[AssignmentTarget, ...]:
-        """The imported classes that a base is or, for a class of this file, that it derives from."""
+        """Return the imported classes that a base is or, for a class of this file, that it derives from."""
         known = self._class(base)
         if known is not None:
             return known.bases
@@ -392,5 +392,5 @@ class _Reader:
 
 
 def _optional(place: _Place) -> _Place:
-    """The place in code that may not run at all."""
+    """Return the place in code that may not run at all."""
     return place._replace(guarded=_EVERY)

@@ -122,7 +122,7 @@ class Frame:
     returned: list[Any] = field(default_factory=list)
 
     def get(self, name: str) -> Any:
-        """The value of a name; UNKNOWN also for one that is not there, a builtin as :class:`Made`."""
+        """Return the value of a name; a builtin, or any name that is not bound, as :class:`Made`."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.names:
@@ -140,7 +140,7 @@ class Frame:
 
 
 def joined(left: Any, right: Any) -> Any:
-    """One of two values, when it is not known which."""
+    """Return the value of two possible ones if they are equal, else UNKNOWN."""
     try:
         same = type(left) is type(right) and is_small(left) and is_small(right) and left == right
     except RecursionError:
@@ -149,14 +149,14 @@ def joined(left: Any, right: Any) -> Any:
 
 
 def truth(value: Any) -> bool | None:
-    """Whether a value counts as true; None when that is not known."""
+    """Return whether a value counts as true; None if unknown."""
     if isinstance(value, (*PLAIN, tuple, list, dict, set, frozenset)):
         return bool(value)
     return True if isinstance(value, (Module, Function, Class, Version)) else None
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value, and every item of a list, is plain and known."""
+    """Return whether a value, and every item of a list, is plain and known."""
     if not isinstance(value, (tuple, list)):
         return isinstance(value, PLAIN)
     items = _items(value, (tuple, list))
@@ -164,12 +164,12 @@ def is_known(value: Any) -> bool:
 
 
 def is_small(value: Any) -> bool:
-    """Whether a value has a bounded number of items, those of its items too."""
+    """Return whether a value has a bounded number of items, including the items inside its items."""
     return _items(value, (tuple, list, dict, set, frozenset)) is not None
 
 
 def _items(value: Any, kinds: tuple[type[Any], ...]) -> list[Any] | None:
-    """A value and all items in it, each as often as it stands there: ``a = (a, a)`` doubles them. None for too many."""
+    """Return a value and all items in it, each as often as it occurs: ``a = (a, a)`` doubles them. None if too many."""
     items: list[Any] = [value]
     for one in items:
         if isinstance(one, kinds):
@@ -180,7 +180,7 @@ def _items(value: Any, kinds: tuple[type[Any], ...]) -> list[Any] | None:
 
 
 def is_known_deep(value: Any) -> bool:
-    """The same, for tables and sets too."""
+    """Like :func:`is_known`, for tables and sets too."""
     if isinstance(value, (set, frozenset, dict)):
         return len(value) < MOST and all(map(is_known, value))
     return is_known(value)

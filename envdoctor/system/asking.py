@@ -50,13 +50,13 @@ class ChildProblem(NamedTuple):
     line: int = 1
 
     def clause(self) -> Message:
-        """The reason, without its subject."""
+        """Return the reason, without its subject."""
         words, *fields = _WORDS.get(self.kind, ("made the child that reads it fail",))
         told = self._asdict() | {"seconds": f"{self.seconds:g}"}
         return Message(words, *(told[field] for field in fields))
 
     def said(self) -> Message:
-        """The reason, as a clause about "it"."""
+        """Return the reason as a clause about "it"."""
         return Message("it {}", self.clause())
 
 
@@ -141,7 +141,7 @@ def _received(line: list[Any], limits: Limits) -> Any:
 
 
 def _folders(*, packages: bool) -> list[str]:
-    """Where the child may import from."""
+    """Return the folders that the child may import from."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     skipped = (root, os.getcwd())
     return [root, *(path for path in sys.path if packages and os.path.isabs(path) and path not in skipped)]

@@ -17,7 +17,7 @@ _SEAL = 16
 
 
 def cache_home(environ: Mapping[str, str]) -> str | None:
-    """Envdoctor's cache folder with these variables; None when no place is named. It need not be there yet."""
+    """Return envdoctor's cache folder by these variables, which may not exist yet; None if they name no folder."""
     for name, below in (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"), ("USERPROFILE", ".cache")):
         folder = environ.get(name)
         if folder and os.path.isabs(folder) and "\0" not in folder:
@@ -92,7 +92,7 @@ class CacheFolder:
             self.trim(self._most, os.path.splitext(name)[1])
 
     def trim(self, most: int, ending: str) -> None:
-        """Of this user's files with that ending, and those that interrupted writers left, keep the ``most`` newest."""
+        """Keep the ``most`` newest of this user's files with that ending, and of those that broken-off writers left."""
         if self._folder is None or not self._is_own():
             return
         ages: list[tuple[float, str]] = []
@@ -109,7 +109,7 @@ class CacheFolder:
             _remove(path)
 
     def _is_own(self, name: str = "", *, make: bool = False) -> bool:
-        """Whether the folders on the way to an entry are real ones of this user; those that are missing are made."""
+        """Return whether the folders on the way to an entry are real ones of this user; ``make`` adds missing ones."""
         folder = self._home or ""
         try:
             for part in ("", *self._kind, *name.split("/")[:-1]):

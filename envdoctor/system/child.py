@@ -38,7 +38,7 @@ _MEMORY_POLL = 0.2
 
 
 def minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a program needs to start, and nothing else of the caller's: no tokens, no proxies, no PYTHON variables."""
+    """Return only the variables that a program needs to start: no tokens, no proxies, no PYTHON variables."""
     kept = {name: environ[name] for name in _PASSED_ON if name in environ}
     return {"PATH": os.defpath, **kept, **_OFFLINE, "LC_ALL": "C.UTF-8"}
 
@@ -46,7 +46,7 @@ def minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def target_environment(
     environ: Mapping[str, str], *, cwd: str, scratch: str, device: str, visible: str | None
 ) -> dict[str, str]:
-    """The variables for a child in the target that works in the folder ``scratch``.
+    """Return the variables for a child in the target that works in the folder ``scratch``.
 
     PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because an
     experiment in a cleaned environment is one on another environment. Relative folders are resolved against ``cwd``,
@@ -182,7 +182,7 @@ def run_child(
 
 
 def _launched(argv: Sequence[str], memory_mib: int, seconds: int) -> list[str]:
-    """The command behind the launcher, which Windows has for our own modules alone: it cannot replace a process."""
+    """Return the command behind the launcher; on Windows for our own modules only: it cannot replace a process."""
     if not sys.executable or (os.name == "nt" and not argv[0].startswith(MODULE)):
         return list(argv)
     limits = map(str, (os.getpid(), memory_mib, seconds))
@@ -263,7 +263,7 @@ class _Child:
                 return self._enough()
 
     def _handed_on(self) -> bool:
-        """Whether whoever listens wants more, and gets lines of a bearable length."""
+        """Hand complete lines to the listener; return whether it wants more and no line is too long."""
         if self.on_line is None:
             return True
         *lines, self.output = self.output.split(b"\n")
@@ -284,7 +284,7 @@ class _Child:
         self.over.set()
 
     def _write(self) -> None:
-        """A child that ends before it has read everything says why by its exit."""
+        """Write the input; ignore a child that ends before it has read everything, because its exit says why."""
         assert self.process.stdin is not None
         rest = memoryview(self.stdin)
         try:

@@ -39,7 +39,7 @@ _MARKS = 3
 
 
 def without_credentials(text: str) -> str:
-    """The text without users and passwords in URLs, values of parameters called token and the like, and tokens."""
+    """Return the text without users and passwords in URLs, tokens, and values of parameters such as ``token``."""
     if "://" in text and "@" in text:
         text = re.sub(r"\S+", lambda word: _without_user(word[0], "://"), text)
     if "=" in text:
@@ -49,20 +49,20 @@ def without_credentials(text: str) -> str:
 
 
 def without_url_credentials(text: str) -> str:
-    """The address of a package index or a Hub: also without what its path may carry, and with a user in front."""
+    """Clean the address of a package index or a Hub: also of secrets in its path, and of a user without ``://``."""
     if "://" not in text:
         text = re.sub(r"\S+", lambda word: _without_user(word[0], ""), text)
     return re.sub(_LONG_SEGMENT, "***", re.sub(_AFTER_T, "***", without_credentials(text)))
 
 
 def _without_user(word: str, scheme: str) -> str:
-    """Everything up to the last @ goes: a password may itself hold /, : and @; too much is better than a rest."""
+    """Remove everything up to the last @: a password may itself hold /, : and @; too much is better than a rest."""
     front, scheme, rest = word.partition(scheme) if scheme else ("", "", word)
     return f"{front}{scheme}***@{rest.rpartition('@')[2]}" if "@" in rest else word
 
 
 def clean(text: str, limit: int | None = LIMIT) -> str:
-    """One line: line breaks become blanks, hidden characters go, credentials become ``***``.
+    """Return one line: line breaks become blanks, hidden characters go, credentials become ``***``.
 
     ``limit`` caps the length in characters (the cut is marked with ``...``); None keeps up to 65,536. Broken and
     unassigned characters become ``?``, because a gap would let two names look alike.
@@ -81,7 +81,7 @@ def clean(text: str, limit: int | None = LIMIT) -> str:
 
 
 def _edged(part: str, text: str) -> str:
-    """The text with the blanks that set it off in a sentence."""
+    """Return the text with the blanks that set it off in a sentence."""
     return " " * part.startswith(" ") + text + " " * part.endswith(" ") if text else text
 
 

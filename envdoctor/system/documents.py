@@ -18,9 +18,9 @@ _PART = 1 << 20
 def read_bounded(
     path: Path, limit: int, *, until_a_writer: float = _UNTIL_A_WRITER, until_the_end: float = _UNTIL_THE_END
 ) -> bytes | None:
-    """All bytes of a file or pipe (``<(command)``); None when there are more than ``limit``.
+    """Read all bytes of a file or pipe (``<(command)``); None if there are more than ``limit``.
 
-    Raises ``OSError`` when it cannot be read or, of a pipe, when its end does not come in time (seconds).
+    Raises ``OSError`` if it cannot be read, or if the end of a pipe does not come in time (seconds).
     """
     descriptor = os.open(path, NEVER_WAIT)
     try:
@@ -33,7 +33,7 @@ def read_bounded(
 
 
 def read_named(place: Path, name: str, limit: int) -> bytes | None:
-    """The same of what the user named: ``-`` is standard input."""
+    """Like :func:`read_bounded`, for a name that the user gave: ``-`` is standard input."""
     if name != "-":
         return read_bounded(place, limit)
     import sys
@@ -43,12 +43,12 @@ def read_named(place: Path, name: str, limit: int) -> bytes | None:
 
 
 def decoded(data: bytes, errors: str = "strict") -> str:
-    """The text of a document in UTF-8, or in UTF-16 with a mark, as PowerShell writes it."""
+    """Decode a document in UTF-8, or in UTF-16 with a byte order mark, as PowerShell writes it."""
     return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
 
 
 def content_of(path: str, limit: int, kind: str, problem: type[MessageError]) -> bytes:
-    """The same of a file of some ``kind`` (``lock``). Raises the ``problem``: what follows its name in a sentence."""
+    """Read a file of some ``kind`` (``lock``). Raises ``problem`` with the words that follow its name in a sentence."""
     try:
         content = read_bounded(Path(path), limit)
     except OSError as error:
@@ -59,7 +59,7 @@ def content_of(path: str, limit: int, kind: str, problem: type[MessageError]) ->
 
 
 def text_of(content: bytes, problem: type[Exception]) -> str:
-    """The text of such a file."""
+    """Decode the content of such a file. Raises ``problem`` if it is not text."""
     try:
         text = decoded(content)
     except UnicodeDecodeError as error:

@@ -34,7 +34,7 @@ _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name 
 
 
 def because_of(error: Exception) -> Message:
-    """The reason as a clause: of an ``OSError`` without its path (``Permission denied``), of others what they say."""
+    """Return the reason as a clause: of an ``OSError`` without its path (``Permission denied``), else its message."""
     return Message(error.strerror or type(error).__name__) if isinstance(error, OSError) else said_by(error)
 
 
@@ -111,13 +111,13 @@ class Files:
             self.budget.use(steps, size)
 
     def inside(self, path: str) -> str:
-        """The path on this machine of a path written down in the environment's own files."""
+        """Return the path on this machine of a path that the environment's own files give."""
         if self.root is None:
             return path
         return os.path.join(self.root, path.lstrip("/"))
 
     def real(self, path: str) -> str:
-        """``path`` without symbolic links when there is a root, else unchanged.
+        """Return ``path`` without symbolic links if there is a root, else unchanged.
 
         Raises ``OSError`` (ELOOP) for a circle of links and (ENOENT) for a path outside the root.
         """
@@ -146,14 +146,14 @@ class Files:
         return done or os.sep
 
     def resolved(self, path: str) -> str:
-        """``path`` with every symbolic link resolved, root or not; what cannot be one stays as it is."""
+        """Return ``path`` with every symbolic link resolved, root or not; unchanged if it cannot be a path."""
         try:
             return os.path.realpath(path) if self.root is None else self.real(path)
         except (OSError, ValueError):
             return path
 
     def status(self, path: str) -> os.stat_result:
-        """``os.stat`` of what the path leads to. Raises ``OSError``."""
+        """Return ``os.stat`` of what the path leads to. Raises ``OSError``."""
         try:
             found = self._status(path)
         except OSError as error:
@@ -167,16 +167,16 @@ class Files:
             self.looks.files.setdefault(path, mark)
 
     def mark(self, path: str) -> Mark:
-        """What tells a file from a changed one: its size and when it was changed, in ns (where a file system keeps it,
-        the time that nobody can set). Of a folder only which one it is, of what cannot be looked at the reason."""
+        """Return what distinguishes a file from a changed one: its size and the time of its change, in ns (if the file
+        system keeps it, the time that cannot be set). A folder gives its identity only; on a failure, the reason."""
         try:
             return _mark(self._status(path))
         except OSError as error:
             return (-2, error.errno or 0)
 
     def unchanged(self, base: str, paths: Collection[str], sizes: Iterable[int], times: Iterable[int]) -> bool:
-        """Whether :meth:`mark` says of each of these files what it said then. Paths may be relative to the folder
-        ``base``: the way to it is gone once, not for every file."""
+        """Return whether :meth:`mark` gives the same for each of these files as then. Paths may be relative to the
+        folder ``base``, which is then opened once instead of once for every file."""
         self.use(len(paths))
         holder: int | None = None
         look, changed = self._status, _changed
@@ -200,8 +200,8 @@ class Files:
         return True
 
     def folder_mark(self, path: str, before: Mark | None = None) -> Mark:
-        """A digest of the names in a folder, those of Python's own bytecode apart, which every import may add; and
-        when it was changed. ``before`` spares listing a folder that has not changed since."""
+        """Return a digest of the names in a folder, without Python's own bytecode, which every import may add; and when
+        it was changed. A folder that has not changed since ``before`` is not listed again."""
         try:
             changed = _changed(self._status(path))
             if before is not None and before[1] == changed:
@@ -228,11 +228,11 @@ class Files:
             raise OSError(errno.EINVAL, str(error), path) from None
 
     def is_folder(self, path: str) -> bool:
-        """Whether it is a folder; False when that cannot be seen."""
+        """Return whether it is a folder; False if that cannot be seen."""
         return stat.S_ISDIR(self._mode(path))
 
     def is_file(self, path: str) -> bool:
-        """Whether it is a regular file; False when that cannot be seen."""
+        """Return whether it is a regular file; False if that cannot be seen."""
         return stat.S_ISREG(self._mode(path))
 
     def _mode(self, path: str) -> int:
@@ -242,7 +242,7 @@ class Files:
             return 0
 
     def is_gone(self, path: str) -> bool:
-        """Whether nothing is there, nor where its links lead; False when that cannot be seen."""
+        """Return whether nothing is there, nor where its links lead; False if that cannot be seen."""
         try:
             self.status(path)
         except OSError as error:
@@ -250,7 +250,7 @@ class Files:
         return False
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder, sorted. Raises ``OSError``."""
+        """Return the names in a folder, sorted. Raises ``OSError``."""
         if self.looks is not None and folder not in self.looks.folders:
             self.looks.folders[folder] = self.folder_mark(folder)
         known = self._listed.get(folder)
@@ -264,15 +264,15 @@ class Files:
         return known
 
     def names_or_none(self, folder: str) -> list[str]:
-        """Names in a folder, sorted; none when it cannot be listed."""
+        """Return the names in a folder, sorted; an empty result if it cannot be listed."""
         try:
             return self.names(folder)
         except OSError:
             return []
 
     def open(self, path: str) -> int:
-        """A descriptor of a regular file for reading. The caller closes it. Raises ``OSError``, also for anything else
-        than a regular file: to open a device may already be an act."""
+        """Open a regular file and return its descriptor, which the caller closes. Raises ``OSError``, also for anything
+        but a regular file: to open a device may already be an act."""
         found = self.status(path)
         if self.root is None or not _BY_STEPS:
             _demand_regular(found)
@@ -298,8 +298,8 @@ class Files:
             os.close(descriptor)
 
     def _holder(self, path: str) -> tuple[int, str]:
-        """A descriptor of the folder that holds what ``path`` leads to below the root, and its name there. The caller
-        closes it. Raises ``OSError``."""
+        """Open the folder that holds what ``path`` leads to below the root; return its descriptor, which the caller
+        closes, and the name there. Raises ``OSError``."""
         todo = self._below(path)
         opened = [os.open(self.root or os.sep, _STEP & ~_NO_FOLLOW)]
         links = 0
@@ -329,22 +329,22 @@ class Files:
                 os.close(descriptor)
 
     def _below(self, path: str) -> list[str]:
-        """The components of a path below the root, last one first. Raises ``OSError`` for a path outside the root."""
+        """Return the path's components below the root, last one first. Raises ``OSError`` if it is outside the root."""
         top = (self.root or "").rstrip(os.sep)
         if path != self.root and not path.startswith(top + os.sep):
             raise OSError(errno.ENOENT, Message("outside the root folder"), path)
         return _components(path[len(top) :].replace(os.sep, "/"))
 
     def head(self, path: str, limit: int) -> bytes:
-        """At most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
+        """Read at most ``limit`` bytes of a regular file. Raises ``OSError`` for anything else."""
         with self._opened(path) as descriptor:
             content = read_regular(descriptor, limit)
         self.use(0, len(content))
         return content
 
     def lines(self, path: str, limit: int) -> Iterator[bytes]:
-        """At most ``limit`` bytes of a regular file in pieces that end with a line: a long list is never held whole.
-        Raises ``OSError`` for anything else."""
+        """Yield at most ``limit`` bytes of a regular file in pieces that end with a line: a long list is never held
+        whole. Raises ``OSError`` for anything else."""
         with self._opened(path) as descriptor:
             rest = b""
             while limit > 0 and (part := read_regular(descriptor, min(limit, _PIECE))):
@@ -359,16 +359,16 @@ class Files:
                 yield rest
 
     def ranges(self, path: str, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """Byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also when the file ends before one."""
-        found: list[bytes] = []
+        """Read byte ranges ``(offset, length)`` of a regular file. Raises ``OSError`` also if it ends before one."""
+        parts: list[bytes] = []
         with self._opened(path) as descriptor:
             for offset, length in ranges:
                 self.use(1, length)
                 os.lseek(descriptor, offset, os.SEEK_SET)
-                found.append(read_regular(descriptor, length))
-                if len(found[-1]) < length:
+                parts.append(read_regular(descriptor, length))
+                if len(parts[-1]) < length:
                     raise OSError(errno.EINVAL, Message("it ends before byte {}", f"{offset + length:,}"), path)
-        return found
+        return parts
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int]:
@@ -382,7 +382,7 @@ class Files:
             os.close(descriptor)
 
     def whole(self, path: str, limit: int) -> bytes:
-        """All of a regular file. Raises ``OSError`` also when it has more than ``limit`` bytes, with that as reason."""
+        """Read all of a regular file. Raises ``OSError`` also if it has more than ``limit`` bytes, with that reason."""
         with self._opened(path) as descriptor:
             status = os.fstat(descriptor)
             content = _content(descriptor, status, limit + 1) if status.st_size <= limit else None
@@ -392,11 +392,11 @@ class Files:
         return content
 
     def text(self, path: str, limit: int) -> str:
-        """At most ``limit`` bytes as UTF-8 text, with what is not UTF-8 replaced. Raises ``OSError``."""
+        """Read at most ``limit`` bytes as UTF-8 text; invalid bytes are replaced. Raises ``OSError``."""
         return self.head(path, limit).decode("utf-8-sig", "replace")
 
     def text_or_empty(self, path: str, limit: int) -> str:
-        """The same; an empty text where it cannot be read."""
+        """Read the text like :meth:`text`; an empty text if it cannot be read."""
         try:
             return self.text(path, limit)
         except OSError:
@@ -404,7 +404,7 @@ class Files:
 
 
 def _components(path: str) -> list[str]:
-    """The components of a path that lead somewhere, last one first."""
+    """Return the components of a path without empty ones and dots, last one first."""
     return [part for part in path.split("/")[::-1] if part not in ("", ".")]
 
 
@@ -419,7 +419,7 @@ def _mark(found: os.stat_result) -> Mark:
 
 
 def digest(data: str | bytes | memoryview) -> bytes:
-    """16 bytes that nobody can make other data have."""
+    """Return a digest of 16 bytes, for which other data cannot be made."""
     return blake2b(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, digest_size=16).digest()
 
 
@@ -430,7 +430,7 @@ def _demand_regular(status: os.stat_result) -> None:
 
 
 def read_regular(descriptor: int, limit: int) -> bytes:
-    """Up to ``limit`` bytes from where the descriptor stands. Raises ``OSError`` unless it is a regular file."""
+    """Read up to ``limit`` bytes from the descriptor's position. Raises ``OSError`` unless it is a regular file."""
     return _content(descriptor, os.fstat(descriptor), limit)
 
 

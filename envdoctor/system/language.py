@@ -16,9 +16,9 @@ _JOINTS = {"; ": "；", ": ": "：", ", ": "，"}
 
 
 def say(lang: str, template: str, n: int | None = None, /, **values: object) -> str:
-    """A phrase of the interface with its values put in as they are. ``n`` fills ``{n}`` and decides about ``(s)``.
+    """Fill the values into a phrase of the interface, as they are. ``n`` fills ``{n}`` and decides about ``(s)``.
 
-    Raises ``KeyError`` for a phrase without Chinese; a test holds that there is none.
+    Raises ``KeyError`` for a phrase without Chinese; a test makes sure that every phrase has it.
     """
     if lang == "zh":
         template = _catalogue()[template]
@@ -30,7 +30,7 @@ def say(lang: str, template: str, n: int | None = None, /, **values: object) -> 
 
 
 def sentence(lang: str, text: str) -> str:
-    """A message in the language; any other text, a name or somebody else's words, as it is."""
+    """Translate a message; return any other text, a name or somebody else's words, as it is."""
     return _without_gaps(_translated(text)) if lang == "zh" and isinstance(text, Message) else text
 
 
@@ -52,5 +52,5 @@ def _translated(text: object) -> str:
 
 
 def _without_gaps(text: str) -> str:
-    """Blanks set off Latin words in Chinese, and have no place between two Chinese ones."""
+    """Remove blanks between two Chinese words; those that set off Latin words stay."""
     return re.sub(_HAN_GAP, "", text)

@@ -12,14 +12,14 @@ _HALF = 1 << 63  # a digest stands in two numbers
 
 
 def add(looks: Looks, files: dict[str, list[int]], folders: dict[str, list[int]]) -> None:
-    """What somebody else looked at, as JSON gives it."""
+    """Add the looks of another process, as JSON gives them."""
     for own, others in ((looks.files, files), (looks.folders, folders)):
         for path, (what, changed) in others.items():
             own.setdefault(path, (what, changed))
 
 
 def settled(looks: Looks, started: int) -> bool:
-    """Whether nothing was changed since ``started`` (ns), or so shortly before that a later change might not show."""
+    """Return whether nothing changed since ``started`` (ns), or so shortly before that later changes might not show."""
     now = time_ns()
     times = [changed for noted in (looks.files, looks.folders) for what, changed in noted.values() if what >= 0]
     return not looks.failed and not any(
@@ -28,7 +28,7 @@ def settled(looks: Looks, started: int) -> bool:
 
 
 def written(looks: Looks) -> bytes:
-    """The looks as bytes, which :func:`same` reads: their paths, then the marks of all in that order."""
+    """Write the looks as bytes, which :func:`same` reads: their paths, then all marks in that order."""
     inside: dict[str, list[str]] = {}
     for path in looks.files:
         folder, slash, name = path.rpartition("/")
@@ -44,8 +44,8 @@ def written(looks: Looks) -> bytes:
 
 
 def same(looks: memoryview, files: Files, base: str = os.sep) -> bool:
-    """Whether all that was written so is as it was; most of it lies in ``base``, an absolute path. Raises
-    :class:`~envdoctor.system.files.Spent`."""
+    """Return whether everything that :func:`written` wrote is unchanged; most of it lies in ``base``, an absolute path.
+    Raises :class:`~envdoctor.system.files.Spent`."""
     end = 8 + int(bytes(looks[:8]), 16)
     numbers = array("q")
     numbers.frombytes(looks[end:])
@@ -54,7 +54,7 @@ def same(looks: memoryview, files: Files, base: str = os.sep) -> bool:
     start = os.path.join(base, "")
     paths = [
         folder + name
-        for folder, names in zip((one.removeprefix(start) for one in holders[::2]), holders[1::2], strict=True)
+        for folder, names in zip((folder.removeprefix(start) for folder in holders[::2]), holders[1::2], strict=True)
         for name in names.split("/")
     ]
     of_folders, of_files = numbers[: 3 * len(folders)], numbers[3 * len(folders) :]

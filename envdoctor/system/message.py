@@ -88,7 +88,7 @@ def unpacked(found: Any, deepest: int = 20) -> Any:
 
 
 def listed(items: Iterable[str], most: int = 4) -> Message:
-    """``a, b, c, d and 3 more``."""
+    """Join names to ``a, b, c, d and 3 more``."""
     known = list(items)
     text = joined(known[:most], ", ")
     return text if len(known) <= most else Message("{} and {} more", text, len(known) - most)

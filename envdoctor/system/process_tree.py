@@ -29,7 +29,7 @@ class Usage(NamedTuple):
 
 
 def usage_of(pid: int) -> Usage:
-    """What the process and its descendants use now; nothing where the system does not tell (other than Linux)."""
+    """Return what the process and its descendants use now; empty if the system does not tell (other than Linux)."""
     if sys.platform != "linux":
         return Usage()
     members = _family(pid)
@@ -58,8 +58,8 @@ def end_all(pid: int, mark: str) -> None:
 
 
 def _end_marked(wanted: bytes, kill: int) -> bool:
-    """Whether there was something with the mark that could be ended, or that may get it: a program that was begun has
-    no variables before the kernel has laid them down."""
+    """Kill all processes with the mark; return whether there was one, or one that may still get it: a new program has
+    no variables until the kernel has written them."""
     found = False
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -78,18 +78,18 @@ def _end_marked(wanted: bytes, kill: int) -> bool:
 
 
 def _family(pid: int) -> list[int]:
-    """The process and its descendants, at most 200 of them."""
-    found = [pid]
-    for member in found:
-        if len(found) > _MOST:
+    """Return the process and its descendants, at most 200."""
+    family = [pid]
+    for member in family:
+        if len(family) > _MOST:
             break
         for task in _tasks(member):
-            found += [int(child) for child in _said(member, f"task/{task}/children").split()]
-    return found[:_MOST]
+            family += [int(child) for child in _said(member, f"task/{task}/children").split()]
+    return family[:_MOST]
 
 
 def _tasks(pid: int) -> list[str]:
-    """The threads of a process; none when it is gone."""
+    """Return the threads of a process; an empty list if it is gone."""
     try:
         return os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -97,7 +97,7 @@ def _tasks(pid: int) -> list[str]:
 
 
 def _said(pid: int, name: str) -> str:
-    """What the kernel says of a process in one of its files; nothing when it is gone, or where it does not tell."""
+    """Read one of the kernel's files about a process; an empty text if it is gone, or if the file cannot be read."""
     try:
         with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -106,21 +106,21 @@ def _said(pid: int, name: str) -> str:
 
 
 def _seconds(pid: int) -> float:
-    """Processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
-    (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 when it is gone."""
+    """Return the processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
+    (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 if it is gone."""
     # The name before the last bracket may hold anything.
     return sum(map(int, _said(pid, "stat").rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _queue(pid: int) -> float:
-    """Seconds for which threads of a process were ready and had no processor, the second number of ``schedstat``
-    (https://docs.kernel.org/scheduler/sched-stats.html); 0 where the kernel does not count them."""
+    """Return the seconds that threads of a process were ready without a processor, the second number of ``schedstat``
+    (https://docs.kernel.org/scheduler/sched-stats.html); 0 if the kernel does not count them."""
     return (
         sum(int(number) for task in _tasks(pid) for number in _said(pid, f"task/{task}/schedstat").split()[1:2]) / 1e9
     )
 
 
 def _status_fields(pid: int) -> dict[str, int]:
-    """The memory lines of ``/proc/PID/status`` in bytes; empty when it is gone."""
+    """Return the memory lines of ``/proc/PID/status`` in bytes; empty if it is gone."""
     lines = [line.split() for line in _said(pid, "status").splitlines() if line.startswith(("Rss", "VmRSS"))]
     return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) == 3 and words[1].isdigit()}

@@ -53,7 +53,7 @@ _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """A folder for the children's files, which goes with everything in it."""
+    """Yield a folder for the children's files; it is removed with everything in it."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
@@ -153,7 +153,7 @@ class _Lines:
         self.garbage: list[str] = []
 
     def number(self, key: str) -> float | None:
-        """A number of the last line."""
+        """Return a number of the last line; None if it has none."""
         value = self.end.get(key)
         return value if isinstance(value, (int, float)) else None
 
@@ -170,8 +170,7 @@ class Conversation:
         self._used = self._used_before = Usage()
 
     def is_late(self, used: Usage) -> bool:
-        """Whether the task that runs now has taken more than its time, when the child has ``used`` so much since it
-        began."""
+        """Return whether the current task has exceeded its time, if the child has ``used`` this much since it began."""
         self._used = used
         elapsed, computed = time.monotonic() - self._since, used.seconds - self._used_before.seconds
         if self._at >= len(self._seconds) or elapsed <= self._seconds[self._at]:
@@ -204,11 +203,11 @@ class Conversation:
         return True
 
     def answers(self, result: ChildResult, memory_mib: Sequence[int]) -> list[ChildAnswer]:
-        """One answer a task, when the child has ended."""
-        found = []
+        """Return one answer for each task after the child has ended."""
+        answers = []
         for place, lines in enumerate(self._by_task):
             if place > self._at and result.status != "unstarted":
-                found.append(ChildAnswer((), "unreached"))
+                answers.append(ChildAnswer((), "unreached"))
                 continue
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
             seconds = lines.number("seconds")
@@ -223,12 +222,12 @@ class Conversation:
                 max((peak for peak in peaks if peak is not None), default=None),
                 died=result.status != "unstarted" and not lines.end,
             )
-            found.append(answer)
-        return found
+            answers.append(answer)
+        return answers
 
 
 def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, Message]:
-    """The name of how a task ended, and details for a person."""
+    """Return the name of how a task ended, and details for a person."""
     after = Message("after {} observations", len(lines.records))
     if lines.garbage:
         return "garbage", Message(
@@ -269,6 +268,6 @@ def _by_exit_code(code: int, result: ChildResult, after: Message) -> tuple[str, 
 
 
 def _frame(tail: str) -> Message:
-    """Where Python was, by the lines that its fault handler left: ``, in forward (modeling.py:12)``."""
-    found = _FRAME.search(tail.partition("most recent call first")[2].replace("\\", "/"))
-    return Message(", in {} ({}:{})", found[3], found[1].rpartition("/")[2], found[2]) if found else NOTHING
+    """Read where Python was from the lines of its fault handler: ``, in forward (modeling.py:12)``."""
+    frame = _FRAME.search(tail.partition("most recent call first")[2].replace("\\", "/"))
+    return Message(", in {} ({}:{})", frame[3], frame[1].rpartition("/")[2], frame[2]) if frame else NOTHING

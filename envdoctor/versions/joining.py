@@ -6,9 +6,9 @@ from envdoctor.versions.pep440 import clauses_of, release_of, satisfies
 
 
 def join_specifiers(sets: Iterable[str]) -> str | None:
-    """The clauses that all the sets come to (``>=1.21,<2``), without those that others imply; empty when any version
-    will do, None when no version that a clause names is in all of them, as far as can be told without a list of
-    releases.
+    """Return the joint clauses of all the sets (``>=1.21,<2``), without clauses that others imply; empty if any version
+    will do. Return None if no version that a clause names is in all sets; without a list of releases, only those
+    versions are tried.
 
     Raises :class:`~envdoctor.versions.pep440.NotASpecifier`.
     """
@@ -21,7 +21,7 @@ def join_specifiers(sets: Iterable[str]) -> str | None:
 
 
 def _outermost(clauses: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of plain lower bounds the highest, of plain upper bounds the lowest, and every other clause."""
+    """Keep the highest plain lower bound, the lowest plain upper bound, and every other clause."""
     ends: dict[str, tuple[str, str]] = {}
     for operator, operand in clauses:
         release = release_of(operand)

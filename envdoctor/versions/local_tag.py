@@ -24,7 +24,7 @@ class BuiltFor(NamedTuple):
 
 
 def said_by_tag(tag: str) -> BuiltFor:
-    """What a local version says: ``cu12torch2.8cxx11abitrue``, ``pt24cu121``, ``cu130``."""
+    """Read a local version: ``cu12torch2.8cxx11abitrue``, ``pt24cu121``, ``cu130``."""
     tag = tag.lower()
     if tag.startswith("cu") and tag[2:].isdecimal() and tag.isascii() and 4 <= len(tag) <= 6:  # most have no more
         return BuiltFor(None, tag[2:4] + (f".{tag[4:]}" if tag[4:] else ""))
@@ -50,8 +50,8 @@ def _release_in(tag: str) -> str | None:
 
 
 def is_own_build(version: str) -> bool:
-    """Whether a version's local tag, if it has one, is that of the project's own builds (``+cu124``, ``+cpu``,
-    ``+rocm6.4``): a commit, a vendor or a date says that somebody else built it, against a torch of theirs."""
+    """Return whether the project itself built this version: it has no local tag, or one of the project's (``+cu124``,
+    ``+cpu``, ``+rocm6.4``). A commit, a vendor or a date means that somebody else built it, against their own torch."""
     tag = version.partition("+")[2].lower()
     return (
         not tag

@@ -29,7 +29,7 @@ class NotAMarker(MessageError, ValueError):
 
 
 def holds(marker: str, values: Mapping[str, str | None]) -> bool | None:
-    """Whether the marker holds; None when a value that decides it is None (not known).
+    """Return whether the marker holds; None if a value that decides it is None (unknown).
 
     ``values`` has every marker variable, ``extra`` included: an empty text, or the one that is asked for. Raises
     :class:`NotAMarker`.
@@ -140,8 +140,8 @@ class _Reader:
 
 
 def _by_packaging(marker: str, values: Mapping[str, str | None]) -> bool | None:
-    """Unusual comparisons, such as of the kernel's release. None when a variable in it is not known here: packaging
-    would take that of the interpreter that runs envdoctor."""
+    """Let packaging evaluate unusual comparisons, such as of the kernel's release. Return None if a variable is unknown
+    here, because packaging would take the value of the interpreter that runs envdoctor."""
     if any(value is None and name in marker for name, value in values.items()):
         return None
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName

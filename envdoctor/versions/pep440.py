@@ -18,24 +18,24 @@ _DOTTED = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,7}\Z")
 
 @lru_cache(maxsize=4096)  # the same few versions and bounds are compared thousands of times
 def dotted(text: str) -> tuple[int, ...] | None:
-    """``"12.4"`` as integers, or None when it is not dotted integers. Trailing zeros do not count (12.0 is 12)."""
+    """Return ``"12.4"`` as integers, or None unless it is dotted integers. Trailing zeros do not count (12.0 is 12)."""
     if not _DOTTED.match(text):
         return None
     return _stripped([int(part) for part in text.split(".")])
 
 
 def rank(text: str) -> tuple[int, ...]:
-    """The numbers, to be compared; none for what is not dotted integers."""
+    """Return the numbers for a comparison; an empty tuple unless the text is dotted integers."""
     return dotted(text) or ()
 
 
 def compare(left: Any, operator: str, right: Any) -> bool:
-    """``left operator right`` for one of the operators ``== != >= <= > <``."""
+    """Evaluate ``left operator right`` for one of the operators ``== != >= <= > <``."""
     return bool(_COMPARISONS[operator](left, right))
 
 
 def same_start(one: str, other: str, parts: int) -> bool:
-    """Whether the first ``parts`` numbers of two versions are the same; a missing one is 0, a local tag is left out."""
+    """Return whether the first ``parts`` numbers of two versions agree; a missing one is 0, local tags do not count."""
 
     def start(text: str) -> list[str]:
         return (text.partition("+")[0].split(".") + ["0"] * parts)[:parts]
@@ -83,7 +83,7 @@ class Order(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def _read(text: str) -> tuple[Order, str, int] | None:
-    """The version, its local part in normal form ("" for none), and how many numbers its release has as written."""
+    """Return the version, its local part in normal form ("" for none), and how many numbers its release was given."""
     if _PLAIN.match(text):
         numbers = [int(part) for part in text.split(".")]
         return Order(0, _stripped(numbers)), "", len(numbers)
@@ -132,7 +132,7 @@ def clauses_of(specifiers: str) -> tuple[tuple[str, str], ...]:
 
 
 def satisfies(version: str, specifiers: str) -> bool:
-    """Whether the version is in the set (``>=1.2,<2``; an empty set holds every version).
+    """Return whether the version is in the set (``>=1.2,<2``; an empty set holds every version).
 
     Raises :class:`NotASpecifier` for what PEP 440 does not allow.
     """
@@ -151,7 +151,7 @@ def _all(text: str, version: Order, local: str, clauses: Iterable[Sequence[str]]
 
 
 def is_named_by(version: str, key: str) -> bool:
-    """Whether the key of a table's row, a version or a specifier set, stands for this version."""
+    """Return whether the key of a table's row, a version or a specifier set, stands for this version."""
     return key == version or (key[:1] in tuple("<>=!~") and satisfies(version, key))
 
 
@@ -167,12 +167,12 @@ YES, NO, OPEN = VersionAnswer(True), VersionAnswer(False), VersionAnswer(None)
 
 
 def holds(version: str, clauses: Sequence[Sequence[str]]) -> VersionAnswer:
-    """Whether the clauses (operator, operand) of a rule hold for a version, and for its base release.
+    """Return whether the clauses (operator, operand) of a rule hold for a version, and for its base release.
 
     A bound that is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1, was
-    written with these steps in mind, and the base release has no say. The alpha number of a vendor's build is none of
-    upstream's steps. Open when the text is no version, and when a checkout or a candidate (4.45.0.dev0) and its release
-    differ: what came with the release may have been in it or not.
+    written with these steps in mind: the base release does not count. The alpha number of a vendor's build is not one
+    of upstream's steps. The answer is open if the text is not a version, or if a checkout or a candidate (4.45.0.dev0)
+    and its release differ: what came with the release may have been in it or not.
     """
     read = _read(version)
     if read is None:
@@ -197,18 +197,18 @@ def _is_step_of(operand: str, version: Order) -> bool:
 
 
 def is_version(text: str) -> bool:
-    """Whether PEP 440 calls the text a version."""
+    """Return whether the text is a version by PEP 440."""
     return _read(text) is not None
 
 
 def order(version: str) -> Order | None:
-    """What a version is ordered by, its local part left out; None if it is no version."""
+    """Return the key that versions are ordered by, without the local part; None if the text is not a version."""
     read = _read(version)
     return read[0] if read else None
 
 
 def base_release(version: str) -> str | None:
-    """The release a version was built from (``2.5.0a0+872d972e41.nv24.08`` → ``2.5.0``), None if it is no version."""
+    """Return the release a version was built from (``2.5.0a0+872d972e41.nv24.08`` → ``2.5.0``); None if invalid."""
     match = re.match(_VERSION, version.strip())
     if match is None:
         return None
@@ -217,13 +217,13 @@ def base_release(version: str) -> str | None:
 
 
 def release_of(version: str) -> tuple[int, ...] | None:
-    """The numbers of the release that a version is of, without trailing zeros; None if it is no version."""
+    """Return the numbers of a version's release, without trailing zeros; None if the text is not a version."""
     read = _read(version)
     return read[0].release if read else None
 
 
 def same_release(one: str, other: str) -> bool:
-    """Whether two versions differ in nothing but the local tag."""
+    """Return whether two versions differ only in their local tags."""
     first, second = one.partition("+")[0], other.partition("+")[0]
     place = order(first)
     return first == second or (place is not None and place == order(second))
@@ -256,14 +256,14 @@ def _one(text: str, version: Order, local: str, operator: str, operand: str) -> 
 
 
 def _is_pre_of(version: Order, final: Order) -> bool:
-    """Whether it is a pre-release of this very release or post-release, which ``<`` leaves out (packaging 26)."""
+    """Return whether it is a pre-release of this very release or post-release: ``<`` leaves it out (packaging 26)."""
     if not version.is_pre or not version.same_base(final):
         return False
     return final.post == _NOT_POST or version[2:4] == final[2:4]
 
 
 def _starts_with(version: Order, prefix: Order, length: int) -> bool:
-    """Whether the first ``length`` numbers of both releases are the same; missing ones are zero."""
+    """Return whether the first ``length`` numbers of both releases are equal; missing ones are zero."""
 
     def first(release: tuple[int, ...]) -> tuple[int, ...]:
         return (release + (0,) * length)[:length]

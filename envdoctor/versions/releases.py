@@ -55,29 +55,29 @@ class Releases(NamedTuple):
 
     @property
     def possible(self) -> Releases:
-        """The releases that do not certainly lack it."""
+        """Return the releases that have it or may have it."""
         return Releases(self.read, self.yes | self.unsure)
 
     @property
     def versions(self) -> list[str]:
-        """The versions of those that have it, oldest first."""
+        """Return the versions that have it, oldest first."""
         return [version for place, version in enumerate(self.read) if self.yes >> place & 1]
 
     def place_of(self, version: str) -> int:
-        """Where a version stands among those that were read, or would stand; first if it is no version."""
+        """Return the index of a version among the read ones, or where it would be; 0 if it is not a version."""
         key = order(version)
         return bisect_left(self.read, key, key=_key) if key is not None else 0
 
     def has(self, version: str) -> bool | None:
-        """Whether a version has it. One that was not read has it, or lacks it, when the releases next to it before and
-        after agree."""
+        """Return whether a version has it. A version that was not read takes the answer of its two neighbours if these
+        agree."""
         place = self.place_of(version)
         if place == len(self.read):
             return None
         beside = [place] if _key(self.read[place]) == order(version) else [place - 1, place]
-        if beside[0] < 0 or any(self.unsure >> one & 1 for one in beside):
+        if beside[0] < 0 or any(self.unsure >> index & 1 for index in beside):
             return None
-        answers = {bool(self.yes >> one & 1) for one in beside}
+        answers = {bool(self.yes >> index & 1) for index in beside}
         return answers.pop() if len(answers) == 1 else None
 
     def nearest(self, version: str) -> Releases:
@@ -98,10 +98,10 @@ class Releases(NamedTuple):
 
     @property
     def specifier(self) -> str | None:
-        """``>=4.46,<5.0`` for people, several runs joined by `` or ``; empty when all have it, None when none has.
+        """Return ``>=4.46,<5.0`` for people, several runs joined by `` or ``; empty if all have it, None if none has.
 
-        An upper bound is the next release that was read, or the first of its minor where none of that minor was read
-        before it: of those between nothing is known. There is none above the last."""
+        An upper bound is the next release that was read, or the first of its minor if no earlier one of that minor was
+        read, because nothing is known of those between. The last release has no upper bound."""
         spans = []
         for first, last in self._runs():
             low = [f">={_short(self.read[first])}"] if first else []
@@ -120,7 +120,7 @@ class Releases(NamedTuple):
         return text
 
     def _runs(self) -> list[tuple[int, int]]:
-        """The first and the last place of each unbroken run of those that have it."""
+        """Return the first and the last index of each unbroken run of releases that have it."""
         places = range(len(self.read))
         firsts = [place for place in places if self.yes >> place & 1 and not self.yes << 1 >> place & 1]
         lasts = [place for place in places if self.yes >> place & 1 and not self.yes >> place + 1 & 1]
@@ -132,27 +132,27 @@ def _key(version: str) -> Order:
 
 
 def _bound(last: str, following: str) -> str:
-    """``4.51`` between 4.50.3 and 4.51.3; 4.51.3 between 4.51.0 and that."""
+    """Return ``4.51`` for the bound between 4.50.3 and 4.51.3, and 4.51.3 for that between 4.51.0 and 4.51.3."""
     minor = following.split(".")[:2]
     return ".".join(minor) if last.split(".")[:2] != minor and minor[-1].isdigit() else _short(following)
 
 
 def _short(version: str) -> str:
-    """``4.51`` for 4.51.0, as people write bounds."""
+    """Shorten 4.51.0 to ``4.51``, as people write bounds."""
     while version.count(".") > 1 and version.endswith(".0"):
         version = version[:-2]
     return version
 
 
 def lies_in(version: str, ranges: str) -> bool | None:
-    """Whether the release of a version is in the ranges of a text; None if it is no version."""
+    """Return whether the release of a version is in the ranges of a text; None if it is not a version."""
     release = release_of(version)
     return None if release is None else contains(parse_ranges(ranges), release)
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:
-    """The ranges of a text; an empty text is every release. Raises ValueError for anything but ``>=`` and ``<``."""
-    found: list[Range] = []
+    """Parse the ranges of a text; an empty text is every release. Raises ValueError unless all are ``>=`` or ``<``."""
+    parsed: list[Range] = []
     for part in text.replace(" or ", "|").split("|"):
         ends: dict[str, tuple[int, ...]] = {}
         for clause in filter(None, map(str.strip, part.split(","))):
@@ -161,31 +161,31 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
             if not clause.startswith(operator) or release is None:
                 raise ValueError(f"{clause!r} is neither >= nor < a release")
             ends[operator] = release if any(release) else ()  # 0 is below every release
-        found.append((ends.get(">=", ()), ends.get("<")))
-    return tuple(found)
+        parsed.append((ends.get(">=", ()), ends.get("<")))
+    return tuple(parsed)
 
 
 def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
-    """The releases that are in both."""
+    """Return the releases that are in both."""
     others = list(other)
-    found: list[Range] = []
+    shared: list[Range] = []
     for low, high in one:
         for other_low, other_high in others:
             start = max(low, other_low)
             ends = [end for end in (high, other_high) if end is not None]
             stop = min(ends, default=None)
             if stop is None or start < stop:
-                found.append((start, stop))
-    return tuple(sorted(found, key=lambda item: item[0]))
+                shared.append((start, stop))
+    return tuple(sorted(shared, key=lambda item: item[0]))
 
 
 def contains(ranges: Iterable[Range], release: tuple[int, ...]) -> bool:
-    """Whether the release, as :func:`~envdoctor.versions.pep440.release_of` gives it, is in one of the ranges."""
+    """Return whether one range has the release, which :func:`~envdoctor.versions.pep440.release_of` gives."""
     return any(low <= release and (high is None or release < high) for low, high in ranges)
 
 
 def spell_ranges(ranges: Iterable[Range]) -> str:
-    """``>=4.36,<4.48 or >=5.1``; ``any`` for every release and ``none`` for no release."""
+    """Write the ranges: ``>=4.36,<4.48 or >=5.1``; ``any`` for every release and ``none`` for no release."""
     texts = []
     for low, high in ranges:
         clauses = [f">={_dotted(low)}"] if low else []

@@ -12,14 +12,14 @@ _SEPARATORS = re.compile(r"[-_.]+")
 
 
 def normalise(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """Return a distribution's name as PEP 503 compares it."""
     if "_" in name or "." in name or "--" in name:  # files with a million names are read too
         name = _SEPARATORS.sub("-", name)
     return name.lower()
 
 
 def valid_name(name: str) -> str | None:
-    """The normalised name, or None when it is no valid name of a distribution."""
+    """Return the normalised name, or None if it is not a valid name of a distribution."""
     if _PLAIN.match(name):
         return name
     return normalise(name) if _WHOLE_NAME.match(name) else None

@@ -41,27 +41,27 @@ class WheelTarget(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether nothing of it is open."""
+        """Return whether every part is known."""
         glibc = self.glibc if self.system == "linux" else ()
         return None not in (self.minor, self.system, self.machine, glibc)
 
     def misses(self, tag: str) -> str | None:
-        """What one tag (``cp39-abi3-manylinux_2_17_x86_64``, each part may be several) is for, in words; None when that
-        is this."""
+        """Say what one tag (``cp39-abi3-manylinux_2_17_x86_64``, each part may be several) is for; None if it fits this
+        target."""
         pythons, abis, platforms = tag.split("-")
         if not self.is_for(pythons, abis):
             return _interpreter_named(pythons, abis)
         return None if _reached(self, tag) == _STEPS else platforms
 
     def cannot_load(self, tags: Iterable[str]) -> bool:
-        """Whether no compiled module of a wheel with these tags can be loaded: each is for another system or machine,
-        or for one other release of CPython alone, whose modules are not even found. What asks for a newer C library,
-        or for the stable interface of a newer Python, may load all the same."""
+        """Return whether every compiled module of a wheel with these tags fails to load: each is for another system or
+        machine, or for one other release of CPython alone, whose modules are not even found. A module for a newer C
+        library, or for the stable interface of a newer Python, may load all the same."""
         return all(_reached(self, tag) < 2 or (_reached(self, tag) == 2 and bool(re.match(_TIED, tag))) for tag in tags)
 
     def lacks(self, tags: Iterable[str]) -> str | None:
-        """For what there is none among these tags, in words (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None
-        when one is for this, or when there are no tags at all."""
+        """Say what these tags do not support (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None if one fits this
+        target, or if there are no tags at all."""
         reached = max((_reached(self, tag) for tag in tags), default=_STEPS)
         if reached == _STEPS:
             return None
@@ -76,7 +76,7 @@ class WheelTarget(NamedTuple):
         )[reached]
 
     def is_for(self, pythons: str, abis: str) -> bool:
-        """Whether an interpreter and ABI among these is the target's."""
+        """Return whether one of these interpreters with one of these ABIs is the target's."""
         return any(self._takes(python, abi) for python in pythons.split(".") for abi in abis.split("."))
 
     def _takes(self, python: str, abi: str) -> bool:
@@ -92,7 +92,7 @@ class WheelTarget(NamedTuple):
 
 
 def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
-    """The target by the facts ``python.…`` and ``os.…``; None where it is certainly none of those that are compared."""
+    """Read the target from the facts ``python.…`` and ``os.…``; None if it is certainly not one that is compared."""
     python, implementation, system, machine, libc, version = (
         text if isinstance(text := value(key), str) else "" for key in _KEYS
     )
@@ -110,7 +110,7 @@ def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
 
 @lru_cache(maxsize=1 << 14)  # the releases of a package have the same few tags
 def _reached(target: WheelTarget, tag: str) -> int:
-    """How many of system, machine, interpreter and C library fit before one does not, by the best part of a tag."""
+    """Count how many of system, machine, interpreter and C library fit before one does not, by the tag's best part."""
     pythons, abis, platforms = tag.split("-")
     interpreter, most = target.is_for(pythons, abis), 0
     for system, machine, glibc in map(_platform, platforms.split(".")):
@@ -126,7 +126,7 @@ def _reached(target: WheelTarget, tag: str) -> int:
 
 @lru_cache(maxsize=512)
 def _platform(name: str) -> tuple[str | None, str | None, tuple[int, ...]]:
-    """System, machine and glibc that a platform tag names; None where any will do."""
+    """Return the system, machine and glibc that a platform tag names; None for each that may be any."""
     match = re.match(_PLATFORM, name)
     if match is None:
         return (None, None, ()) if name == "any" else ("another", name, ())
@@ -138,7 +138,7 @@ def _platform(name: str) -> tuple[str | None, str | None, tuple[int, ...]]:
 
 
 def _interpreter_named(pythons: str, abis: str) -> str:
-    """``CPython 3.10`` of cp310; the tags themselves where they say more than that."""
+    """Return ``CPython 3.10`` for cp310; the tags themselves if they say more than that."""
     match = re.match(_INTERPRETER, pythons)
     if match is None:
         return f"{pythons}-{abis}"

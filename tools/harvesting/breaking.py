@@ -61,6 +61,6 @@ class Breaking:
 
     @staticmethod
     def _may_have(provider: Released, take: TakenNames, version: str) -> bool:
-        """Whether the module is there, and not known to lack the name."""
+        """Return whether the module exists, and may have the name."""
         there = provider.exists(take.module, version) is True
         return there and not lacks(provider, take, version)

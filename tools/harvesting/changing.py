@@ -72,7 +72,7 @@ def read(archive: Path, tops: Collection[str], standard: Collection[str], depth:
 
 
 def lines_of(versions: Sequence[str], found: Sequence[Release], tops: Collection[str]) -> Iterator[str]:
-    """The sections of the ledger's file of changes: what is not there all the time."""
+    """Yield the sections of the ledger's file of changes: what is not there all the time."""
     for section in SECTIONS:
         yield f"[{section}]"
         subjects = [release[section] for release in found]
@@ -97,7 +97,7 @@ def _changing(found: Sequence[Mapping[str, frozenset[str]]], whole: Collection[s
 
 
 def _module(name: str) -> tuple[str, bool]:
-    """The dotted name of a file's module, and whether it is a package."""
+    """Return the dotted name of a file's module, and whether it is a package."""
     stem = name.partition(".")[0] if name.endswith(_COMPILED) else name.removesuffix(".py")
     if not name.endswith((".py", *_COMPILED)) or not all(part.isidentifier() for part in stem.split("/")):
         return "", False
@@ -145,7 +145,7 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _required(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
-    """What functions and methods must be given, as ``name!``."""
+    """Yield what functions and methods must be given, as ``name!``."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.name, _without_default(node, 0)
@@ -166,7 +166,7 @@ def _without_default(node: ast.FunctionDef | ast.AsyncFunctionDef, first: int) -
 
 
 def _is_told(offers: Offers, name: str, standard: Collection[str], is_package: bool) -> bool:
-    """Whether a module defines a name, or is a package that hands it on."""
+    """Return whether a module defines a name, or is a package that hands it on."""
     origin = offers.names.get(name, "")
     if "module " not in origin and ":" not in origin:
         return True
@@ -174,8 +174,8 @@ def _is_told(offers: Offers, name: str, standard: Collection[str], is_package: b
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
-    """Methods, attributes of the class, and what is set on ``self`` when an object is made: by ``__init__`` and by the
-    methods that it calls. What others set may not be there yet."""
+    """Yield methods, attributes of the class, and what is set on ``self`` when an object is made: by ``__init__`` and
+    by the methods that it calls. What others set may not be there yet."""
     methods = {one.name: one for one in ast.walk(node) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     yield from methods
     making = [name for name in ("__init__", "__post_init__") if name in methods]
@@ -229,7 +229,7 @@ def _release(files: Mapping[str, File | None]) -> Release:
 
 
 def _with_bases(place: str, taken: Mapping[str, frozenset[str]], depth: int = 0) -> frozenset[str]:
-    """The keywords of a function or class, with those of its base classes in this package."""
+    """Return the keywords of a function or class, with those of its base classes in this package."""
     items = taken.get(place, frozenset())
     found = {item for item in items if not item.startswith(("&", "*"))}
     for base in (item[1:] for item in items if item.startswith("&")):

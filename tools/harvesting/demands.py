@@ -18,7 +18,7 @@ _TABLE = "dependency_versions_table"
 
 
 def demands(names: Names, module: str) -> set[str]:
-    """Requirements that a module checks, as texts."""
+    """Return the requirements that a module checks, as texts."""
     source = names.source(module)
     if not any(word.encode() in source for word in (*_DEMANDING, _CHECKED)):
         return set()
@@ -33,7 +33,7 @@ def demands(names: Names, module: str) -> set[str]:
 
 
 def _table(source: bytes) -> dict[str, str]:
-    """The texts of the tables of a module, by their keys."""
+    """Return the texts of the tables of a module, by their keys."""
     table: dict[str, str] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Dict):

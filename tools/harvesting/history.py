@@ -14,7 +14,7 @@ _BARE = ""
 
 
 def history(versions: Sequence[str], found: Sequence[Mapping[str, Collection[str]]]) -> Iterator[str]:
-    """The lines of a section: ``found`` has for each of the rising ``versions`` the items by subject."""
+    """Yield the lines of a section: ``found`` has for each of the rising ``versions`` the items by subject."""
     places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, subjects in enumerate(found):
         for subject, items in subjects.items():
@@ -31,7 +31,7 @@ def history(versions: Sequence[str], found: Sequence[Mapping[str, Collection[str
 
 
 def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """First and last of the runs of neighbours among rising numbers."""
+    """Yield the first and last of the runs of neighbours among rising numbers."""
     first = last = None
     for place in places:
         if last is not None and first is not None and place != last + 1:

@@ -28,7 +28,7 @@ from pip._internal.network.lazy_wheel import HTTPRangeRequestUnsupported, LazyZi
 from harvesting.metadata import installed, modules
 from harvesting.releases import File, Release
 
-__all__ = ["LARGEST", "Kept", "Listing", "NotReadable"]
+__all__ = ["LARGEST", "Kept", "Listing"]
 
 #: Bytes of a file that may be fetched as a whole.
 LARGEST = 50_000_000
@@ -42,7 +42,7 @@ _DAY_ONE = ZipInfo().date_time
 Listing = tuple[list[str], dict[str, bytes]]
 
 
-class NotReadable(Exception):
+class _NotReadable(Exception):
     """No file of the release can be read: too large, or broken."""
 
 
@@ -55,7 +55,7 @@ class Kept:
         self._index: Index | None = None
 
     def files(self, project: str, *, fresh: bool = False) -> list[File]:
-        """The files of a project; ``fresh`` asks again what was answered before."""
+        """Return the files of a project; ``fresh`` asks again what was answered before."""
         path = self.work / "index" / f"{project}.json"
         if fresh or not path.is_file():
             _write(path, json.dumps([file._asdict() for file in self._ask(project)], indent=0).encode())
@@ -73,7 +73,7 @@ class Kept:
                     names, members = self._listing(
                         release, lambda name: _is_metadata(name) or (sources and _is_code(name))
                     )
-                except NotReadable as error:
+                except _NotReadable as error:
                     why = str(error)
             if described is not None and not sources:
                 members = {"METADATA": self._get(described.url + ".metadata")}
@@ -106,11 +106,11 @@ class Kept:
         return self.work / "metadata" / project / f"{release.version}.json"
 
     def sources(self, project: str, release: Release) -> Path:
-        """Python files and stubs, and empty ones for what is compiled, where they lie when they are installed."""
+        """Return Python files and stubs, and empty ones for what is compiled, at their paths when installed."""
         return self.work / "sources" / project / f"{release.version}.zip"
 
     def _listing(self, release: Release, wanted: Callable[[str], bool]) -> Listing:
-        """Of the first file of a release that can be read. Raises :class:`NotReadable`."""
+        """List the first file of a release that can be read. Raises :class:`_NotReadable`."""
         why = "it has no file"
         for file in release.files:
             try:
@@ -122,7 +122,7 @@ class Kept:
                 return _sdist(self._get(file.url), wanted)
             except (BadZipFile, tarfile.TarError, EOFError, HTTPRangeRequestUnsupported) as error:
                 why = f"{file.name}: {error}"
-        raise NotReadable(why)
+        raise _NotReadable(why)
 
     def _wheel(self, file: File, wanted: Callable[[str], bool]) -> Listing:
         with (
@@ -143,13 +143,13 @@ class Kept:
 
     @property
     def index(self) -> Index:
-        """pip's own client, made when something must be asked."""
+        """Return pip's own client, made on first use."""
         if self._index is None:
             self._index = Index()
         return self._index
 
     def _ask(self, project: str) -> Iterator[File]:
-        """What the indexes say that answer by HTTP, in JSON (PEP 691) with days (PEP 700)."""
+        """Ask the indexes that answer by HTTP, in JSON (PEP 691) with days (PEP 700)."""
         seen: set[str] = set()
         for url in self.index.finder.search_scope.get_index_urls_locations(project):
             if not url.startswith("http"):
@@ -182,7 +182,7 @@ class Kept:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One file at a time, though several harvests of different packages use the folder."""
+        """Hold the folder's lock for one file: several harvests of different packages use the folder."""
         self.work.mkdir(parents=True, exist_ok=True)
         with open(self.work / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -191,7 +191,7 @@ class Kept:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """The whole file, or nothing when interrupted."""
+    """Write the whole file, or nothing if interrupted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_bytes(data)
@@ -199,7 +199,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _merged(spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Spans in order, those put together that lie near each other."""
+    """Yield spans in order; merge those that lie near each other."""
     last: tuple[int, int] | None = None
     for start, end in spans:
         if last is not None and start - last[1] <= _GAP:
@@ -248,7 +248,7 @@ def _is_wanted(name: str) -> bool:
 
 
 def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
-    """The code among the members, and empty files for what is compiled."""
+    """Return the code among the members, and empty files for what is compiled."""
     kept = {name: b"" for name in names if name.endswith((".so", ".pyd"))}
     kept |= {name: data for name, data in members.items() if _is_code(name)}
     archive = io.BytesIO()
@@ -259,7 +259,7 @@ def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
 
 
 def _header(members: Mapping[str, bytes]) -> str | None:
-    """The header of METADATA, or of an sdist's PKG-INFO with its requirements; None when nothing says what they are."""
+    """Return the header of METADATA, or of an sdist's PKG-INFO with its requirements; None if these are unknown."""
     name = next((name for name in sorted(members) if name.endswith(("METADATA", "PKG-INFO"))), None)
     if name is None:
         return None
@@ -269,8 +269,8 @@ def _header(members: Mapping[str, bytes]) -> str | None:
 
 
 def _required(header: str, members: Mapping[str, bytes]) -> str | None:
-    """What an sdist's own header leaves out: the requirements that setuptools wrote beside it; None when nothing says
-    what they are."""
+    """Return the requirements that setuptools wrote beside an sdist's own header, which leaves them out; None if these
+    are unknown."""
     told = re.match(r"(?s)Metadata-Version: (?:2\.[2-9]|[3-9])(?!.*\nDynamic: Requires-Dist)", header)  # PEP 643
     if told or "\nRequires-Dist:" in header:
         return ""

@@ -124,7 +124,7 @@ def _changes(path: Path, data: bytes) -> Iterator[str]:
 
 
 def complaints_of_changes(text: str, releases: Collection[str]) -> Iterator[str]:
-    """What is wrong with the text of a file of changes, of a package with these releases."""
+    """Yield what is wrong with the text of a file of changes, of a package with these releases."""
     head, *parts = text.split("\n[")
     versions = head.split("\t")
     if not set(versions) <= set(releases):
@@ -141,7 +141,7 @@ def complaints_of_changes(text: str, releases: Collection[str]) -> Iterator[str]
 
 
 def complaints(name: str, data: bytes) -> Iterator[str]:
-    """What is wrong with a file of the ledger, whose name was ``name``; each begins with the line's number."""
+    """Yield what is wrong with a file of the ledger called ``name``; each begins with the line's number."""
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as error:

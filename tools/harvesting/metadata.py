@@ -20,8 +20,8 @@ _NOT_MODULES = {
 
 
 def required(metadata: str, extras: Iterable[str] = ()) -> dict[str, set[str]]:
-    """The requirements that hold without an extra (``*``), and those of these ``extras``, each written in one way:
-    ``huggingface-hub<1.0,>=0.23``."""
+    """Return the requirements that hold without an extra (``*``), and those of these ``extras``, each written in one
+    way: ``huggingface-hub<1.0,>=0.23``."""
     found: dict[str, set[str]] = {"*": set(), **{extra: set() for extra in extras}}
     for line in metadata.splitlines():
         if not line.startswith("Requires-Dist: "):
@@ -38,12 +38,12 @@ def required(metadata: str, extras: Iterable[str] = ()) -> dict[str, set[str]]:
 
 
 def installed(name: str) -> str:
-    """Where a member of a wheel or an sdist lies when it is installed."""
+    """Return the path of a member of a wheel or an sdist when it is installed."""
     return re.sub(r"\A(?:[^/]+\.data/(?:purelib|platlib)|src)/", "", name)
 
 
 def modules(names: Iterable[str]) -> set[str]:
-    """The top-level import names among the members of a wheel or an sdist."""
+    """Return the top-level import names among the members of a wheel or an sdist."""
     return set(_modules(names))
 
 

@@ -11,8 +11,8 @@ __all__ = ["moved", "served"]
 
 
 def moved(found: Sequence[Mapping[str, Any]]) -> list[dict[str, set[str]]]:
-    """For each release: where the functions and classes are that an earlier one had in a module that no longer offers
-    them. It counts when one module alone defined such a name, and one other alone defines it now."""
+    """Return for each release where the functions and classes are that an earlier one had in a module that no longer
+    offers them. It counts if one module alone defined such a name, and one other alone defines it now."""
     moves: list[dict[str, set[str]]] = []
     standing: dict[str, str] = {}
     for place, release in enumerate(found):
@@ -47,7 +47,7 @@ def _is_offered(offers: Mapping[str, Sequence[str]], place: str) -> bool:
 
 
 def served(found: Sequence[Mapping[str, Any]]) -> Iterator[set[str]]:
-    """For each release the modules of other releases that it has no file of, but may serve by a finder of its own."""
+    """Yield for each release the modules of others that it has no file of, but may serve by a finder of its own."""
     known = {module for release in found for module in release["sections"]["offers"] if module != "*"}
     for release in found:
         texts = release["served"]
@@ -56,7 +56,7 @@ def served(found: Sequence[Mapping[str, Any]]) -> Iterator[set[str]]:
 
 
 def _names(text: str, module: str) -> bool:
-    """Whether the text of a finder may be about a module: its last part, a pattern, or a piece of one."""
+    """Return whether the text of a finder may be about a module: its last part, a pattern, or a piece of one."""
     if text == module.rpartition(".")[2]:
         return True
     return "\\" in text and any(piece in module for piece in re.findall(r"\w{8,}_", text))

@@ -93,7 +93,7 @@ class Names:
         self.home = cache(self._home)
 
     def all_modules(self) -> list[str]:
-        """Every module, by dotted name."""
+        """Return every module, by dotted name."""
         found = set()
         for top in self.tops:
             for folder, folders, files in os.walk(os.path.join(self.folder, top)):
@@ -116,12 +116,12 @@ class Names:
             return None
 
     def kinds(self, top: str) -> list[str]:
-        """What names are like that a lazy top-level module makes in ways of its own (``*TokenizerFast``)."""
+        """Return the kinds of names that a lazy top-level module makes in its own ways (``*TokenizerFast``)."""
         offers = self.offers(top) if self.library.find(top) is not None else None
         return self._importing.names.making(offers.names.get(offers.maker, "")) or [] if offers and offers.maker else []
 
     def _of(self, module: str) -> tuple[frozenset[str], str | None]:
-        """All names that can be imported from a module, modules below it left out, and why there may be more."""
+        """Return all names that can be imported from a module, except modules below it, and why there may be more."""
         found = self.library.find(module)
         if found is None or found.kind == "namespace":
             return frozenset(), None
@@ -142,7 +142,7 @@ class Names:
         return frozenset(names), reason
 
     def _by_star(self, module: str) -> tuple[frozenset[str], str | None]:
-        """What ``from module import *`` gives."""
+        """Return what ``from module import *`` gives."""
         if module.partition(".")[0] not in self.tops:
             return frozenset(), f"it takes over the names of {module}"
         if self.library.find(module) is None:
@@ -154,7 +154,7 @@ class Names:
         return frozenset(name for name in names if not name.startswith("_")), reason
 
     def _home(self, module: str, name: str, depth: int = 0) -> Home | None:
-        """Where what a module offers under a name is defined; None when that cannot be told."""
+        """Return where a module's name is defined; None if unknown."""
         offers = self.offers(module) if self.library.find(module) is not None else None
         if offers is None or depth > _DEEPEST:
             return None
@@ -179,7 +179,7 @@ class Names:
         return found
 
     def parameters(self, module: str) -> dict[str, tuple[str, ...] | None]:
-        """Those of all functions, classes and methods of a module, bases by the modules that define them."""
+        """Return those of all functions, classes and methods of a module, bases by the modules that define them."""
         if module not in self._parameters:
             self._parameters[module] = {
                 name: None if items is None else tuple(sorted(map(self._based, items)))
@@ -188,7 +188,7 @@ class Names:
         return self._parameters[module]
 
     def calls(self, module: str) -> dict[str, tuple[str, ...]]:
-        """How the classes of a module call their own methods."""
+        """Return how the classes of a module call their own methods."""
         if module not in self._calls:
             self._calls[module] = {
                 name: tuple(sorted(map(self._based, items))) for name, items in self._parsed(calls, module).items()
@@ -196,7 +196,7 @@ class Names:
         return self._calls[module]
 
     def _parsed(self, what: Callable[[ast.Module, str, Mapping[str, str]], Any], module: str) -> Any:
-        """What a function finds in the whole tree of a module, once for all releases where its text is the same."""
+        """Return what a function reads in the whole tree of a module, once for all releases with the same text."""
         offers, found = self.offers(module), self.library.find(module)
         if offers is None or found is None:
             return {}
@@ -211,19 +211,19 @@ class Names:
         return self._known[key]
 
     def _based(self, item: str) -> str:
-        """A base class under the module that defines it."""
+        """Return a base class under the module that defines it."""
         if not item.startswith("&"):
             return item
         home = self.home(*item[1:].split(":"))
         return f"&{home.place}" if home is not None and home.name else item
 
     def source(self, module: str) -> bytes:
-        """The text of a module; empty when it has none that can be parsed."""
+        """Return the text of a module; empty if it has none that can be parsed."""
         found = self.library.find(module)
         return self.library.text(found.path) if found is not None and self.offers(module) is not None else b""
 
     def served(self) -> list[str]:
-        """The texts of finders that the package puts into ``sys.meta_path``: they may name modules without files."""
+        """Return the texts of finders that the package puts into ``sys.meta_path``: they may name fileless modules."""
         found: set[str] = set()
         for top in sorted(self.tops):
             offers = self.offers(top)

@@ -29,7 +29,7 @@ Sections = dict[str, dict[str, set[str]]]
 
 
 def read(names: Names, settings: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The sections of one release as items by subject, sorted; what modules define; texts of finders.
+    """Return the sections of one release as items by subject, sorted; what modules define; texts of finders.
 
     The settings are those of ``[reading]``; tools/harvest.toml says what they are.
     """
@@ -55,7 +55,7 @@ class _Reading:
         ]
 
     def sections(self) -> Sections:
-        """Everything but what is taken of others."""
+        """Return everything but what is taken of others."""
         found: Sections = {
             name: defaultdict(set) for name in ("offers", "open", "parameters", "alias", "calls", "demands")
         }
@@ -90,7 +90,7 @@ class _Reading:
         return name.isidentifier() and (not name.startswith("_") or name == "__version__" or name in self.private)
 
     def _left_out(self, module: str, offered: Collection[str]) -> set[str]:
-        """Names that a module has from elsewhere and that are not recorded for it."""
+        """Return names that a module has from elsewhere and that are not recorded for it."""
         offers = self.names.offers(module)
         if offers is None:
             return set()
@@ -130,7 +130,7 @@ class _Reading:
             self._add(found, home.module, home.name, methods=module in self.names.tops)
 
     def _add(self, found: Sections, module: str, name: str, *, methods: bool) -> None:
-        """What can be given to a function or class, to its methods and its base classes in this package."""
+        """Add what can be given to a function or class, to its methods and its base classes in this package."""
         place = f"{module}:{name}"
         if (place, methods) in self.done:
             return
@@ -155,7 +155,7 @@ class _Reading:
 
 
 def _is_told(method: str, items: Collection[str]) -> bool:
-    """Whether the parameters of a method are kept: it is not private, and takes more than anything or nothing."""
+    """Return whether the parameters of a method are kept: it is not private, and takes more than any or none."""
     if method.startswith("_") and method not in _SPECIAL_METHODS:
         return False
     return not all(item.startswith("*") for item in items)

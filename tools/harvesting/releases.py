@@ -34,7 +34,7 @@ class File(NamedTuple):
 
     @property
     def tags(self) -> str:
-        """``cp311-cp311-manylinux_2_28_x86_64`` as in the file's name, or ``sdist``."""
+        """Return ``cp311-cp311-manylinux_2_28_x86_64`` as in the file's name, or ``sdist``."""
         return "-".join(self.name.removesuffix(".whl").split("-")[-3:]) if self.is_wheel else "sdist"
 
 
@@ -67,7 +67,7 @@ def _is_valid(python: str) -> bool:
 
 
 def released(files: Iterable[File]) -> list[Release]:
-    """Every release that is no pre-release, in order."""
+    """Return every release that is not a pre-release, in order."""
     found: dict[Version, list[File]] = {}
     for file in files:
         parse = parse_wheel_filename if file.is_wheel else parse_sdist_filename
@@ -81,14 +81,14 @@ def released(files: Iterable[File]) -> list[Release]:
 
 
 def _readable(file: File) -> tuple[bool, bool, bool, str]:
-    """Pure wheels first, then those for Linux on x86-64, then other wheels, then sdists."""
+    """Return pure wheels first, then those for Linux on x86-64, then other wheels, then sdists."""
     tags = file.tags
     return not file.is_wheel, not tags.endswith("-none-any"), not re.search("linux.*x86_64", tags), file.name
 
 
 def chosen(releases: Sequence[Release], since: str, patches: str = "ends") -> list[Release]:
-    """Which are read, of those uploaded from the day ``since`` on: the first and the last patch of each minor
-    (``ends``), the last alone (``last``) or every one (``all``). Withdrawn ones only where a minor has no other."""
+    """Return the releases to read, of those uploaded from the day ``since`` on: the first and the last patch of each
+    minor (``ends``), the last (``last``) or every one (``all``). Withdrawn ones count only if a minor has no other."""
     found: list[Release] = []
     recent = [release for release in releases if release.day >= since]
     for _, minor in groupby(

@@ -17,7 +17,7 @@ _MODULES_NOT_LISTED = "not all modules of the package are listed here"
 
 
 def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapping[str, Sequence[str]]) -> Sections:
-    """The sections without what ``[selection]`` of tools/harvest.toml leaves out.
+    """Return the sections without what ``[selection]`` of tools/harvest.toml leaves out.
 
     Below packages that are ``shallow`` those modules are listed that lie right below them, that have modules below
     themselves, or that are ``deep`` or below one that is; ``open`` says of ``package.*`` that there are others. Below

@@ -62,7 +62,7 @@ def _items(trees: Mapping[str, ast.Module], place: str) -> Iterator[str]:
 
 
 def _used(sources: ZipFile, place: str) -> Collection[str]:
-    """The names that files of the package write behind the module's, or the class's."""
+    """Return the names that files of the package write behind the module's, or the class's."""
     use = re.compile(rb"(?<![\w\"'`#])%b\.([A-Za-z]\w*)" % re.escape(place.rpartition(":")[2].encode()))
     top = re.split("[.:]", place)[0]
     files = (name for name in sources.namelist() if name.startswith(f"{top}/") and name.endswith(".py"))

@@ -54,7 +54,7 @@ def takes_of(
     required: Iterable[str],
     others: Others,
 ) -> list[Take]:
-    """What the modules ``tops`` of a ``package`` (name, version) below a folder take from others, sorted.
+    """Return what the modules ``tops`` of a ``package`` (name, version) below a folder take from others, sorted.
 
     ``entries`` are (statement, module, name) of what is imported. ``required`` are distributions that are always beside
     the package (normalised). The others are taken as absent first, then one by one as present, those that are ``among``
@@ -100,7 +100,7 @@ class _Situations:
         self._known: dict[tuple[tuple[str, Any], ...], frozenset[_Taken]] = {}
 
     def conditions(self, package: str, always: _Beside) -> Iterator[tuple[_Taken, tuple[str, ...]]]:
-        """What each statement takes, with what must be there for it."""
+        """Yield what each statement takes, with what must be there for it."""
         everything = self._followed(None)
         asked = sorted(one for one in self._asked if self._others.among(one) and one != package)
         explained = set(self._followed(always))
@@ -149,7 +149,7 @@ class _Situations:
         return list(zip(firsts, [*firsts[1:], ""], strict=True))
 
     def _followed(self, beside: _Beside | None) -> frozenset[_Taken]:
-        """Each entry's takes, where exactly those distributions are beside the package; all of them for None."""
+        """Return each entry's takes if exactly those distributions are beside the package; all of them for None."""
         situation = (("*", None),) if beside is None else tuple(sorted(beside.items(), key=str))
         if situation not in self._known:
             following = _Taking(self._library, self._own, beside, self._others)
@@ -168,7 +168,7 @@ class _Situations:
 
 
 def _held(spans: Sequence[tuple[str, str]], there: Sequence[bool]) -> Iterator[str]:
-    """The runs of spans in which something is there, as specifiers ("" for all versions)."""
+    """Yield the runs of spans in which something is there, as specifiers ("" for all versions)."""
     for is_there, run in groupby(range(len(spans)), there.__getitem__):
         places = list(run)
         if is_there:
@@ -198,11 +198,11 @@ class _Taking(Importing):
         )
 
     def reset(self) -> None:
-        """Another entry begins."""
+        """Begin another entry."""
         self._inner.pop("", None)
 
     def reached(self) -> list[_Key]:
-        """What the modules that the entry loads take."""
+        """Return what the modules that the entry loads take."""
         found: dict[_Key, None] = {}
         waiting, seen = [""], set()
         while waiting:
@@ -277,7 +277,7 @@ class _Taking(Importing):
         return self._version(distribution) is not None
 
     def _running(self) -> str:
-        """The module that is being executed, whosever function it calls; "" for the entry itself."""
+        """Return the module that is being executed, whosever function it calls; "" for the entry itself."""
         return self._current[-1].frame.module if self._current else ""
 
     def _note(self, module: str, name: str, consumer: str) -> None:

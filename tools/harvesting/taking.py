@@ -27,7 +27,7 @@ class Taking:
         self.owners = {row["module"]: row["name"] for row in self.rows("module-distributions")}
 
     def rows(self, table: str, part: str = "row", /) -> Sequence[Mapping[str, Any]]:
-        """The rows of a table."""
+        """Return the rows of a table."""
         found: Sequence[Mapping[str, Any]] = load_toml(self.tables / f"{table}.toml").get(part, ())
         return found
 
@@ -57,7 +57,7 @@ class Taking:
         return {subject: sorted(items - found.get(_first(subject), set())) for subject, items in found.items()}
 
     def _releases(self, day: str, name: str) -> tuple[list[str], list[str]]:
-        """The releases of another distribution, up to a day and all."""
+        """Return the releases of another distribution, up to and including a day."""
         package = self.ledger.package(name)
         every = [one for one in package.releases if not one.yanked] if package is not None else []
         return [one.version for one in every if one.date <= day], [one.version for one in every]
@@ -67,7 +67,7 @@ class Taking:
         return package is not None and any(item[0] == module for item in package.items_of("offers", module))
 
     def _owner(self, module: str) -> str:
-        """The distribution of a module, or the one that a requirement is about."""
+        """Return the distribution of a module, or the one that a requirement is about."""
         top = re.split(r"[^\w-]", module, maxsplit=1)[0]
         return self.owners.get(top, normalise(top))
 
@@ -79,6 +79,6 @@ class Taking:
 
 
 def _first(subject: str) -> str:
-    """The entry that is imported before this one; none for a module."""
+    """Return the entry that is imported before this one; "" for a module."""
     module, _, name = subject.partition(":")
     return module if name else ""

@@ -18,7 +18,7 @@ QKV = {"glm": ["q_proj", "k_proj", "v_proj"]}
 
 
 def shape_of(model: str, batch: int, tokens: int) -> dict[str, float]:
-    """The sizes of a real run by their letters."""
+    """Return the sizes of a real run by their letters."""
     sizes = _MODELS[model]
     heads, keys = sizes["heads"], sizes["K"]
     per_head = sizes["hidden"] / heads

@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 @functools.cache
 def product(count: int) -> tuple[float, str]:
-    """The number as a coefficient and the sorted names of its factors: 2 * 17 * 107 is (2.0, "BS")."""
+    """Return the number as a coefficient and the sorted names of its factors: 2 * 17 * 107 is (2.0, "BS")."""
     if count == 0:
         return 0.0, ""
     names = ""
@@ -48,7 +48,7 @@ def product(count: int) -> tuple[float, str]:
 
 
 def symbols(shapes: Sequence[Mapping[str, float]]) -> type:
-    """A stand-in for the trace's ``Live`` that looks for the most at each of these shapes."""
+    """Return a stand-in for the trace's ``Live`` that looks for the most at each of these shapes."""
 
     @functools.cache
     def values(names: str) -> list[float]:
@@ -83,7 +83,7 @@ def symbols(shapes: Sequence[Mapping[str, float]]) -> type:
             self._most = {}
 
         def measured(self) -> Iterator[tuple[str, list[Any]]]:
-            """``segment|shape``, and the operation with the live bytes by label and product."""
+            """Yield ``segment|shape``, and the operation with the live bytes by label and product."""
             for (segment, place), (_, operation, live) in self._most.items():
                 told = {f"{label}|{names}": size for (label, names), size in live.items() if size}
                 yield f"{segment}|{place}", [operation, told]

@@ -32,7 +32,7 @@ SHAPES = [shape_of(*run) for run in _RUNS]
 
 
 def config_of(kind: str) -> dict[str, Any]:
-    """A config.json whose sizes are the primes."""
+    """Return a config.json whose sizes are the primes."""
     heads = PRIMES["K"] * PRIMES["G"]
     return {
         "model_type": kind,
@@ -86,7 +86,7 @@ def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
 
 
 def job(**told: Any) -> dict[str, Any]:
-    """A job of the trace, with the words for it."""
+    """Return a job of the trace, with the words for it."""
     usual = {
         **{"load_dtype": "bfloat16", "amp": None, "attention": "sdpa", "padded": False, "checkpointing": False},
         **{"targets": "", "dropout": False, "quantized": None},
@@ -130,7 +130,7 @@ def modules_of(kind: str, trace: Any) -> dict[str, Any]:
 
 
 def forms_of(kind: str, wanted: Mapping[str, Any], trace: Any) -> list[dict[str, Any]]:
-    """What is live at the most of each segment: by label and product the bytes beside the layers, and for a layer."""
+    """Return what is live at the most of each segment: by label and product the bytes beside layers, and a layer's."""
     asked = {**wanted, "config": config_of(kind)}
     if wanted["lora"]:
         named = {"least": LEAST.get(kind, LEAST[""]), "qkv": QKV.get(kind)}
