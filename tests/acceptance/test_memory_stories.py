@@ -171,7 +171,12 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
         ("me/Qwen2.5-7B-Instruct-AWQ", [], 1, "not told how: 4 bits a weight were taken, 5% less or more"),
         ("me/Qwen2.5-7B-Instruct-W8A8", [], 1, "not told how: 8 bits a weight were taken, 5% less or more"),
         ("me/Qwen2.5-7B-Instruct-GGUF", [], 0, "not told how: 8 bits a weight were taken, 50% less or more"),
-        ("7B", [], 1, "only a number of parameters was given; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)"),
+        (
+            "7B",
+            [],
+            1,
+            "only a number of parameters was given; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)",
+        ),
         ("Qwen/Qwen2.5-VL-7B-Instruct", [], 3, "no config.json of Qwen/Qwen2.5-VL-7B-Instruct is on this machine"),
     ],
 )  # fmt: skip
