@@ -1,14 +1,14 @@
 """Are the plain operations of a transformer as accurate as their dtype allows?
 
-Linear layers, batched products, softmax, cross entropy, activations, layer norm, embedding and sums by index, forward
-and backward, each against a formula of its own in float64: a function that is wrong in every dtype is not compared with
-itself. The sizes are drawn anew for each seed: widths and vocabularies as models have them, and sizes that no tile
-divides, so that each kind of size meets each operation, dtype and other kind of size.
-Healthy half precision is 1.0 to 3 times the error of rounding the exact result once, on the CPU in torch 2.4.1 to
-2.13.0. Weight gradients of layer norm (45 times), embedding gradients (27) and logsumexp gradients (140) are that
-inaccurate on healthy CPUs: the first two gate in float32, where a mistake is worth a million such units, the last does
-not. On CUDA sums of parts in half precision are switched off for the gate; a product of many tiles is then judged
-with the settings as they are, which training runs with, by a wider limit.
+Linear layers, batched products, softmax, losses, activations, layer norm, embeddings, sums (running ones and by index
+too), the largest of a row, roots, sine and cosine, forward and backward, each against a formula of its own in
+float64: a function that is wrong in every dtype is not compared with itself. The sizes are drawn anew for each seed:
+widths and vocabularies as models have them, and sizes that no tile divides, so that each kind of size meets each
+operation, dtype and other kind of size. Healthy half precision is 1.0 to 3 times the error of rounding the exact
+result once, on the CPU in torch 2.4.1 to 2.13.0. Weight gradients of layer norm (45 times), embedding gradients (27)
+and logsumexp gradients (140) are that inaccurate on healthy CPUs: the first two gate in float32, where a mistake is
+worth a million such units, the last does not. On CUDA sums of parts in half precision are switched off for the gate;
+a product of many tiles is then judged with the settings as they are, which training runs with, by a wider limit.
 
 Bugs that it exists for: saturating sums of bf16 (https://github.com/pytorch/pytorch/issues/83863,
 https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
@@ -20,6 +20,7 @@ https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
 from __future__ import annotations
 
 import operator
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -40,6 +41,10 @@ _SUMS = [2000.0, 20000.0, "sums over many rows"]
 _AS_SET = [16.0, 64.0, "parts of sums in half precision"]
 #: What a tensor, and the work of a product, is kept below by fewer rows: an operation takes milliseconds.
 _ELEMENTS, _WORK = 1 << 18, 1 << 24
+#: Of sums by index, where many numbers have one index.
+_BINS = 37
+#: Inputs of a great range, about a great mean, and so small that fp16 has no normal numbers for them.
+_WIDE, _FAR, _TINY = {0: (30.0, 0.0)}, {0: (1.0, 1000.0)}, {0: (2e-5, 0.0)}
 
 
 def _layer_norm(at: Any, x: Any, weight: Any, bias: Any) -> Any:
@@ -64,6 +69,26 @@ def _gelu(at: Any, x: Any) -> Any:
     return x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))
 
 
+def _mean_loss(at: Any, x: Any) -> Any:
+    return _losses(at % x.shape[-1], x).sum() / len(at)
+
+
+def _log_sigmoid(at: Any, x: Any) -> Any:
+    return x.clamp(max=0) - torch.log1p((-x.abs()).exp())
+
+
+def _running(at: Any, x: Any) -> Any:
+    return torch.stack(list(accumulate(x.unbind(-1))), -1)
+
+
+def _scatter_add(at: Any, x: Any) -> Any:
+    return x.new_zeros(_BINS).scatter_add_(0, at % _BINS, x)
+
+
+def _binned(at: Any, x: Any) -> Any:
+    return (at[None] % _BINS == torch.arange(_BINS)[:, None]).to(x.dtype) @ x
+
+
 def _counted(at: Any, x: Any) -> Any:
     return (at[None] == torch.arange(int(at.max()) + 1)[:, None]).to(x.dtype) @ x
 
@@ -73,8 +98,9 @@ def _index_add(at: Any, x: Any) -> Any:
 
 
 #: By name: what is done with tensors and ``at``, a number for each row; the same as a formula; shapes; what gates in
-#: half precision, and what in float32. torch's is looked up at each call: who wraps it is tested as well.
-_OPERATIONS: dict[str, tuple[Any, Any, str, str, str]] = {
+#: half precision (nothing: it is not tried there), and what in float32; inputs that are no standard normal ones.
+#: torch's is looked up at each call: who wraps it is tested as well.
+_OPERATIONS: dict[str, tuple[Any, ...]] = {
     "linear": (
         *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
         *("rows width, outer width", "o d0 d1", "o d0 d1"),
@@ -96,6 +122,68 @@ _OPERATIONS: dict[str, tuple[Any, Any, str, str, str]] = {
     "logsumexp": (lambda at, x: torch.logsumexp(20 * x, -1), _logsumexp, "rows width", "o", "o"),
     "embedding": (lambda at, w: functional.embedding(at, w), lambda at, w: w[at], "words few", "o", "o d0"),
     "index add": (_index_add, _counted, "rows width", "d0", "o d0"),
+    "linear of tiny numbers": (
+        *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
+        *("rows width, outer width", "o", "o", _TINY),
+    ),
+    "head": (
+        *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
+        *("few thin, words thin", "o d0", "o d0 d1"),
+    ),
+    "baddbmm": (
+        *(lambda at, x, y, z: torch.baddbmm(x, y, z), lambda at, x, y, z: x + torch.einsum("brw,bwo->bro", y, z)),
+        *("few rows outer, few rows narrow, few narrow outer", "o d0 d1 d2", "o d0 d1 d2"),
+    ),
+    "softmax of a wide range": (lambda at, x: torch.softmax(x, -1), _softmax, "rows width", "o", "o d0", _WIDE),
+    "log softmax of a wide range": (
+        *(lambda at, x: torch.log_softmax(x, -1), lambda at, x: x - _logsumexp(at, x, 1.0)[..., None]),
+        *("rows width", "o", "o d0", _WIDE),
+    ),
+    "mean cross entropy": (
+        *(lambda at, x: functional.cross_entropy(x, at % x.shape[-1]), _mean_loss, "rows narrow", "d0", "d0"),
+    ),
+    "silu of a wide range": (
+        *(lambda at, x: functional.silu(x), lambda at, x: x * torch.sigmoid(x), "rows width", "o d0", "o d0", _WIDE),
+    ),
+    "exact gelu": (
+        *(lambda at, x: functional.gelu(x), lambda at, x: x * (1 + torch.erf(x / 2**0.5)) / 2),
+        *("rows width", "o d0", "o d0"),
+    ),
+    "log sigmoid": (lambda at, x: functional.logsigmoid(x), _log_sigmoid, "rows width", "o d0", "o d0", _WIDE),
+    "layer norm far from zero": (
+        *(lambda at, x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), _layer_norm),
+        *("rows width, width, width", "", "o", _FAR),
+    ),
+    "sum of rows": (lambda at, x: x.sum(-1), lambda at, x: x @ x.new_ones(x.shape[-1]), "rows width", "o", "o d0"),
+    "sum of columns": (lambda at, x: x.sum(0), lambda at, x: x.new_ones(len(x)) @ x, "rows width", "o", "o d0"),
+    "running sum": (lambda at, x: torch.cumsum(x, -1), _running, "rows width", "o", "o d0"),
+    "norm of many": (
+        *(lambda at, x: torch.linalg.vector_norm(x, dim=-1), lambda at, x: x.pow(2).sum(-1).sqrt()),
+        *("few long", "", "o d0"),
+    ),
+    "largest": (
+        lambda at, x: torch.topk(x, 4).values,
+        lambda at, x: x.sort(-1)[0].flip(-1)[..., :4],
+        "rows width",
+        "o",
+        "o",
+    ),
+    "reciprocal root": (
+        lambda at, x: torch.rsqrt(x.abs() + 1),
+        lambda at, x: (x.abs() + 1) ** -0.5,
+        "rows width",
+        "o",
+        "o",
+    ),
+    "sine and cosine": (
+        *(lambda at, x: torch.cat((torch.sin(x), torch.cos(x)), -1), lambda at, x: torch.cat((x.sin(), x.cos()), -1)),
+        *("rows width", "o", "o", {0: (900.0, 0.0)}),
+    ),
+    "embedding of a transposed table": (
+        *(lambda at, w: functional.embedding(at, w.transpose(0, 1)), lambda at, w: w.transpose(0, 1)[at]),
+        *("few words", "", "o d0"),
+    ),
+    "scatter add": (_scatter_add, _binned, "rows", "", "o d0"),
 }
 
 
@@ -111,7 +199,16 @@ def run(job: Job, emit: Emit) -> None:
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
-    tiled = {"operation": "linear", "rows": 1024, "width": 1024, "outer": 2048, "words": 1, "few": 1}
+    tiled = {
+        "operation": "linear",
+        "rows": 1024,
+        "width": 1024,
+        "outer": 2048,
+        "words": 1,
+        "few": 1,
+        "narrow": 1,
+        "long": 1,
+    }
     rows = [_operation(device, {**tiled, "dtype": dtype}, 0) for dtype in _HALVES if switches]
     run_rows(job, emit, [row._replace(name=f"tiled {row.name}", limit=_AS_SET) for row in rows])
 
@@ -133,13 +230,24 @@ def _sizes(seed: int) -> Any:
         seed,
         operation=each(*_OPERATIONS),
         dtype=each(*DTYPES),
-        rows=(*SIZES, range(1030, 2100)),
+        rows=(*SIZES, range(1030, 2048), range(2051, 4096), range(4099, 9000)),
         width=(*SIZES, *HIDDEN),
         outer=SIZES,
         words=WORDS,
         few=((1, 2, 3), (4, 6)),
+        narrow=(range(33, 64),),
+        thin=(range(9, 16),),
+        long=(range(65539, 70000),),
     ):
-        longest = sizes["words" if sizes["operation"] == "cross entropy" else "width"]
+        if not _OPERATIONS[sizes["operation"]][3]:
+            sizes["dtype"] = "fp32"
+        beside = {
+            name
+            for shape in _OPERATIONS[sizes["operation"]][2].split(", ")
+            if "rows" in shape
+            for name in shape.split()
+        }
+        longest = max([sizes[name] for name in beside - {"rows", "few"}], default=1)
         sizes["rows"] = min(sizes["rows"], max(3, _ELEMENTS // longest))
         sizes["outer"] = min(sizes["outer"], max(9, _WORK // (sizes["rows"] * sizes["width"])))
         yield sizes
@@ -148,12 +256,13 @@ def _sizes(seed: int) -> Any:
 def _operation(device: str, sizes: dict[str, Any], seed: int) -> Case:
     """The row of an operation of these sizes."""
     name, dtype = sizes["operation"], sizes["dtype"]
-    function, formula, shapes, half, single = _OPERATIONS[name]
-    # Of words every second is one of few, which so come again and again.
+    function, formula, shapes, half, single, *spread = _OPERATIONS[name]
+    # Of words every second is one of few, which so come again and again; the last one is in no whole tile.
     below = sizes["words"] if "words" in shapes else 1 + sizes["rows"] // 4
     generator = torch.Generator().manual_seed(23 + seed)
     at = torch.randint(0, below, (sizes["rows"],), generator=generator)
     at[::2] %= 1 + sizes["rows"] // 4
+    at[-1] = below - 1
     moved = at.to(device)
     said = [[sizes[axis] for axis in shape.split()] for shape in shapes.split(", ")]
     return Case(
@@ -164,6 +273,7 @@ def _operation(device: str, sizes: dict[str, Any], seed: int) -> Case:
         single if dtype == "fp32" else half,
         limit=_SUMS if dtype == "fp32" and name != "cross entropy" else None,
         dtype=dtype,
+        spread=spread[0] if spread else (),
         params={"operation": name},
     )
 
@@ -192,12 +302,16 @@ def _ones(dtype: str) -> list[Case]:
 
 
 def _dropped(device: str) -> dict[str, Any]:
-    """Dropout of ones: what is left must be 1 / (1 - p), as many as p says, and others the next time."""
+    """Dropout of ones: what is left must be 1 / (1 - p), as many as p says, and others the next time and further on."""
     ones = torch.ones(256, 256, dtype=torch.float32, device=device)
     first, second = (functional.dropout(ones, 0.25, training=True) for _ in range(2))
     out = first.double().cpu()
     left = out[out != 0]
     share = abs(left.numel() / out.numel() - 0.75)
-    error = float((left * 0.75 - 1).abs().max()) if left.numel() and not torch.equal(first, second) else 1.0
+    again = any(
+        torch.equal(out.flatten()[:size], out.flatten()[size : 2 * size]) for size in (256, 1 << 10, 1 << 12, 1 << 14)
+    )
+    told = left.numel() and not again and not torch.equal(first, second)
+    error = float((left * 0.75 - 1).abs().max()) if told else 1.0
     # 0.01 is six times what chance allows.
     return {"ratio": {"o": max(error / torch.finfo(torch.float32).eps, 800 * share)}}
