@@ -9,14 +9,11 @@ average over one rank. Small integers are exact, so that the results of every ra
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
 from typing import Any
 
 import torch
 
-from ..probing.collective import finish, start
+from ..probing.collective import has_backend, together
 from ..probing.kit import Emit, Job, judged
 
 PROBE = {
@@ -34,9 +31,6 @@ _SIZES = {"cpu": (1, 7, 8, 1000, 4097, 300_001), "cuda": (1, 7, 8, 1000, 4097, 3
 #: Bytes of the messages that are timed, and how much more than one of them a process needs: integers of 64 bits to say
 #: what must come out, and their comparisons.
 _TIMED, _ROOM = tuple(1 << power for power in range(10, 29, 2)), 40
-#: How long a process of an all-reduce waits for the others, and what all of them may take to get there: importing
-#: torch from a network disk, a context each, NCCL.
-_SECONDS, _START = 60, 90
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -45,19 +39,14 @@ def run(job: Job, emit: Emit) -> None:
     backend = "nccl" if cuda else "gloo"
     world = min(8, torch.cuda.device_count()) if cuda else 2
     case = judged("exact", "wrong-sum", ["o"], dtype="bf16", backend=backend, limit=0.0)
-    available = getattr(torch.distributed, "is_" + backend + "_available", lambda: True)
-    if not torch.distributed.is_available() or not available():
+    if not has_backend(backend):
         emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
         return
     free = min((torch.cuda.mem_get_info(number)[0] for number in range(world)), default=0) if cuda else 1 << 34
     wanted = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
     timed = [size for size in wanted if size * _ROOM <= free]
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        given = {"world": world, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
-        given.update(sizes=_SIZES[job["device"]], averages=cuda, exchanges=True, timed=timed)
-        children = [start({**given, "rank": rank}) for rank in range(world)]
-        ends = time.monotonic() + _SECONDS + _START
-        results = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+    given = {"world": world, "backend": backend, "sizes": _SIZES[job["device"]], "averages": cuda, "exchanges": True}
+    results = together({**given, "timed": timed})
     for rank, result in enumerate(results):
         if "error" in result:
             emit({**case, **unfinished(f"rank {rank}", f"a process of {world} {result['error']}")})

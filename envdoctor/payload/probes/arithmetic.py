@@ -97,44 +97,37 @@ def _index_add(at: Any, x: Any) -> Any:
     return x.new_zeros(int(at.max()) + 1, x.shape[-1]).index_add_(0, at, x)
 
 
+#: What is tried with more than one kind of inputs, and the same as a formula.
+_LINEAR = (lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1))
+_NORM = (lambda at, x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), _layer_norm)
+_SILU = (lambda at, x: functional.silu(x), lambda at, x: x * torch.sigmoid(x))
+_SOFTMAX = (lambda at, x: torch.softmax(x, -1), _softmax)
 #: By name: what is done with tensors and ``at``, a number for each row; the same as a formula; shapes; what gates in
 #: half precision (nothing: it is not tried there), and what in float32; inputs that are no standard normal ones.
 #: torch's is looked up at each call: who wraps it is tested as well.
 _OPERATIONS: dict[str, tuple[Any, ...]] = {
-    "linear": (
-        *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
-        *("rows width, outer width", "o d0 d1", "o d0 d1"),
-    ),
+    "linear": (*_LINEAR, "rows width, outer width", "o d0 d1", "o d0 d1"),
     "bmm": (
         *(lambda at, x, y: torch.bmm(x, y), lambda at, x, y: torch.einsum("brw,bwo->bro", x, y)),
         *("few rows width, few width outer", "o d0 d1", "o d0 d1"),
     ),
-    "softmax": (lambda at, x: torch.softmax(x, -1), _softmax, "rows width", "o d0", "o d0"),
+    "softmax": (*_SOFTMAX, "rows width", "o d0", "o d0"),
     "cross entropy": (
         *(lambda at, x: functional.cross_entropy(x, at, reduction="none"), _losses, "rows words", "o d0", "o d0"),
     ),
-    "silu": (lambda at, x: functional.silu(x), lambda at, x: x * torch.sigmoid(x), "rows width", "o d0", "o d0"),
+    "silu": (*_SILU, "rows width", "o d0", "o d0"),
     "gelu": (lambda at, x: functional.gelu(x, approximate="tanh"), _gelu, "rows width", "o d0", "o d0"),
-    "layer norm": (
-        *(lambda at, x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), _layer_norm),
-        *("rows width, width, width", "o d0", "o d0 d1 d2"),
-    ),
+    "layer norm": (*_NORM, "rows width, width, width", "o d0", "o d0 d1 d2"),
     "logsumexp": (lambda at, x: torch.logsumexp(20 * x, -1), _logsumexp, "rows width", "o", "o"),
     "embedding": (lambda at, w: functional.embedding(at, w), lambda at, w: w[at], "words few", "o", "o d0"),
     "index add": (_index_add, _counted, "rows width", "d0", "o d0"),
-    "linear of tiny numbers": (
-        *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
-        *("rows width, outer width", "o", "o", _TINY),
-    ),
-    "head": (
-        *(lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1)),
-        *("few thin, words thin", "o d0", "o d0 d1"),
-    ),
+    "linear of tiny numbers": (*_LINEAR, "rows width, outer width", "o", "o", _TINY),
+    "head": (*_LINEAR, "few thin, words thin", "o d0", "o d0 d1"),
     "baddbmm": (
         *(lambda at, x, y, z: torch.baddbmm(x, y, z), lambda at, x, y, z: x + torch.einsum("brw,bwo->bro", y, z)),
         *("few rows outer, few rows narrow, few narrow outer", "o d0 d1 d2", "o d0 d1 d2"),
     ),
-    "softmax of a wide range": (lambda at, x: torch.softmax(x, -1), _softmax, "rows width", "o", "o d0", _WIDE),
+    "softmax of a wide range": (*_SOFTMAX, "rows width", "o", "o d0", _WIDE),
     "log softmax of a wide range": (
         *(lambda at, x: torch.log_softmax(x, -1), lambda at, x: x - _logsumexp(at, x, 1.0)[..., None]),
         *("rows width", "o", "o d0", _WIDE),
@@ -142,18 +135,13 @@ _OPERATIONS: dict[str, tuple[Any, ...]] = {
     "mean cross entropy": (
         *(lambda at, x: functional.cross_entropy(x, at % x.shape[-1]), _mean_loss, "rows narrow", "d0", "d0"),
     ),
-    "silu of a wide range": (
-        *(lambda at, x: functional.silu(x), lambda at, x: x * torch.sigmoid(x), "rows width", "o d0", "o d0", _WIDE),
-    ),
+    "silu of a wide range": (*_SILU, "rows width", "o d0", "o d0", _WIDE),
     "exact gelu": (
         *(lambda at, x: functional.gelu(x), lambda at, x: x * (1 + torch.erf(x / 2**0.5)) / 2),
         *("rows width", "o d0", "o d0"),
     ),
     "log sigmoid": (lambda at, x: functional.logsigmoid(x), _log_sigmoid, "rows width", "o d0", "o d0", _WIDE),
-    "layer norm far from zero": (
-        *(lambda at, x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), _layer_norm),
-        *("rows width, width, width", "", "o", _FAR),
-    ),
+    "layer norm far from zero": (*_NORM, "rows width, width, width", "", "o", _FAR),
     "sum of rows": (lambda at, x: x.sum(-1), lambda at, x: x @ x.new_ones(x.shape[-1]), "rows width", "o", "o d0"),
     "sum of columns": (lambda at, x: x.sum(0), lambda at, x: x.new_ones(len(x)) @ x, "rows width", "o", "o d0"),
     "running sum": (lambda at, x: torch.cumsum(x, -1), _running, "rows width", "o", "o d0"),
@@ -199,16 +187,7 @@ def run(job: Job, emit: Emit) -> None:
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
-    tiled = {
-        "operation": "linear",
-        "rows": 1024,
-        "width": 1024,
-        "outer": 2048,
-        "words": 1,
-        "few": 1,
-        "narrow": 1,
-        "long": 1,
-    }
+    tiled = {"operation": "linear", "rows": 1024, "width": 1024, "outer": 2048}
     rows = [_operation(device, {**tiled, "dtype": dtype}, 0) for dtype in _HALVES if switches]
     run_rows(job, emit, [row._replace(name=f"tiled {row.name}", limit=_AS_SET) for row in rows])
 

@@ -6,12 +6,7 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from functools import partial
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
@@ -20,7 +15,7 @@ from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import tiny_models
-from ..probing.collective import finish
+from ..probing.collective import has_backend, together
 from ..probing.kit import (
     DTYPES,
     Emit,
@@ -86,8 +81,6 @@ _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
 #: still scaled. Weights that are kept in half from the first step on are off by 0.4; seen on healthy releases: 0.008 in
 #: bf16, 0.001 in fp16.
 _MIXED_STEPS, _RATE, _NORM, _MIXED_LIMIT, _SCALE = 3, 0.15, 8.0, 0.05, 1024.0
-#: How long a process waits for the others, and what all may take to get there.
-_SECONDS, _START = 60, 90
 
 
 def checkpointing(job: Job, emit: Emit) -> None:
@@ -184,17 +177,10 @@ def parallel_training(job: Job, emit: Emit) -> None:
     """
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
     case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
-    if not torch.distributed.is_available() or not getattr(torch.distributed, f"is_{backend}_available")():
+    if not has_backend(backend):
         emit({**case, "case": "two processes", "skip": f"this torch has no {backend}"})
         return
-    program = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "probing", "parallel_steps.py")
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        given = {"world": 2, "backend": backend, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
-        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
-        commands = [[sys.executable, program, json.dumps({**given, "rank": rank})] for rank in range(2)]
-        children = [subprocess.Popen(line, stdin=quiet, stdout=pipe, stderr=pipe, text=True) for line in commands]
-        ends = time.monotonic() + _SECONDS + _START
-        results = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+    results = together({"world": 2, "backend": backend}, "parallel_steps.py")
     for rank, result in enumerate(results):
         if "error" in result:
             emit({**case, "case": f"rank {rank}", "error": f"a process of two {result['error']}"})

@@ -235,7 +235,7 @@ def _resumed(device: str) -> dict[str, Any]:
 
 
 class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
-    """What a run is made of when the step behind the checkpoint begins, as tensors by their names."""
+    """The state of a run when the step behind the checkpoint begins, as tensors by their names."""
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}

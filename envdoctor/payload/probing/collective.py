@@ -12,6 +12,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from typing import Any
 
 _STAGE = "stage: "
@@ -19,17 +21,38 @@ _SENDERS = 8
 _SHARE = 4
 #: Ranks that are named as senders of what was wrong.
 _MOST_NAMED = 8
+#: How long a process waits for the others, and what all of them may take to get there: importing torch from a network
+#: disk, a context each, NCCL.
+_SECONDS, _START = 60, 90
 #: Exchanges of one size that are timed, of which the fastest counts; and how often the message goes over the bus, as
 #: NCCL's tests count it (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 _TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
-def start(given: dict[str, Any]) -> Any:
-    """The process. ``given``: ``rank`` and ``world``, the ``backend``, how many ``seconds`` it may wait for others, the
-    ``sizes`` of what is summed, whether ``averages`` and, with the largest size, ``exchanges`` and float32 are tried;
-    the bytes of messages that are ``timed`` in each of them; and where they meet: the ``file`` of a store, or
-    ``address``, ``port`` and ``prefix`` of one."""
-    command = [sys.executable, os.path.abspath(__file__), json.dumps(given)]
+def has_backend(backend: str) -> bool:
+    """Whether this torch has the backend."""
+    from torch import distributed
+
+    return bool(distributed.is_available() and getattr(distributed, f"is_{backend}_available", lambda: True)())
+
+
+def together(given: dict[str, Any], program: str = "collective.py") -> list[dict[str, Any]]:
+    """What each process of a ``world`` saw that meets in a file of its own; the rest of what they are ``given`` is
+    theirs. One that failed has the ``error``, a clause."""
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        given = {**given, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
+        children = [start({**given, "rank": rank}, program) for rank in range(given["world"])]
+        ends = time.monotonic() + _SECONDS + _START
+        return [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+
+
+def start(given: dict[str, Any], program: str = "collective.py") -> Any:
+    """The process of a ``program`` of this folder. This one is ``given``: ``rank`` and ``world``, the ``backend``, how
+    many ``seconds`` it may wait for others, the ``sizes`` of what is summed, whether ``averages`` and, with the largest
+    size, ``exchanges`` and float32 are tried; the bytes of messages that are ``timed`` in each of them; and where they
+    meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
+    command = [sys.executable, path, json.dumps(given)]
     quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
     return subprocess.Popen(command, stdin=quiet, stdout=pipe, stderr=pipe, text=True)
 
@@ -118,8 +141,6 @@ def _wanted(given: dict[str, Any]) -> list[Any]:
 def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
     """How many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these parts
     together came out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
-    import time
-
     import torch
     import torch.distributed as dist
 
