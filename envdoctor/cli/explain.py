@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from envdoctor.cli.options import (
     environment_options,
     lang_option,
 )
+
+if TYPE_CHECKING:
+    from envdoctor.app.explain_error import Explained
 
 #: Letters of a word that is too short to be looked for in the rules ("is").
 _LEAST = 2
@@ -57,14 +60,15 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         )
     asked = CommandOptions(options)
     if error is not None or log is not None:
-        from envdoctor.app.explain_error import text_of_option
+        from envdoctor.app.explain_error import explain_error, text_of_option
         from envdoctor.observe.sources import SOURCES
 
         file = error if log is None else log
         text = file if log is None and file != "-" else text_of_option("--error" if log is None else "--log", str(file))
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
-        return _explain_error(str(text), asked, in_general, as_json=options["format_"] == "json")
+        explained = explain_error(str(text), asked.matrix, None if in_general else asked.sources())
+        return _answer(explained, asked, as_json=options["format_"] == "json")
     from envdoctor.app.explain_error import explain_error
     from envdoctor.app.rule_names import explain, rules_with
     from envdoctor.cli.output import write_stdout
@@ -77,9 +81,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         if "-" in text and " " not in text:  # an id that is mistyped
             raise
         rules = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
-        seen = explain_error(text, asked.matrix).answer.known or not rules
-        if seen and (" " in text or rules):
-            return _explain_error(text, asked, in_general=True, as_json=options["format_"] == "json")
+        explained = explain_error(text, asked.matrix)
+        if (explained.answer.known or not rules) and (" " in text or rules):
+            return _answer(explained, asked, as_json=options["format_"] == "json")
         if not rules:
             raise
         write_stdout("\n".join(names_and_titles(rules)))
@@ -88,13 +92,11 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     return 0
 
 
-def _explain_error(error: str, asked: CommandOptions, in_general: bool, *, as_json: bool) -> int:
-    from envdoctor.app.explain_error import explain_error
+def _answer(explained: "Explained", asked: CommandOptions, *, as_json: bool) -> int:
     from envdoctor.cli.output import write_stdout
     from envdoctor.report.color import choose_width
     from envdoctor.report.page import Page
 
-    explained = explain_error(error, asked.matrix, None if in_general else asked.sources())
     gathered = explained.gathered
     target = gathered.target if gathered is not None else None
     if as_json:
