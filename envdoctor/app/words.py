@@ -1,11 +1,12 @@
-"""What is meant by a word that is typed without an option: ``envdoctor check train.py uv.lock Qwen/Qwen2.5-7B``."""
+"""The meaning of a word that is typed without an option: ``envdoctor check train.py uv.lock Qwen/Qwen2.5-7B``."""
 
 import os
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from envdoctor.app.errors import UsageProblem
+from envdoctor.app.errors import UsageProblem, told_as
+from envdoctor.observe.documents.locks.opening import is_lock_name
 from envdoctor.observe.model.reading.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
@@ -18,8 +19,7 @@ _MOST_NAMES = 2000
 _NAMES = (
     ("*.py *.ipynb", "recipe code"),
     ("config.json", "model"),
-    ("*uv*.lock *poetry*.lock *pdm*.lock *pixi.lock *pipfile.lock *pylock*.toml *pyproject*.toml", "lock"),
-    ("*requirements*.txt *requirements*.in *constraints*.txt *dockerfile* *containerfile*", "lock"),
+    ("*pipfile.lock *requirements*.txt *requirements*.in *constraints*.txt", "lock"),
     ("*.sh *.bash *.zsh *.slurm *.sbatch *.cmd *.bat *.ps1", "recipe"),
     ("*.log *.out *.err *.md", "report"),
 )
@@ -39,6 +39,8 @@ _FOLDERS = (
     ("*.dist-info", "path"),
     ("*.py *.ipynb", "code"),
 )
+#: Those that lie deeper.
+_BELOW = ("bin/python", "etc/os-release", "usr/lib")
 
 
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
@@ -50,9 +52,9 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
     """
     path, files = os.path.join(cwd, word) if word else "", Files()
     if os.path.isdir(path):
-        names = [*files.names_or_none(path)[:_MOST_NAMES], *(at for at in ("bin/python", "usr/lib", "etc/os-release"))]
-        there = [name for name in names if "/" not in name or os.path.exists(os.path.join(path, name))]
-        kinds = next((kinds for globs, kinds in _FOLDERS if _any_fits(there, globs)), "model")
+        below = [name for name in _BELOW if os.path.exists(os.path.join(path, name))]
+        names = [*files.names_or_none(path)[:_MOST_NAMES], *below]
+        kinds = next((kinds for globs, kinds in _FOLDERS if _any_fits(names, globs)), "model")
     elif os.path.lexists(path):
         kinds = _of_file(path, files)
     elif re.match(r"[a-z_]+\.[\w.]+=", word):
@@ -75,8 +77,8 @@ def _of_file(path: str, files: Files) -> str:
     if re.match(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", name):
         return "python"
     by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), None)
-    if by_name is not None:
-        return by_name
+    if by_name is not None or is_lock_name(name):
+        return by_name or "lock"
     try:
         head = files.text(path, _HEAD)
     except OSError:
@@ -90,14 +92,9 @@ def _of_file(path: str, files: Files) -> str:
 
 
 def _of_name(word: str, cwd: str, files: Files) -> str:
-    likely = "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200])
-    try:
-        parse_name(word, cwd, os.environ)
-    except NameProblem as problem:
-        if likely:
-            raise UsageProblem("{}", problem) from None
-        likely = None
-    if not likely:
-        hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
-        raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)
-    return "model"
+    if "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200]):
+        with told_as(UsageProblem, NameProblem):
+            parse_name(word, cwd, os.environ)
+        return "model"
+    hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
+    raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)

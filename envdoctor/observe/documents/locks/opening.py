@@ -86,6 +86,12 @@ def open_lock(
         raise LockError("{} {}: is nested too deeply, or too large, to be read", option, path) from None
 
 
+def is_lock_name(name: str) -> bool:
+    """Return whether a file of this name can be nothing but a lock: endings that others have too do not tell."""
+    globs = {glob for globs, _ in _FORMATS for glob in globs.split()} - {"sbom", "*.json", "*.yml", "*.yaml"}
+    return any(fnmatchcase(name.lower(), glob) for glob in globs)
+
+
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
     if "@EXPLICIT" in text:
