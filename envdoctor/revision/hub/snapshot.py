@@ -5,6 +5,7 @@ import errno
 import hashlib
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -110,7 +111,7 @@ class FileEntry(NamedTuple):
         return None
 
 
-class Snapshot:
+class Snapshot(ABC):
     """One state of a repository. Reading is lazy; what was read is kept for the snapshot's life time.
 
     ``repo`` is the repository as the source calls it now (``zai-org/chatglm3-6b``) or None for a folder; ``asked`` is
@@ -156,13 +157,13 @@ class Snapshot:
             return Unread(path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
         return self.ranges(entry, places)
 
+    @abstractmethod
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the safetensors headers of many files at once (the 8 length bytes and the JSON)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
         """Return ranges that lie in one of the files and are not too much to read."""
-        raise NotImplementedError
 
     def whole(self, entry: FileEntry) -> bytes | Unread:
         """Return all of one of the files."""
