@@ -25,7 +25,7 @@ Paths = str | Sequence[str]
 
 
 class Explanation(NamedTuple):
-    """What is known of a rule or of an error message. ``known``: anything is. ``json`` is empty for a rule."""
+    """The text about a rule or an error message. ``known``: anything is known. ``json`` is empty for a rule."""
 
     text: str
     known: bool = True

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What to run, and where. ``only`` names probes, or what rules call them; ``suite`` is quick, full, long or card;
-    ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of one, ``force`` runs them on
-    a GPU that is in use. ``record`` is a file that gets every observation; ``replay`` one that is judged instead of
-    running anything. ``workers`` is how many processes run at a time (None: as cores and memory allow; one on a
-    GPU), ``payload`` the folder of the probes. All inputs are drawn from ``seed`` (None: a new one, the same on all
-    ranks of a job). ``here`` is this process in its job, whose other processes run the same:
-    they are waited for as long as ``wait`` says, in seconds."""
+    """A run of experiments: which, and where. ``only`` names probes, or what rules call them; ``suite`` is quick,
+    full, long or card; ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of
+    one, ``force`` runs them on a GPU that is in use. ``record`` is a file that gets every observation; ``replay``
+    one that is judged instead of running anything. ``workers`` is how many processes run at a time (None: as cores
+    and memory allow; one on a GPU), ``payload`` the folder of the probes. All inputs are drawn from ``seed`` (None:
+    a new one, the same on all ranks of a job). ``here`` is this process in its job, whose other processes run the
+    same: they are waited for as long as ``wait`` says, in seconds."""
 
     suite: str = "quick"
     only: Sequence[str] = ()

@@ -238,7 +238,7 @@ configuration_options = Options(
 
 
 class CommandOptions:
-    """What the options that commands share ask for: command line over environment variables over configuration.
+    """The values of shared options: those of the command line win over environment variables, these over configuration.
 
     ``taken`` says of each word without an option what it is taken as."""
 

@@ -27,8 +27,8 @@ _Rows = Callable[[str, str], Sequence[Mapping[str, Any]]]
 
 
 class ReleasedResults(NamedTuple):
-    """What need not run: the number of right cases by experiment (``clean``) of these ``versions``. Where all of them
-    run nevertheless, ``why`` says what is not as in the table; None where more was asked for."""
+    """Experiments that need not run: the number of right cases of each (``clean``) for these ``versions``. If all run,
+    ``why`` says what is not as in the table; None if more was asked for."""
 
     clean: Mapping[str, int] = {}
     versions: str = ""
