@@ -34,7 +34,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What waits for torch comes first: at the end there are only short ones, and no worker waits for another."""
-    items.sort(key=lambda item: item.path.parent.name not in ("probe", "memory"))
+    items.sort(key=lambda item: item.path.parent.name not in ("probe", "peak"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,9 +1,6 @@
-"""Writes the rules as Markdown for people who search: a page a rule, and an index by package, model and log.
+"""The rules as Markdown for people who search: a page for each rule, and an index by package, model and log.
 
-    python tools/rule_pages.py [DIR]
-
-DIR is docs/rules, which git ignores: a pipeline writes the pages and publishes them (examples/ci/rule-pages.yml). What
-people type into a search is the line of a log, and a page is found by it.
+`tools/guide.py` makes them a part of the guide. People search for the line of a log, and find the page by it.
 """
 
 from __future__ import annotations
@@ -23,16 +20,13 @@ from envdoctor.judge import title_of  # noqa: E402
 from envdoctor.matrix import (  # noqa: E402
     Matrix,
     Rule,
-    load_matrix,
 )
 
-FOLDER = HERE.parent / "docs" / "rules"
 INDEX = "README.md"
 HEAD = """# What envdoctor knows
 
-{count} rules, a page each; `envdoctor explain ID` prints one. These pages are written by `tools/rule_pages.py` from
-`matrices/rules/`. Find one [by subject](#by-subject), [by package](#by-package), [by model](#by-model) or
-[by what a log says](#by-what-a-log-says)."""
+{count} rules, a page each; `envdoctor explain ID` prints one. Find one [by subject](#by-subject),
+[by package](#by-package), [by model](#by-model) or [by what a log says](#by-what-a-log-says)."""
 _TITLES = ("By subject", "By package", "By model", "By what a log says")
 
 
@@ -89,19 +83,3 @@ def _words(rule: Rule, texts: Mapping[str, Any]) -> Iterator[list[str]]:
     yield [key[4:] for key, *_ in named if key.startswith("pkg.")]
     yield [_plain(str(one)) for key, _, _, values in named if key in models for one in values]
     yield [f"`{one['seen'][:160].splitlines()[0]}`" for one in texts.get("symptom", ())]
-
-
-def main(folder: Path) -> int:
-    """Write them, and take away those of rules that are no more."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = pages(load_matrix())
-    for old in folder.glob("*.md"):
-        if old.name not in written:
-            old.unlink()
-    for name, text in written.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))

@@ -125,16 +125,15 @@ def test_a_shell_completes_commands_and_options(run: Any, words: str, offered: s
     assert f"plain,{offered}" in run(env=asked).out
 
 
-def test_the_upkeep_of_the_matrix_and_the_site_of_the_rules_call_what_is_there():
+def test_the_upkeep_of_the_matrix_and_the_guide_call_what_is_there():
     upkeep = yaml.safe_load((ROOT / "examples/ci/matrix-upkeep.yml").read_text(encoding="utf-8"))
     told = "\n".join(step.get("run", "") for step in upkeep["jobs"]["upkeep"]["steps"])
     tools = re.findall(r"python (tools/\w+\.py)", told)
     assert len(tools) == 5 and all((ROOT / tool).is_file() for tool in tools)
-    site = (ROOT / "examples/ci/rule-pages.yml").read_text(encoding="utf-8")
-    tools = re.findall(r"- run: python (tools/\w+\.py) pages/\S+", site)
-    assert (
-        len(tools) == 2 and all((ROOT / tool).is_file() for tool in tools) and yaml.safe_load(site)["jobs"]["publish"]
-    )
+    site = yaml.safe_load((ROOT / "examples/ci/guide.yml").read_text(encoding="utf-8"))
+    assert [step["run"] for step in site["jobs"]["publish"]["steps"] if "tools/" in step.get("run", "")] == [
+        "python tools/guide.py site"
+    ]
     assert "envdoctor matrix lint --stale 180" in told
 
 

@@ -12,19 +12,13 @@ import pytest
 from browser import Browser, chromium
 from observing import shipped
 from rule_matrix import page
-from rule_pages import INDEX, main, pages
+from rule_pages import INDEX, pages
 
 from envdoctor.judge import title_of
 
 SHIPPED = shipped()
 PAGES = pages(SHIPPED)
 HTML = page(SHIPPED)
-
-
-def test_the_pages_are_written_and_one_of_a_rule_that_is_gone_is_taken_away(tmp_path: Path):
-    (tmp_path / "gone.md").touch()
-    assert main(tmp_path) == 0
-    assert {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()} == PAGES
 
 
 def test_the_page_of_a_rule_has_its_message_its_evidence_and_its_fixes():
