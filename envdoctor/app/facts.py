@@ -149,6 +149,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
+    if (repo := facts.text("model.repo")) is not None and facts.value("model.path") is ABSENT:
+        said += _misspelt(repo, matrix)
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
@@ -241,11 +243,51 @@ def _with_recipe(
     try:
         known = _with_model(facts, request, named, matrix)
     except ObservationError:
-        text = Message("{} names the model {}, which is not on this machine: --model names it", origin, model)
-        notices.append(Notice("warning", text))
-        return facts, sources
+        end = _named_by_its_end(model, matrix)
+        if end is None:
+            text = Message("{} names the model {}, which is not on this machine: --model names it", origin, model)
+            notices.append(Notice("warning", text))
+            return facts, sources
+        text = Message(
+            "{} names the model {}, which is not on this machine: judged as {}, by its name", origin, model, end
+        )
+        notices.append(Notice("note", text))
+        named = sources._replace(model=end)
+        known = _with_model(facts, request, named, matrix)
     known.update([fact._replace(origin=origin) for fact in known.below("model.") if fact.origin == "--model"])
     return known, named
+
+
+def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
+    """Return the model that the end of a path names (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
+    from envdoctor.observe.model.reading.names import is_repo_name
+    from envdoctor.observe.model.reading.shapes import shape_of
+
+    cached = re.search(r"models--([^/]+)--([^/]+)", path)
+    words = list(cached.groups()) if cached else [word for word in re.split(r"[/\\]", path) if word]
+    rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
+    for name in ("/".join(words[-2:]), words[-1] if words else ""):
+        shape = shape_of(name, rows, suffixes) if is_repo_name(name) else None
+        if shape is not None and not shape.bare and (shape.vendor or "/" not in name):
+            return name
+    return None
+
+
+def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
+    """Say which known model is called nearly so, if no known name is this one. Another number is another model."""
+    from difflib import get_close_matches
+
+    from envdoctor.observe.model.reading.shapes import shape_of
+
+    rows = matrix.rows("model-shapes")
+    shape = shape_of(repo, rows, matrix.rows("model-shapes", "suffix"))
+    if shape is not None and not shape.unknown:
+        return []
+    known = {name.lower(): name for row in rows for name in row["names"]}
+    near = get_close_matches(repo.lower()[:200], known, n=1, cutoff=0.95)
+    if not near or re.findall(r"\d+", near[0]) != re.findall(r"\d+", repo):
+        return []
+    return [Notice("warning", Message("no model is known as {}; did you mean {}?", repo, known[near[0]]))]
 
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:

@@ -110,6 +110,27 @@ def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
     assert "train.yaml:1 names the model /no/such/model, which is not on this machine" in result.out
 
 
+@pytest.mark.parametrize(
+    ("written", "judged"),
+    [
+        ("/root/models/ZhipuAI/glm-4-9b-chat-hf", "ZhipuAI/glm-4-9b-chat-hf"),
+        ("/data/glm-4-9b-chat-hf/", "glm-4-9b-chat-hf"),
+        ("/c/models--THUDM--glm-4-9b-chat-hf/snapshots/0", "THUDM/glm-4-9b-chat-hf"),
+    ],
+)
+def test_a_path_to_a_known_model_that_is_not_here_is_judged_by_its_name(check, tmp_path, written, judged):
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", written))
+    result = check("--recipe", "train.yaml")
+    assert f"names the model {written}, which is not on this machine: judged as {judged}, by its name" in result.text
+    assert "model family glm4" in result.text
+
+
+def test_a_misspelt_model_is_said(check, tmp_path):
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "THUDM/glm-4-9b-chat-hff"))
+    said = "no model is known as THUDM/glm-4-9b-chat-hff; did you mean THUDM/glm-4-9b-chat-hf?"
+    assert said in check("--recipe", "train.yaml").text
+
+
 def test_the_configuration_may_name_the_recipe(run, facts_file, tmp_path, monkeypatch):
     (tmp_path / "train.yaml").write_text(TRAIN)
     (tmp_path / "envdoctor.toml").write_text('recipe = "train.yaml"\n')

@@ -1,5 +1,6 @@
 """The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -170,6 +171,7 @@ def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
         renamed = {old.lower(): new for old, new in organisations.items()}.get(organisation.lower(), organisation)
         bare = () if slash else matrix.part("families", "bare").get("organisations", ())
         names += [f"{renamed}{slash}{name}".lower(), *(f"{one}/{name}".lower() for one in bare)]
+        names += [] if slash or re.fullmatch(r"[\d.]+b", name.lower()) else [f"*/{name}".lower()]
     elif path is not None:
         names.append("*/" + path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower())
     return names

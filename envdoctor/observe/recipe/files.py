@@ -9,7 +9,15 @@ from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
 from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import Part, RecipeEntry, RecipeError, folders_above, read_document
+from envdoctor.observe.recipe.reading.document import (
+    Part,
+    RecipeEntry,
+    RecipeError,
+    container_commands,
+    folders_above,
+    makefile_as_shell,
+    read_document,
+)
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, said_by
 
@@ -113,6 +121,12 @@ def _parts(
         folder = os.path.dirname(os.path.abspath(path))
         return python_calls(content, formats, path.endswith(".ipynb"), words, folder)
     text = text_of(content, RecipeError)
+    if path.endswith((".yaml", ".yml")) and (commands := container_commands(text)):
+        started = command_parts(commands, formats, other)
+        if any(part.line for part in started):
+            return started
+    if os.path.basename(path).lower() in ("makefile", "gnumakefile") or path.endswith(".mk"):
+        text = makefile_as_shell(text)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
     return command_parts(text, formats, other)

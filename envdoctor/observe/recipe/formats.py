@@ -5,10 +5,19 @@ from fnmatch import fnmatchcase, translate
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
-from envdoctor.observe.recipe.reading.document import Part, RecipeEntry
+from envdoctor.observe.recipe.reading.document import REST, Part, RecipeEntry
 
 #: Formats of what says something of a run, and is no recipe of its own.
-NO_RECIPES = ("environment", "plain-training", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets")
+NO_RECIPES = (
+    "environment",
+    "plain-training",
+    "model-cast",
+    "tokenizer",
+    "torch-loop",
+    "trainer",
+    "trainer-run",
+    "datasets",
+)
 _NUMBERS = {"1": "true", "0": "false"}
 
 
@@ -77,8 +86,8 @@ class Formats:
         that is known and not used), and how it is called there. None for an unknown key."""
         key = key.replace("-", "_")
         found = form.keys.get(key)
-        if found is not None:
-            return form, found, key
+        if found is not None or key == REST:
+            return form, found or (), key
         for section, name in form.includes.items() if depth < 4 else ():
             if not section or key.startswith(f"{section}."):
                 inner = self.find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)

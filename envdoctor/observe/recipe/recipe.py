@@ -9,13 +9,15 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.files import RecipeFile, read_files
 from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
-from envdoctor.observe.recipe.reading.document import Part, RecipeEntry
+from envdoctor.observe.recipe.reading.document import REST, Part, RecipeEntry
 from envdoctor.system.message import Message, said_by
 from envdoctor.system.nearest import alike
 from envdoctor.versions.pep440 import satisfies
 
 # What the parts of a recipe say of its fields, one after the other, and what each key came to.
 
+#: Why a field is unknown that the recipe says, but not as a constant.
+COMPUTED = Message("the recipe computes it, or takes it from a variable")
 #: Fields that are no facts of their own.
 HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
     name: FactSpec(name, "number") for name in ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
@@ -33,8 +35,8 @@ _Here = dict[str, tuple[Fact, RecipeEntry]]
 class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
     of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
-    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``extra`` what is added
-    to the lengths of prompt and answer."""
+    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
+    which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer."""
 
     def __init__(self, formats: Formats) -> None:
         self.said: dict[str, Fact] = {}
@@ -44,6 +46,7 @@ class Statements:
         self.calls: dict[str, set[str]] = {}
         self.given: set[str] = set()
         self.open: set[str] = set()
+        self.rests: dict[str, Origin] = {}
         self.extra = 0
         self.formats, self.registry = formats, formats.registry
 
@@ -66,6 +69,9 @@ class Statements:
         here: _Here = {}
         for entry in part.entries:
             place = Origin(file, *entry.place)
+            if entry.key == REST:
+                self.rests[form.name] = place
+                continue
             found = self.formats.find(form, entry.key)
             is_variable = form.name == "environment" and entry.key in self.registry.names("env")
             if is_variable and not entry.computed and entry.value is not None:
@@ -154,8 +160,7 @@ class Statements:
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
         if entry.computed:
-            reason = Message("the recipe computes it, or takes it from a variable")
-            return self.fact(meaning.field, Unknown(reason), place)
+            return self.fact(meaning.field, Unknown(COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
@@ -356,6 +361,10 @@ def _default(
                 continue
             if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
                 return {field: statements.fact(field, row["value"], by.origin, by.source)}
+        if form.name in statements.rests and any(
+            meaning.field == field for meanings in form.keys.values() for meaning in meanings
+        ):
+            return {field: statements.fact(field, Unknown(COMPUTED), statements.rests[form.name])}
         if (fact := _released(statements, field, form, installed)) is not None:
             return {field: fact._replace(source="preset")}
         rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]

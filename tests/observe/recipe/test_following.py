@@ -231,3 +231,63 @@ def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
     assert (found["stage"], found["train_batch_size"]) == ("sft", 3)
     called = {item["key"]: item["call"] for item in found["recipe_key"]}
     assert called["max_seq_length"] is ABSENT and called["per_device_train_batch_size"] == "trl.SFTConfig"
+
+
+LOADED = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+tok = AutoTokenizer.from_pretrained("a/b")
+llm = AutoModelForCausalLM.from_pretrained("a/b").{cast}.cuda()
+def cut(example):
+    {cut}
+Trainer(llm, TrainingArguments("x", **{rest}))
+"""
+VLLM = "vllm serve a/b --gpu-memory-utilization 0.9"
+COMPOSE = "services:\n  one:\n    image: {image}\n    command: {command}\n"
+KUBERNETES = """kind: Namespace
+---
+spec:
+  containers:
+  - image: vllm/vllm-openai:v0.7.3
+    command: ["/bin/sh", "-c"]
+    args: ["{command}"]
+"""
+MAKEFILE = "SHARE ?= 0.9\nserve: build\n\t@vllm serve a/b --gpu-memory-utilization $(SHARE)\n"
+OPTIONS = "--model a/b --gpu-memory-utilization 0.9"
+
+
+@pytest.mark.parametrize(
+    ("cast", "cut", "rest", "expected"),
+    [
+        ("half()", "tok(example, max_length=7)", "{}", {"load_dtype": "fp16", "max_length": 7}),
+        ("to(torch.bfloat16)", "input_ids = input_ids[:7]", "{}", {"load_dtype": "bf16", "max_length": 7}),
+        ("to('cuda')", "labels['input_ids'][:7]", "{}", {"load_dtype": ABSENT, "max_length": 7}),
+        ("eval()", "pass", "{'per_device_train_batch_size': 3}", {"train_batch_size": 3}),
+    ],
+)
+def test_a_model_and_a_tokenizer_are_followed_whatever_they_are_called(tmp_path, cast, cut, rest, expected):
+    found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast=cast, cut=cut, rest=rest)})
+    assert {field: found[field] for field in expected} == expected
+
+
+def test_settings_that_nobody_can_tell_leave_no_default(tmp_path):
+    found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast="half()", cut="pass", rest="asked()")})
+    assert isinstance(found["train_batch_size"], Unknown) and isinstance(found["gradient_checkpointing"], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai:v0.7.3", command=OPTIONS)),
+        ("compose.yml", COMPOSE.format(image="vllm/vllm-openai", command=VLLM.split())),
+        ("compose.yml", COMPOSE.format(image="mine", command=VLLM)),
+        ("k8s.yaml", KUBERNETES.format(command=VLLM)),
+        ("Makefile", MAKEFILE),
+        ("a.sh", f"docker run --gpus all vllm/vllm-openai:v0.7.3 {OPTIONS}\n"),
+        ("a.sh", f"sudo docker run --gpus all vllm/vllm-openai:v0.7.3 {VLLM}\n"),
+    ],
+)
+def test_the_command_of_a_container_or_of_a_makefile_is_one(tmp_path, name, text):
+    found = read(tmp_path, name, {name: text})
+    assert (found["model"], found["method"], found["gpu_memory_utilization"]) == ("a/b", "serve", 0.9)
+    place = next(item["place"][0] for item in found["recipe_key"] if "utilization" in item["key"])
+    row = next(number for number, line in enumerate(text.splitlines(), 1) if "utilization" in line)
+    assert place == f"{name}:{row}"

@@ -38,6 +38,7 @@ _STARTS = re.compile(
     r"(?:i?python|pypy|accelerate|torchrun|deepspeed|composer|colossalai|srun|mpirun|mpiexec|horovodrun|ray|uv|poetry"
     r"|pipenv|conda|mamba|coverage|nsys|ncu|numactl|taskset|stdbuf|timeout|nice|singularity|apptainer|docker)[\d.]*\Z"
 )
+_CONTAINER = re.compile(r"(?:docker|podman|nerdctl)\Z")
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 
 
@@ -102,10 +103,14 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
         if kind_of(name) == "launcher":
             starts.append(at + module)
             continue
-        longer = f"{name} {words[behind].text}" if behind < len(words) else ""
+        second = words[behind].text if behind < len(words) else "/"
+        longer = "" if "/" in second else f"{name} {second}"
         script = name.endswith(".py") and (at == 0 or words[0].computed or _STARTS.match(_base(words[0].text)))
+        # The image of a container is the program where options follow it, and not where a command does.
+        image = _CONTAINER.match(words[0].text) and kind_of(name) == "program" and not (module or script)
         if (
-            0 < at == starts[-1]
+            (image and not _OPTION.match(second))
+            or 0 < at == starts[-1]
             or (behind <= handing and script)
             or not (module or script or "program" in (kind_of(name), kind_of(longer)))
         ):

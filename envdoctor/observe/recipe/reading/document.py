@@ -2,6 +2,9 @@
 
 import os
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from envdoctor.observe.errors import ObservationError
@@ -10,6 +13,8 @@ from envdoctor.system.message import Message
 #: What is named by its path from the project's root is looked for in so many folders above the one that names it.
 _ABOVE = 4
 Scalar = str | int | float | bool | None
+#: The key of a setting that stands for others that nobody can tell, as in ``f(**options)``.
+REST = "**"
 #: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
 MOST_ENTRIES = 2000
 
@@ -95,6 +100,52 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(Message("holds no settings (key: value)") if root is not None else Message("is empty"))
     return tuple(_entries(root, line, prefix, is_json))
+
+
+def container_commands(text: str) -> str:
+    """Return the commands of the containers in a file for Docker Compose or Kubernetes, as a script of the shell whose
+    lines are those of the file; an empty text where there are none."""
+    import yaml
+
+    if len(text) > _LARGEST or "image" not in text:
+        return ""
+    try:
+        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+    except (yaml.YAMLError, RecursionError, MemoryError):
+        return ""
+    lines: dict[int, str] = {}
+    for node in islice(_below(nodes), MOST_ENTRIES):
+        said = dict(_pairs(node)) if node.id == "mapping" else {}
+        given = [said[name] for name in ("entrypoint", "command", "args") if name in said]
+        if given and "image" in said and said["image"].id == "scalar":
+            words = " ".join(["docker run", shlex.quote(str(said["image"].value)), *map(_words, given)])
+            lines[given[-1].start_mark.line] = words.replace("\n", " ")
+    return "\n".join(lines.get(line, "") for line in range(max(lines, default=-1) + 1))
+
+
+def _below(nodes: list[Any]) -> Iterator[Any]:
+    """Yield nodes and those below them; one that is used again comes again, and whoever asks has to stop."""
+    for node in nodes:  # it grows
+        yield node
+        if node.id == "mapping":
+            nodes += [value for _, value in node.value]
+        elif node.id == "sequence":
+            nodes += node.value
+
+
+def _words(node: Any) -> str:
+    """Return the words of a command as a shell writes them; ``sh`` for ``/bin/sh``."""
+    if node.id == "scalar":
+        return str(node.value)
+    words = [str(one.value) for one in node.value if one.id == "scalar"] if node.id == "sequence" else []
+    return " ".join(shlex.quote(re.sub(r"/(?:usr/)?bin/(?=(?:ba)?sh\Z)", "", word)) for word in words)
+
+
+def makefile_as_shell(text: str) -> str:
+    """Return the rules of a makefile as commands of the shell, line by line, with its variables."""
+    text = re.sub(r"\$\((\w+)\)", r"${\1}", text.replace("$$", "$"))
+    text = re.sub(r"(?m)^(\w+)[ \t]*[?:]*=[ \t]*(.*?)[ \t]*$", lambda one: f"{one[1]}={shlex.quote(one[2])}", text)
+    return re.sub(r"(?m)^\t[@-]*", "", text)
 
 
 def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[RecipeEntry]:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from envdoctor.observe.recipe.reading.document import REST
 from envdoctor.observe.recipe.reading.script_calls import (
     OPEN,
     Calls,
     Item,
+    Loaded,
     Returned,
     ScriptObject,
     ScriptTooLong,
@@ -218,7 +220,7 @@ class Script(Calls):
                 base = self.value(owner, scope)
                 if isinstance(base, ScriptObject):
                     self._put(base, key, value, line)
-                elif name := dotted(owner):
+                elif name := base.name if isinstance(base, Loaded) else dotted(owner):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
                     settings: list[Any] = []
                     add_setting(settings, key, value, line)
@@ -262,11 +264,20 @@ class Script(Calls):
         match self.value(node.value, scope):
             case ScriptObject() as base if node.attr in base:
                 return told(base[node.attr].value)
+            case Loaded(name=owner):
+                return Loaded(f"{owner}.{node.attr}")
             case ast.ClassDef() as kind:
                 return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
         return OPEN
 
     def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
+        # input_ids[:2048] cuts as tokenizer(max_length=2048) does
+        if isinstance(node.slice, ast.Slice) and node.slice.lower is None and node.slice.upper is not None:
+            cut = node.value.slice if isinstance(node.value, ast.Subscript) else node.value
+            if (getattr(cut, "id", None) or getattr(cut, "value", None)) in ("input_ids", "labels"):
+                settings: list[Any] = []
+                add_setting(settings, "max_length", self.value(node.slice.upper, scope), node.lineno)
+                self.tell("tokenizer", settings)
         match self.value(node.value, scope), self.value(node.slice, scope):
             case dict() as base, str(key) if key in base:
                 return told(base[key].value)
@@ -351,8 +362,7 @@ class Script(Calls):
 
     def _of_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
         name = dotted(node.func)
-        if not name:
-            self.value(node.func, scope)
+        function = self.value(node.func, scope)
         settings: list[Any] = []
         given: list[Any] = []
         named: dict[str, Item] = {}
@@ -364,6 +374,8 @@ class Script(Calls):
             # **options: a mapping that is written out, as it stands
             add_setting(settings, keyword.arg or "", value, keyword.value.lineno)
             named.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else mapping_of(value))
-        told = name or f"._.{getattr(node.func, 'attr', '')}"
-        self.tell(told, settings or [["#0", None, node.lineno, 0]])
-        return self._result(node, name, given, named, scope)
+            if keyword.arg is None and not isinstance(value, dict):
+                settings.append([REST, None, keyword.value.lineno, 1])
+        called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
+        self.tell(called, settings or [["#0", None, node.lineno, 0]])
+        return self._result(node, function, given, named, scope)

@@ -24,6 +24,9 @@ _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
+#: Methods of a model, and functions that take one first, whose result is that model.
+_SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
+_WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training"}
 
 
 class _Open:
@@ -43,6 +46,12 @@ class Item(NamedTuple):
 
     value: Any
     line: int
+
+
+class Loaded(NamedTuple):
+    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it."""
+
+    name: str
 
 
 class ScriptObject(dict[str, Item]):
@@ -119,10 +128,10 @@ class Calls(ABC):
             self.calls.append((name, settings[:_MOST_CALLS], False))
 
     def _result(
-        self, node: ast.Call, name: str, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+        self, node: ast.Call, called: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
+        name = dotted(node.func)
         last = name.rpartition(".")[2]
-        called = self.value(node.func, scope) if name else OPEN
         match called:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self._enter(called, given, self._command(called) or _values_of(named))
@@ -136,13 +145,19 @@ class Calls(ABC):
                     add_setting(settings, "", found if found else dict(named), node.lineno)
                     self.tell(library, settings)
                 return found
+            case Loaded(name=method):
+                return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
         first = given[0] if given else OPEN
         match name, last, given:
+            case _, "from_pretrained", _:
+                return _loaded(f".{name}".split(".")[-2])
+            case _, _, [Loaded(name="model"), *_] if last in _WRAPPED_MODEL:
+                return first
             case "dict", _, _:
                 return self._new({**mapping_of(first), **named})
             case _, "vars" | "asdict", [dict(), *_]:
                 return dict(first)
-            case _, "deepcopy", [dict(), *_]:
+            case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
                 return first
             case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
                 try:
@@ -361,6 +376,15 @@ class Calls(ABC):
                 self.tell(library, settings or [["#0", None, 1, 0]])
             values.append(found)
         return values
+
+
+def _loaded(kind: str) -> Any:
+    """What the ``from_pretrained`` of a class gives."""
+    if kind.endswith(("Tokenizer", "TokenizerFast", "Processor")):
+        return Loaded("tokenizer")
+    if kind.startswith("Fast") and kind.endswith("Model"):
+        return [Loaded("model"), Loaded("tokenizer")]  # Unsloth
+    return Loaded("model") if "Model" in kind or "For" in kind else OPEN
 
 
 def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
