@@ -18,11 +18,11 @@ _MODEL, _SDPA = "probe-model-code-differs", "probe-transformers-sdpa-differs"
 _CACHE, _PADDED, _PACKED = "probe-cache-differs", "probe-padded-batch-differs", "probe-packing-leaks"
 _LORA, _LOSS, _SUM = "probe-lora-differs", "probe-model-loss-differs", "probe-sum-wrong"
 _STEP, _TRAINER, _TRL = "probe-optimizer-step-wrong", "probe-trainer-training-differs", "probe-trl-training-differs"
-_NAN = "probe-operation-nan"
+_NAN, _FLASH = "probe-operation-nan", "probe-attention-right-without-flash"
 #: The rules that may name a fault of a machine, a kernel or a build.
 MACHINE = {
-    "causal attention in half shows four queries the same keys": (_ATTENTION,),
-    "one query over 1,024 keys or more reads those of other heads": (_ATTENTION, _CACHE),
+    "causal attention in half shows four queries the same keys": (_ATTENTION, _FLASH),
+    "one query over 1,024 keys or more reads those of other heads": (_ATTENTION, _FLASH, _CACHE),
     "values narrower than queries are read as wide as queries": (_ATTENTION, _SDPA, _MODEL),
     "linear layers read a weight that is not contiguous as if it were": (_OPERATION,),
     "float32 products leave rows after the 4,096th": (_OPERATION, _SUM),
