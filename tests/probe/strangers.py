@@ -12,7 +12,7 @@ from pathlib import Path
 from planted import PROBES, planted_session, seen
 from trials import LEFT_OUT, Found, trial
 
-__all__ = ["CAUSES", "FLAKY", "MACHINE", "SECOND", "SECOND_MACHINE", "second_strangers", "strangers"]
+__all__ = ["CAUSES", "FLAKY", "MACHINE", "SECOND", "SECOND_MACHINE", "of_set", "second_strangers", "strangers"]
 
 _OPERATION, _ATTENTION = "probe-operation-inaccurate", "probe-attention-inaccurate"
 _OPTIMIZER, _TRAINER, _LORA = "probe-optimizer-step-wrong", "probe-trainer-training-differs", "probe-lora-differs"
@@ -111,25 +111,35 @@ FLAKY = dict.fromkeys(
 def strangers(
     python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick"
 ) -> Iterator[tuple[str, Found]]:
-    """What the suite says of each of these faults, or of all: those that come and go in whole sessions, which repeat
-    what fails, the others as in ``trial``."""
-    steady = [name for name in CAUSES if not faults or name in faults]
-    if steady:
-        yield from trial(python, scratch, steady, suite)
-    names = [name for name in PROBES if PROBES[name].suites.get(suite) and name not in LEFT_OUT]
-    for fault in FLAKY:
-        if not faults or fault in faults:
-            folder = scratch / str(len(os.listdir(scratch)))
-            folder.mkdir()
-            outcomes = planted_session(python, folder, fault, *names, suite=suite)
-            seconds = sum(outcome.cpu_seconds or 0.0 for outcome in outcomes)
-            yield fault, Found(tuple(sorted(seen(outcomes).roots)), seconds)
+    """What the suite says of each of these faults, or of all."""
+    yield from of_set(CAUSES, FLAKY, python, scratch, faults, suite)
 
 
 def second_strangers(
     python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick"
 ) -> Iterator[tuple[str, Found]]:
     """Like ``strangers``, of the second set: none of these comes and goes."""
-    names = [name for name in SECOND if not faults or name in faults]
+    yield from of_set(SECOND, (), python, scratch, faults, suite)
+
+
+def of_set(
+    steady: Collection[str],
+    flaky: Collection[str],
+    python: str,
+    scratch: Path,
+    faults: Collection[str] = (),
+    suite: str = "quick",
+) -> Iterator[tuple[str, Found]]:
+    """What the suite says of each of these faults, or of all: those that come and go in whole sessions, which repeat
+    what fails, the others as in ``trial``."""
+    names = [name for name in steady if not faults or name in faults]
     if names:
         yield from trial(python, scratch, names, suite)
+    probes = [name for name in PROBES if PROBES[name].suites.get(suite) and name not in LEFT_OUT]
+    for fault in flaky:
+        if not faults or fault in faults:
+            folder = scratch / str(len(os.listdir(scratch)))
+            folder.mkdir()
+            outcomes = planted_session(python, folder, fault, *probes, suite=suite)
+            seconds = sum(outcome.cpu_seconds or 0.0 for outcome in outcomes)
+            yield fault, Found(tuple(sorted(seen(outcomes).roots)), seconds)

@@ -9,6 +9,7 @@ import loop_faults  # noqa: F401
 import second_faults  # noqa: F401
 import shape_faults  # noqa: F401
 import stranger_faults  # noqa: F401
+import third_faults  # noqa: F401
 import trial_faults  # noqa: F401
 from patches import FAULTS, Put
 
