@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.revision.code import remote_code, transformers_window
+from envdoctor.revision.code import remote_code
 from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
 from envdoctor.revision.files import other_files
 from envdoctor.revision.hub.commits import Commit, commits_between
@@ -32,7 +32,6 @@ COMPARERS = (
     Comparer("tokenizer", tokenizer_files.compare, tokenizer_files.wants),
     Comparer("template", chat_template.compare, chat_template.wants),
     Comparer("code", remote_code.compare, remote_code.wants),
-    Comparer("code", transformers_window.compare, transformers_window.wants),
     _settings("preprocessor"),
     Comparer("files", other_files.compare, None),
     Comparer("files", pickles.compare, pickles.wants),

@@ -38,7 +38,7 @@ def test_every_comparer_compares_an_area(matrix: Matrix) -> None:
 )
 def test_equal_files_are_not_read(name: str, file: str, equal: str) -> None:
     old, new = (Repository(texts={file: "{}"}) for _ in range(2))
-    assert outcome(comparer(name), old, new) == Compared(equal=(equal,))
+    assert outcome(comparer(name), old, new)._replace(facts={}) == Compared(equal=(equal,))
     assert old.read_paths == new.read_paths == []
 
 

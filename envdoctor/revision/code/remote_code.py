@@ -3,40 +3,27 @@
 Only files that transformers loads are judged: from the auto_map along relative imports. Where nothing says what is
 loaded, all are.
 
-Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key; those that
-a rule does not name say what happened and have no effect on training):
+Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key):
 
-``training-code-changed``                a training step can reach it, and what it means is not known
-the kinds of the table ``training-code`` what it means is known; before is what only the old revision has, after what
-                                         only the new one has
-``code-broken``, ``code-mended``         transformers cannot load the new (the old) file; ``detail`` says why
-``gradient-checkpointing-noop``          switching it on reaches no module that asks for it, or sets and calls nothing
-``gradient-checkpointing-fails``         checkpoint() gets keywords that it refuses
-``gradient-checkpointing-mended``        one of the two in the old revision alone
-``gradient-checkpointing-hook-removed``  _set_gradient_checkpointing is gone from a class that stays
-``gradient-checkpointing-flag-changed``  supports_gradient_checkpointing
-``attention-class-added``, ``attention-class-removed``
-``attention-default-changed``            _supports_sdpa and the like, or a default of an attention parameter
-``signature-changed``                    a call that the old signature accepts may fail or mean something else
-``signature-extended``                   only optional parameters more, or names that a configuration takes anyway
-``default-changed``, ``default-unused``  of a parameter; unused: config.json sets it, or no training step calls it
-``call-refused``                         a keyword that what is called, in the same file, has no parameter for
-``minor-only-gate``                      a comparison with the second number of a version alone
-``version-gate-added``                   any other comparison with a version
-``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
-                                         a call of, or a reference to, what reaches beyond computing; ``detail`` says
-                                         when it runs. That none was found is no proof that there is none
-``definition-added``, ``definition-removed``, ``definition-changed``, ``definition-moved``
-                                         of what no training step reaches, but for whole classes and functions: what
-                                         speaks of these changed as well
-``annotations-changed``
-``import-added``, ``import-removed``
-``package-required``                     transformers does not load the file without a package, which is new
-``auto-map-changed``, ``auto-map-other-repository``
-``file-added``, ``file-removed``, ``file-moved``
-``file-not-loaded``                      no auto_map leads to the file, which changed
-``formatting-only``                      only comments, layout, log lines, local names or the order of definitions
-``unparsable``                           no syntax tree here; the file is unread as well
+* ``training-code-changed`` (a training step can reach it, and what it means is not known), and the kinds of the table
+  ``training-code`` (what it means is known: before is what only the old revision has, after what only the new one has);
+* ``code-broken``, ``code-mended`` (transformers cannot load the new, the old file), ``unparsable``;
+* ``gradient-checkpointing-noop`` (switching it on reaches no module that asks for it, or sets and calls nothing),
+  ``-fails`` (checkpoint() gets keywords that it refuses), ``-mended`` (one of the two in the old revision alone),
+  ``-hook-removed`` (from a class that stays), ``-flag-changed`` (supports_gradient_checkpointing);
+* ``attention-class-added``, ``-removed``, ``attention-default-changed`` (_supports_sdpa, or a default of a parameter);
+* ``signature-changed`` (a call that the old one accepts may fail or mean something else), ``signature-extended``,
+  ``default-changed``, ``default-unused`` (config.json sets it, or no training step calls it), ``call-refused`` (a
+  keyword that what is called, in the same file, has no parameter for);
+* ``minor-only-gate`` (a comparison with the second number of a version alone), ``version-gate-added``,
+  ``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
+  (``detail`` says when it runs; that none was found is no proof that there is none);
+* ``definition-added``, ``-removed``, ``-changed``, ``-moved`` (of what no training step reaches, or whole classes and
+  functions: what speaks of these changed as well), ``annotations-changed``, ``formatting-only``;
+* ``import-added``, ``import-removed``, ``package-required`` (new, and without it transformers does not load the file);
+* ``auto-map-changed``, ``auto-map-other-repository``, ``file-added``, ``file-removed``, ``file-moved``,
+  ``file-not-loaded`` (no auto_map leads to the file, which changed);
+* ``transformers-window`` (before and after are ranges of releases: ``transformers_window.py``).
 """
 
 from collections import Counter
@@ -54,6 +41,7 @@ from envdoctor.revision.code.parts.changes import (
 )
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import (
+    CONFLICT_MARKS,
     CodeSide,
     LoadedEntry,
     NotPython,
@@ -65,15 +53,16 @@ from envdoctor.revision.code.parts.loaded import (
 )
 from envdoctor.revision.code.parts.training import Judged, causes, told
 from envdoctor.revision.code.parts.tree import FileCode
+from envdoctor.revision.code.transformers_window import transformers_windows
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.message import Message
 
-AREA = "code"
 _MAX_OF_A_KIND = 100
 _MAX_TEXT = 160
 _MAX_ENTRIES = 200
 _MAX_REFERENCE = 200
+_change = partial(Change, "code")
 
 
 def wants(path: str) -> bool:
@@ -101,19 +90,18 @@ def compare(revisions: Revisions) -> Compared:
             old.entries.extend(was)
             new.entries.extend(now)
         if not (blind or unknown):
-            loaded = loaded_files(sides, differ, partial(_more, new.snapshot))
+            loaded = loaded_files(sides, differ)
     judged = {*differ} if loaded is None else loaded
-    changes = [Change(AREA, "file-not-loaded", path, path) for path in differ if path not in judged]
+    changes = [_change("file-not-loaded", path, path) for path in differ if path not in judged]
     for path, one in unread.items():
         if path in judged and path in old.texts.keys() | new.texts.keys() and not isinstance(one, NotPython):
-            changes.append(Change(AREA, "unparsable", path, path, detail=one.reason))
+            changes.append(_change("unparsable", path, path, detail=one.reason))
     for side in sides:
         side.faults.extend(faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed}))
     before, after = (dict(reversed(side.faults)) for side in sides)
-    broken = [("code-broken", path, reason) for path, reason in after.items() if path not in before]
-    gone = before.keys() - new.snapshot.files.keys()  # what is not there any more was not mended
-    broken += [("code-mended", path, reason) for path, reason in before.items() if path not in {*after, *gone}]
-    changes += [Change(AREA, kind, path, path, detail=reason) for kind, path, reason in broken]
+    changes += [_change("code-broken", path, path, detail=after[path]) for path in after if path not in before]
+    mended = [path for path in before if path not in after and path in new.snapshot.files]
+    changes += [_change("code-mended", path, path, detail=before[path]) for path in mended]
     known = [{path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides]
     pairs = pair_files(*known)
     names = {entry.name for side in sides for entry in side.entries}
@@ -132,7 +120,8 @@ def compare(revisions: Revisions) -> Compared:
     parts += [part for part in blind if part.path in configs]
     away = dict.fromkeys((entry.config, entry.away) for side in sides for entry in side.entries if entry.away)
     parts += [Unread(path, Message("the code that it names is in {}, and was not compared", it)) for path, it in away]
-    return Compared(tuple(changes), tuple(parts), equal=tuple(words))
+    window = transformers_windows(revisions, sides, unread)
+    return Compared((*changes, *window.changes), tuple(parts), window.facts, tuple(words))
 
 
 def _parse(
@@ -140,7 +129,7 @@ def _parse(
 ) -> tuple[dict[str, Unread], set[str]]:
     """Read and parse both sides of the files; return the unread ones and the ones with equal bytes, which are parsed
     only if they are ``needed``."""
-    read = [read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys())) for side in sides]
+    read = [parted(read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys()))) for side in sides]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
     skipped = equal - {*needed} | unread.keys()
@@ -154,7 +143,7 @@ def _parse(
                 side.codes[source.path] = result
                 continue
             case NotPython():
-                side.marked.update([source.path] if source.has_conflict_marks else [])
+                side.marked.update([source.path] if CONFLICT_MARKS.search(source.content) else [])
                 marks = Message("it holds the marks of a conflict")
                 side.faults.append((source.path, marks if source.path in side.marked else result.reason))
         unread.setdefault(source.path, result)
@@ -170,13 +159,6 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
     after = {definition.name for code in sides[1].codes.values() for definition in code.definitions}
     classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
     return bool(classes - after)
-
-
-def _more(snapshot: Snapshot, paths: Sequence[str]) -> dict[str, FileCode]:
-    """Return the code of files that are the same on both sides."""
-    sources, _ = read_sources(snapshot, [path for path in paths if path in snapshot.files])
-    codes = zip(sources, parse(sources), strict=True)
-    return {source.path: code for source, code in codes if isinstance(code, FileCode)}
 
 
 def _settings(revisions: Revisions) -> set[str]:
@@ -195,12 +177,12 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
             changes += one_sided(pair)
             continue
         if pair.old_path != pair.new_path:
-            changes.append(Change(AREA, "file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
+            changes.append(_change("file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
         found = [*compare_file(pair, moved), *checkpointing(pair)]
         changes += found
         if not found and all(change.path != pair.path for change in changes):
             detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
-            changes.append(Change(AREA, "formatting-only", pair.path, pair.path, detail=detail))
+            changes.append(_change("formatting-only", pair.path, pair.path, detail=detail))
     return changes
 
 
@@ -220,7 +202,7 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
         at_load = any(site.at_load for site in sites)
         when = Message("runs as soon as the code is loaded") if at_load else Message("runs when {} does", scope)
-        yield Change(AREA, name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
+        yield _change(name, path, scope, None, text, len(sites), None if sites[0].is_gate else when)
 
 
 def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
@@ -234,7 +216,7 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
         rest = number - _MAX_OF_A_KIND
         if rest > 0:
             detail = Message("not listed one by one")
-            yield Change(AREA, kind, path, Message("{} more", rest), count=rest, detail=detail)
+            yield _change(kind, path, Message("{} more", rest), count=rest, detail=detail)
 
 
 def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[LoadedEntry], list[LoadedEntry]] | Unread:
@@ -271,4 +253,4 @@ def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntr
         away = after.away if after and after.away not in known else None
         kind = "auto-map-other-repository" if away else "auto-map-changed"
         detail = Message("code of {}", away) if away else None
-        yield Change(AREA, kind, path, key, before and before.text, after and after.text, detail=detail)
+        yield _change(kind, path, key, before and before.text, after and after.text, detail=detail)

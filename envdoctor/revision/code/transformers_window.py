@@ -8,21 +8,21 @@ type. Names are looked up in the ledger of released packages. Files that did not
 is the same on both sides.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.facts.values import Unknown, Value
+from envdoctor.facts.values import Unknown
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import Asked, Lacking, answer
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
-from envdoctor.revision.code.parts.loaded import kind_of_file, parse, read_sources
+from envdoctor.revision.code.parts.loaded import CodeSide, kind_of_file
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json
-from envdoctor.revision.hub.snapshot import Snapshot, Unread
+from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.system.message import Message, listed
-from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
+from envdoctor.versions.releases import EVERY, Releases, intersect, parse_ranges, spell_ranges
 
 _TABLE = "transformers-demands"
 _CONFIGS = ("config.json", "tokenizer_config.json")
@@ -36,64 +36,49 @@ class _Demand(NamedTuple):
     path: str
 
 
-def wants(path: str) -> bool:
-    """Return whether it is a configuration, or a Python file that transformers loads by its name."""
-    return path in _CONFIGS or kind_of_file(path) is not None
-
-
-def compare(revisions: Revisions) -> Compared:
-    """Return the windows as facts, and a change if they differ."""
-    changed = revisions.changed()
-    if not changed:
-        reason = Unknown(Message("neither the code nor the configuration changed"))
-        return _facts(reason, reason)
-    before, after = (parted(_demands(side, changed, revisions.matrix)) for side in (revisions.old, revisions.new))
-    was, now = (_window(*found) for found in (before, after))
-    compared = _facts(was, now)
-    if before[1] or after[1] or was == now:
+def transformers_windows(revisions: Revisions, sides: list[CodeSide], unread: Mapping[str, Unread]) -> Compared:
+    """Return the windows of both sides as facts, and a change if they differ; ``unread`` are files without code."""
+    paths = [path for path in revisions.changed() if path in _CONFIGS or kind_of_file(path)]
+    windows: list[str | Unknown] = [Unknown(Message("neither the code nor the configuration changed"))] * 2
+    found = [parted(_demands(side, paths, unread, revisions.matrix)) for side in sides]
+    for number, (demands, problems) in enumerate(found if paths else ()):
+        window = EVERY
+        for demand in demands:
+            window = intersect(window, parse_ranges(demand.releases))
+        problem = problems[0] if problems else None
+        windows[number] = Unknown(Message("{}: {}", *problem)) if problem else spell_ranges(window)
+    (before, old_problems), (after, new_problems) = found
+    was, now = windows
+    compared = Compared(facts={"revision.transformers_old": was, "revision.transformers_new": now})
+    if old_problems or new_problems or was == now:
         return compared
-    asked, asks = ({demand.reason for demand in demands} for demands, _ in (before, after))
-    news = [demand for demand in dict.fromkeys(after[0]) if demand.reason not in asked]
-    gone = [demand for demand in dict.fromkeys(before[0]) if demand.reason not in asks]
-    path = (news or after[0] or before[0])[0].path
-    dropped = [Message("no longer: {}", demand.reason) for demand in gone]
+    asked, asks = ({demand.reason for demand in demands} for demands in (before, after))
+    news = [demand for demand in dict.fromkeys(after) if demand.reason not in asked]
+    dropped = [Message("no longer: {}", one.reason) for one in dict.fromkeys(before) if one.reason not in asks]
+    path = (news or after or before)[0].path
     detail = listed([*(demand.reason for demand in news), *dropped], 3)
     change = Change("code", "transformers-window", path, "transformers", str(was), str(now), 1, detail)
     return compared._replace(changes=(change,))
 
 
-def _facts(old: Value, new: Value) -> Compared:
-    return Compared(facts={"revision.transformers_old": old, "revision.transformers_new": new})
-
-
-def _window(demands: Sequence[_Demand], unread: Sequence[Unread]) -> str | Unknown:
-    """Return the releases that meet every demand; unknown if a file could not be understood."""
-    if unread:
-        return Unknown(Message("{}: {}", unread[0].path, unread[0].reason))
-    window: tuple[Range, ...] = EVERY
-    for demand in demands:
-        window = intersect(window, parse_ranges(demand.releases))
-    return spell_ranges(window)
-
-
-def _demands(snapshot: Snapshot, paths: Sequence[str], matrix: Matrix) -> Iterator[_Demand | Unread]:
+def _demands(
+    side: CodeSide, paths: list[str], unread: Mapping[str, Unread], matrix: Matrix
+) -> Iterator[_Demand | Unread]:
     """Yield what the given files ask for: first the demands of configurations, then those of code."""
-    present = [path for path in paths if path in snapshot.files]
+    present = [path for path in paths if path in side.snapshot.files]
     for path in present:
-        read = read_json(snapshot, path) if path in _CONFIGS else None
+        read = read_json(side.snapshot, path) if path in _CONFIGS else None
         if isinstance(read, Unread):
             yield read
             return
         elif read is not None:
             yield from _config_demands(path, read.data, matrix)
-    sources, unread = read_sources(snapshot, [path for path in present if path not in _CONFIGS])
-    yield from unread
-    for source, code in zip(sources, parse(sources), strict=True):
-        if isinstance(code, Unread):
-            yield code
-        else:
-            yield from _import_demands(source.path, code, matrix.ledger)
-            yield from _method_demands(source.path, code, matrix)
+    for path in present:
+        if path in side.codes:
+            yield from _import_demands(path, side.codes[path], matrix.ledger)
+            yield from _method_demands(path, side.codes[path], matrix)
+        elif path in unread:
+            yield unread[path]
 
 
 def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Iterator[_Demand]:

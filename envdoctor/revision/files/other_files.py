@@ -40,22 +40,19 @@ def compare(revisions: Revisions) -> Compared:
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     code: str | Unread | None = ""  # read once, and only where it matters
-    for path in revisions.files:
+    for path in revisions.changed():
         state = revisions.state(path)
-        if state == "unknown":
-            pair = revisions.read(path, _LIMIT)
-            if isinstance(pair, Unread):
-                yield pair
-                continue
-            state = "same" if pair[0] == pair[1] else "changed"
-        if state != "same":
+        pair = revisions.read(path, _LIMIT) if state == "unknown" else None
+        if isinstance(pair, Unread):
+            yield pair
+        elif pair is None or pair[0] != pair[1]:
             about = path.lower().endswith(_DOCUMENTATION)
             if code == "" and not about:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
                     yield code
             named = type(code) is str and posixpath.basename(path) in code
-            kind = "file-read-by-code" if named else f"file-{state}"
+            kind = "file-read-by-code" if named else f"file-{'changed' if pair else state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))
 
 

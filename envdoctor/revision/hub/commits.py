@@ -94,18 +94,16 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
     sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
     more = len(found) > most
     pairs = pairwise(sides if related or more else [*sides, None])
-    given = [Step(commit, _changed(before, after)) for commit, (after, before) in zip(found, pairs, strict=False)]
+    given = [Step(commit, _changed(*pair)) for commit, pair in zip(found, pairs, strict=False)]
     return given, ids[-1] if more else None
 
 
-def _changed(
-    before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
-) -> list[str] | Unread:
+def _changed(*sides: HubSnapshot | TransportError | None) -> list[str] | Unread:
     """Return the files that differ; none for the first commit."""
-    for side in (after, before):
+    for side in sides:
         if isinstance(side, TransportError):
             return Unread("", said_by(side))
-    old, new = (getattr(side, "files", {}) for side in (before, after))
+    new, old = (getattr(side, "files", {}) for side in sides)
     return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
 
 
@@ -135,28 +133,28 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
     except SnapshotError as error:
         if error.kind != "revision-not-found":
             raise
+        begun: list[str] = []
         if when is not None:
-            commit: str | None = _commit_at(access.hub, repo, when, text)
-        else:
-            commit = _commit_that_begins(access.hub, repo, text) if _PREFIX.match(text) else None
-        if commit is None:
+            begun = [_commit_at(access.hub, repo, when, text)]
+        elif _PREFIX.match(text):
+            begun = [one.id for one in commits(access.hub, repo, "main", 1000) if one.id.startswith(text)]
+        if len(begun) > 1:
+            problem = "{} commits of {} begin with {}: give more of it"
+            raise SnapshotError(problem, len(begun), repo, text, kind="revision-not-found") from None
+        if not begun:
             raise (_written_otherwise(text) or error) from None
-        return open_hub(repo, commit, access)
+        return open_hub(repo, begun[0], access)
 
 
 def _written_otherwise(text: str) -> SnapshotError | None:
     """Return the error for a date in another form than ours, with the right form; None for other texts."""
     match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
-    if match is None:
-        return None
-    one, two, three = map(int, match.groups())
-    orders = [(one, two, three)] if len(match[1]) == 4 else [(three, two, one), (three, one, two)]
+    one, two, three = map(int, match.groups()) if match else (0, 0, 0)
+    orders = [(one, two, three)] if match and len(match[1]) == 4 else [(three, two, one), (three, one, two)]
     days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
     right = [day for day in dict.fromkeys(days) if _moment(day)]
-    if not right:
-        return None
     problem = "{} is neither a revision nor a date in the right form: write {}"
-    return SnapshotError(problem, text, joined(right, " or "), kind="usage")
+    return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
 
 
 def date_of(text: str) -> datetime | None:
@@ -178,11 +176,3 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
     if seen == MOST_COMMITS:
         first = Message("; of its history the last {} commits were looked at", f"{seen:,}")
     raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
-
-
-def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
-    found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
-    if len(found) > 1:
-        problem = "{} commits of {} begin with {}: give more of it"
-        raise SnapshotError(problem, len(found), repo, text, kind="revision-not-found")
-    return found[0] if found else None

@@ -123,11 +123,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int | float:
-    if text == "-0":
-        return -0.0
-    if len(text) <= 300:
-        return int(text)
-    return _float(text)
+    return -0.0 if text == "-0" else int(text) if len(text) <= 300 else _float(text)
 
 
 def _no_constant(name: str) -> None:

@@ -2,28 +2,18 @@
 
 Kinds of changes (``symbol`` is the canonical dotted key, ``text_config.rope_theta``):
 
-config.json and adapter_config.json
-    ``model-type-changed``, ``architecture-changed``, ``auto-map-changed``, ``dtype-changed``, ``vocab-changed``,
-    ``tie-changed``, ``token-id-changed``, ``rope-changed``, ``sliding-window-changed``, ``activation-changed``,
-    ``attention-implementation-changed``, ``norm-changed``, ``dropout-changed``, ``size-changed``,
-    ``position-limit-lowered``, ``position-limit-changed``
-    ``unread-key``     a key of these groups that no file of the model's own code names, in either revision
-generation_config.json: what stops a generation, and what it samples with when the caller says nothing
-    ``eos-changed``, ``token-id-changed`` (the others), ``sampling-default-changed``
-preprocessors of images, videos and audio, and processors
-    ``processor-class-changed``, ``normalisation-changed``, ``size-changed`` (how many tokens a picture takes),
-    ``audio-changed``
-all
-    the kinds above: a key of the group of that name in table config-keys has another value
-    ``quantization-added``, ``quantization-removed``, ``quantization-changed``
-    ``rope-moved``     the same rotary settings under the name of another transformers generation (rope_parameters)
-    ``key-renamed``    the same value under another name (torch_dtype -> dtype)
-    ``key-added``, ``key-removed``, ``key-changed``   any other key
-    ``implicit``       a key came or went whose value is what its absence means
-    ``without-effect`` a sliding window that use_sliding_window switches off in both
-    ``noise``          keys that nothing reads (_name_or_path, transformers_version)
-    ``repeated-key``   the new file gives a key twice; readers disagree on which one counts
-    ``<area>-added``, ``<area>-removed``              the file as a whole
+* a kind of table config-keys, for a key of that group: in config.json and adapter_config.json from
+  ``model-type-changed`` to ``position-limit-lowered``, in generation_config.json ``eos-changed``, ``token-id-changed``
+  and ``sampling-default-changed``, in preprocessors ``processor-class-changed``, ``normalisation-changed``,
+  ``size-changed`` and ``audio-changed``; ``unread-key`` (no file of the model's own code names such a key);
+* ``quantization-added``, ``quantization-removed``, ``quantization-changed``;
+* ``rope-moved`` (the same rotary settings under the name of another transformers generation, rope_parameters),
+  ``key-renamed`` (the same value under another name: torch_dtype -> dtype);
+* ``key-added``, ``key-removed``, ``key-changed`` (any other key), ``repeated-key`` (the new file gives a key twice;
+  readers disagree on which one counts), ``noise`` (keys that nothing reads: transformers_version);
+* ``implicit`` (a key came or went whose value is what its absence means), ``without-effect`` (a sliding window that
+  use_sliding_window switches off in both);
+* ``<area>-added``, ``<area>-removed`` (the file as a whole).
 """
 
 import fnmatch
@@ -55,6 +45,7 @@ _MOST_KEYS = 5_000
 #: Tables that are data, not settings: compared as one value.
 _WHOLE = ("id2label", "label2id", "task_specific_params", "pruned_heads", "added_tokens_decoder")
 _FULL, _SLIDING = "full_attention", "sliding_attention"
+_ROPE = ("rope_theta", "rope_local_base_freq", "partial_rotary_factor")
 #: The canonical key, and an older spelling of it.
 _QUANTIZATION, _FORMER_QUANTIZATION = "quantization_config", "compression_config"
 #: Kinds that leave a file equal in meaning.
@@ -89,11 +80,10 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
     late: list[tuple[str, Setting]] = []
     for name, said, value in _walk(config, "", ""):
         prefix, dot, leaf = name.rpartition(".")
-        canonical = aliases.get(leaf)
-        if canonical is None:
-            flat[name] = Setting(_plain(leaf, value), said)
+        if leaf in aliases:
+            late.append((prefix + dot + aliases[leaf], Setting(_plain(aliases[leaf], value), said)))
         else:
-            late.append((prefix + dot + canonical, Setting(_plain(canonical, value), said)))
+            flat[name] = Setting(_plain(leaf, value), said)
     for name, setting in late:
         # A file may give both spellings. Where they agree one is enough; where not, both are kept apart.
         if name not in flat:
@@ -169,10 +159,9 @@ def _plain(leaf: str, value: Any) -> Any:
 class _SettingNames(NamedTuple):
     """What the matrix knows of the keys of one file of an area.
 
-    ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
-    config-keys, ``defaults`` what a missing key means, by model type (``*``: in every class): what the class had in
-    every release looked at. ``code`` gives the model's own code where it lies in the repository: one text, None
-    or a problem.
+    ``aliases`` maps other spellings of a key to the canonical one, ``kinds`` are the groups of keys of the table
+    config-keys, ``defaults`` what a missing key means in every release, by model type (``*``: in every class). ``code``
+    gives the model's own code where it lies in the repository: one text, None or a problem.
     """
 
     area: str
@@ -245,8 +234,7 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             yield Unread(path, Message("only {} files of this kind are compared", _MOST_FILES))
             continue
         sides = [read_json(snapshot, path) for snapshot in (revisions.old, revisions.new)]
-        before, after = (None if isinstance(side, Unread) else side for side in sides)
-        broken = [side for side in sides if isinstance(side, Unread)]
+        (before, after), broken = [None if isinstance(side, Unread) else side for side in sides], parted(sides)[1]
         names = names_of(area, path, revisions.matrix)
         if broken:
             yield from broken
@@ -258,11 +246,11 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             most = max(len(one), len(two))
             if most > _MOST_KEYS:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
-            else:
-                if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
-                    names = names._replace(code=cache(revisions.code))
-                yield from compare_settings(names, one, two)
-                yield from repeated_keys(names, before, after)
+                continue
+            if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
+                names = names._replace(code=cache(revisions.code))
+            yield from compare_settings(names, one, two)
+            yield from repeated_keys(names, before, after)
 
 
 def _brings_its_code(config: Mapping[str, Any]) -> bool:
@@ -282,11 +270,10 @@ def repeated_keys(names: _SettingNames, before: JsonObject, after: JsonObject) -
 
 def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
     """Yield the changes between two flat configurations, in the order of the new file, removed keys last."""
-    before_whole, after_whole = _quantization(one), _quantization(two)
-    whole = (before_whole is None) != (after_whole is None)
+    methods = _quantization(one), _quantization(two)
+    whole = (methods[0] is None) != (methods[1] is None)
     if whole:
-        kind = "quantization-added" if before_whole is None else "quantization-removed"
-        yield names.change(kind, _QUANTIZATION, before_whole, after_whole)
+        yield names.change(f"quantization-{'removed' if methods[0] else 'added'}", _QUANTIZATION, *methods)
     for name in dict.fromkeys([*two, *one]):
         before, after = one.get(name), two.get(name)
         if whole and _is_of_quantization(name):
@@ -297,8 +284,7 @@ def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[C
             kind = _kind(names, name, one, two) or "key-changed"
             yield names.change(kind, name, short(before.value), short(after.value))
         elif before.said != after.said:
-            leaf = name.rpartition(".")[2]
-            rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
+            rope = name.rpartition(".")[2] in _ROPE or "rope_scaling." in name
             moved = rope and ("rope_parameters" in before.said) != ("rope_parameters" in after.said)
             detail = Message("the value stays {}", short(after.value))
             yield names.change("rope-moved" if moved else "key-renamed", name, before.said, after.said, detail)
@@ -312,7 +298,11 @@ def _unordered(name: str, value: Any) -> Any:
 
 def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
-    kind = _without_effect(names, name, one, two) or names.kind(name)
+    prefix, dot, leaf = name.rpartition(".")
+    is_off = [names.value(f"{prefix}{dot}use_sliding_window", side) is False for side in (one, two)]
+    if leaf in ("sliding_window", "max_window_layers") and all(is_off):
+        return "without-effect"
+    kind = names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
     if type(code) is str:
         keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
@@ -344,15 +334,6 @@ def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Chang
     # A type or class that is given where there was none is that of the same model.
     named = was is None and kind in ("model-type-changed", "architecture-changed")
     return names.change(plain if value is None or named else kind or plain, name, was, now)
-
-
-def _without_effect(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
-    """Return ``without-effect`` for a window that is switched off in both revisions; else None."""
-    prefix, dot, leaf = name.rpartition(".")
-    if leaf not in ("sliding_window", "max_window_layers"):
-        return None
-    off = [names.value(f"{prefix}{dot}use_sliding_window", flat) is False for flat in (one, two)]
-    return "without-effect" if all(off) else None
 
 
 def _is_of_quantization(name: str) -> bool:

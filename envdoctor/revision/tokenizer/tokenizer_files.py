@@ -2,27 +2,21 @@
 
 Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
 
-``special-role-changed``       bos_token, eos_token, pad_token, image_token, … is another token
-``special-token-moved``        an added token has other ids
-``special-token-renamed``      an id that was one added token is another one
-``special-token-added``, ``special-token-removed``
-``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of a token
-``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
-                               came or went in a changed file, while something that was not read may hold it (an
-                               unchanged file, or the vocabulary itself)
-``extra-tokens-changed``       additional_special_tokens (extra_special_tokens): their names, tokens and order
-``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
-``class-changed``, ``class-suffix-changed``
-                               tokenizer_class; the second: only "Fast" came or went
-``padding-side-changed``, ``truncation-side-changed``, ``add-bos-changed``, ``max-length-changed``, ``option-changed``
-                               a key of the group of that name in table config-keys
-``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``, ``merges-format-changed``, ``model-option-changed``
-``pre-tokenizer-changed``, ``post-processor-changed``, ``decoder-changed``, ``truncation-changed``, ``padding-changed``
-                               parts of tokenizer.json
-``tokenizer-file-added``, ``tokenizer-file-removed``
-                               of the first and the last file of a tokenizer nothing else is told
-``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``
-                               as in config
+* ``special-role-changed`` (bos_token, eos_token, image_token, … is another token), ``special-token-moved`` (an added
+  token has other ids), ``-renamed`` (an id that was one added token is another one), ``-added``, ``-removed``,
+  ``special-flag-changed`` (special, normalized, lstrip, rstrip or single_word of a token);
+* ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted`` (came or went in a changed file, while
+  something that was not read may hold it: an unchanged file, or the vocabulary itself);
+* ``extra-tokens-changed`` (names, tokens and order of additional_special_tokens or extra_special_tokens),
+  ``extra-tokens-list`` (the latter is a list now, the form of transformers 5);
+* ``class-changed``, ``class-suffix-changed`` (tokenizer_class; the second: only "Fast" came or went), and other kinds
+  of table config-keys: ``padding-side-changed``, ``max-length-changed``, ``option-changed``, …;
+* of tokenizer.json and vocabularies ``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``,
+  ``merges-format-changed``, ``model-option-changed``, ``pre-tokenizer-changed``, ``post-processor-changed``,
+  ``decoder-changed``, ``truncation-changed``, ``padding-changed``;
+* ``tokenizer-file-added``, ``tokenizer-file-removed`` (of the first and the last file nothing else is told);
+* ``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``: as
+  in config.
 """
 
 import hashlib
@@ -83,11 +77,11 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     changed: dict[str, list[str]] = {}
     for path in revisions.changed():
         changed.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
-    for number, (folder, names) in enumerate(sorted(changed.items())):
-        if number < _MOST_FOLDERS:
-            yield from _compare_folder(_Folder(revisions, folder, names))
-        else:
-            yield Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS))
+    folders = sorted(changed.items())
+    for folder, names in folders[:_MOST_FOLDERS]:
+        yield from _compare_folder(_Folder(revisions, folder, names))
+    for folder, _ in folders[_MOST_FOLDERS:]:
+        yield Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS))
 
 
 class _Folder(NamedTuple):
@@ -153,8 +147,13 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
 class _Token(NamedTuple):
     """A token: its ids, as far as the files give any, and those of its flags that are given."""
 
-    numbers: tuple[int, ...]
-    flags: Mapping[str, bool]
+    numbers: tuple[int, ...] = ()
+    flags: Mapping[str, bool] = {}
+
+    @property
+    def ids(self) -> str:
+        """Return ``id 5``, or ``id 5, 7`` for several."""
+        return Message("id {}", ", ".join(map(str, self.numbers)))
 
 
 #: Name (of an extra token that has one), content and flags.
@@ -162,11 +161,8 @@ _Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
 
 
 class _TokenizerFile(NamedTuple):
-    """What is compared of one tokenizer.json.
-
-    ``added`` are the entries of added_tokens; ``parts`` the steps around the model and its options, by kind and name;
-    ``vocabulary`` maps tokens to ids; ``scores`` is a digest of those of a unigram model (whose ids are positions).
-    """
+    """What is compared of one tokenizer.json: ``parts`` are the steps around the model and its options, by kind and
+    name, ``scores`` a digest of those of a unigram model, whose ids are positions."""
 
     added: list[Mapping[str, Any]]
     parts: Mapping[tuple[str, str], Any]
@@ -176,8 +172,7 @@ class _TokenizerFile(NamedTuple):
 
 
 class _Merges(NamedTuple):
-    """How many there are, and a digest that stands for them. ``pairs`` says whether each is a list of two tokens
-    (tokenizers >= 0.20) or one text (before)."""
+    """How many there are, a digest of them, and whether each is a pair of tokens (tokenizers >= 0.20) or one text."""
 
     number: int
     digest: str
@@ -215,7 +210,7 @@ class _Side(NamedTuple):
         for row in rows:
             match row:
                 case (int(number), {"content": str(content), **given}):
-                    known = tokens.get(content, _Token((), {}))
+                    known = tokens.get(content, _Token())
                     numbers = tuple(sorted({*known.numbers, number}))
                     tokens[content] = _Token(numbers, {**_flags(given), **known.flags})
         return tokens
@@ -232,12 +227,8 @@ def _is_role(key: str, value: object) -> bool:
 
 def _entries(value: object) -> list[_Entry]:
     """Return tokens; those of a list in their order, those of a table by name."""
-    items: list[tuple[str | None, object]] = []
-    match value:
-        case dict():
-            items += sorted(value.items())
-        case list():
-            items += [(None, item) for item in value]
+    items: list[tuple[str | None, object]] = [(None, item) for item in value] if isinstance(value, list) else []
+    items += sorted(value.items()) if isinstance(value, dict) else []
     found: list[_Entry] = []
     for name, item in items:
         match item:
@@ -387,8 +378,8 @@ def _compare_tokens(
         why = None if content in certain else doubt
         if before and after:
             if before.numbers != after.numbers:
-                yield _change("special-token-moved", path, _shown(content), _ids(before), _ids(after))
-            yield from _flag_change(path, content, before.flags, after.flags, _ids(after))
+                yield _change("special-token-moved", path, _shown(content), before.ids, after.ids)
+            yield from _flag_change(path, content, before.flags, after.flags, after.ids)
         elif after:
             former = next((gone[number] for number in after.numbers if number in gone), None)
             if former is None:
@@ -397,7 +388,7 @@ def _compare_tokens(
             else:
                 renamed.add(former)
                 was, now = _shown(former), _shown(content)
-                yield _change("special-token-renamed", path, now, was, now, detail=_ids(after))
+                yield _change("special-token-renamed", path, now, was, now, detail=after.ids)
         elif before and content not in renamed:
             kind = "special-token-unlisted" if why else "special-token-removed"
             yield _change(kind, path, _shown(content), _said(before), None, detail=why)
@@ -413,13 +404,8 @@ def _flag_change(
         yield _change("special-flag-changed", path, _shown(content), was, now, detail=where)
 
 
-def _ids(token: _Token) -> str:
-    """Return the ids of a token: ``id 5``, or ``id 5, 7`` if it has several."""
-    return Message("id {}", ", ".join(map(str, token.numbers)))
-
-
 def _said(token: _Token) -> str:
-    return _ids(token) + (", special" if token.flags.get("special") else "")
+    return token.ids + (", special" if token.flags.get("special") else "")
 
 
 def _shown(content: str) -> str:
@@ -447,10 +433,6 @@ def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Itera
     if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
         yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
     yield from _compare_merges(path, "model.merges", one.merges, two.merges)
-    formats = one.merges.pairs, two.merges.pairs
-    if one.merges.digest == two.merges.digest and None not in formats and formats[0] != formats[1]:
-        forms = ["pairs of tokens" if pairs else "texts" for pairs in formats]
-        yield _change("merges-format-changed", path, "model.merges", forms[0], forms[1])
     for (kind, symbol), before, after in differences(one.parts, two.parts):
         yield _change(kind, path, symbol, *_step(before, after))
 
@@ -485,9 +467,12 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
 
 
 def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Iterator[Change]:
-    """Yield ``merges-changed`` if number, order or content of the merges differ."""
+    """Yield the change of the merges: of number, order or content, or else of their form."""
     if one.digest != two.digest:
         yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
+    elif None not in (one.pairs, two.pairs) and one.pairs != two.pairs:
+        was, now = ("pairs of tokens" if side.pairs else "texts" for side in (one, two))
+        yield _change("merges-format-changed", path, symbol, was, now)
 
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
@@ -505,9 +490,11 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
     if before == after and not differs:
         return
     if name == "merges.txt":
-        yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))
+        yield from _compare_merges(path, name, *map(_merges_in, (before, after)))
     elif name == "vocab.txt":
-        yield from _compare_vocabularies(path, name, _lines_in(before), _lines_in(after))
+        lines = (content.decode("utf-8", "replace").split("\n") for content in (before, after))
+        tokens = [{token.rstrip("\r"): number for number, token in enumerate(side) if token} for side in lines]
+        yield from _compare_vocabularies(path, name, *tokens)
     elif name == "vocab.json":
         sides, broken = parted(parse_json(content, path) for content in (before, after))
         yield from broken[:1] or _compare_vocabularies(path, name, *(side.data for side in sides))
@@ -520,8 +507,3 @@ def _merges_in(content: bytes) -> _Merges:
     lines = [line.rstrip(b"\r") for line in content.split(b"\n")]
     lines = [line for number, line in enumerate(lines) if line and not (number == 0 and line.startswith(b"#"))]
     return _Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
-
-
-def _lines_in(content: bytes) -> dict[str, int]:
-    lines = content.decode("utf-8", "replace").split("\n")
-    return {token.rstrip("\r"): number for number, token in enumerate(lines) if token}

@@ -39,16 +39,12 @@ def compare(revisions: Revisions) -> Compared:
     read = {path: read_checkpoint(new, path, revisions.clock) for path in here}
     others = {path for path, found in read.items() if not isinstance(found, Unread) and not found.is_pickle}
     changes, unread = parted(_globals(revisions, read))
-    added = _added(old, new, before, after, others)
-    return Compared((*added, *_safetensors_removed(before, after), *_no_pickles(revisions, others), *changes), unread)
-
-
-def _no_pickles(revisions: Revisions, others: Collection[str]) -> Iterator[Change]:
-    """Yield files that only have a pickle's name, except weights, which the comparer of weights tells."""
-    in_sets = weight_paths(revisions.new)
-    gone = [path for path in revisions.changed() if path not in revisions.new.files]
-    for path in sorted({*others, *gone} - in_sets.keys() - weight_paths(revisions.old).keys()):
-        yield Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path))
+    told = [*_added(old, new, before, after, others), *_safetensors_removed(before, after)]
+    # Files that only have a pickle's name, except weights, which the comparer of weights tells.
+    gone = {path for path in revisions.changed() if path not in new.files}
+    for path in sorted((others | gone) - weight_paths(new).keys() - weight_paths(old).keys()):
+        told.append(Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path)))
+    return Compared((*told, *changes), unread)
 
 
 def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:

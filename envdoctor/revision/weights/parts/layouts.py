@@ -85,11 +85,8 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
     """Return the layout of safetensors files. Files that could not be read are only in ``unread``."""
     layout = WeightLayout()
     for path, raw in snapshot.headers(list(paths)).items():
-        if isinstance(raw, Unread):
-            layout.unread.append(raw)
-            continue
-        if clock.left <= 0:
-            layout.unread.append(Unread(path, TOO_LONG))
+        if isinstance(raw, Unread) or clock.left <= 0:
+            layout.unread.append(raw if isinstance(raw, Unread) else Unread(path, TOO_LONG))
             continue
         began = process_time()
         try:
@@ -112,21 +109,18 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Weig
         checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
             layout.unread.append(checkpoint)
-            continue
-        if not checkpoint.is_pickle:
+        elif not checkpoint.is_pickle:
             layout.opaque.append(path)
-            continue
-        if checkpoint.tensors is None:
+        elif checkpoint.tensors is None:
             reason = checkpoint.problem or Message("it is no table of tensors as torch.save writes one")
             layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", reason)))
-            continue
-        tensors = checkpoint.tensors
-        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()))
-        first: dict[tuple[str, tuple[int, ...]], str] = {}
-        for name, tensor in tensors.items():
-            owner = first.setdefault((tensor.storage, tensor.shape), name)
-            if owner != name:
-                layout.twins[name] = owner
+        else:
+            layout.add(path, ((name, one.dtype, one.shape) for name, one in checkpoint.tensors.items()))
+            first: dict[tuple[str, tuple[int, ...]], str] = {}
+            for name, tensor in checkpoint.tensors.items():
+                owner = first.setdefault((tensor.storage, tensor.shape), name)
+                if owner != name:
+                    layout.twins[name] = owner
     return layout
 
 
@@ -179,14 +173,6 @@ def leaf(pattern: str) -> str:
     return parts[-2] if len(parts) > 1 else parts[-1] if parts else pattern
 
 
-def _module_of(pattern: str) -> str:
-    """Return the part of the model with a tensor: up to the component after the first {i}, or all but the last one."""
-    parts = pattern.split(".")
-    places = [place for place, part in enumerate(parts) if part == "{i}"]
-    end = min(places[0] + 2, len(parts) - 1) if places else len(parts) - 1
-    return ".".join(parts[:end]) or pattern
-
-
 def size_of(spec: Spec) -> tuple[int, int]:
     """Return the number of elements and bytes of a tensor; 0 bytes for a dtype of unknown width."""
     count = math.prod(spec.shape)
@@ -208,13 +194,17 @@ class Amount(NamedTuple):
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
-    """Return by ``dtype`` and by ``module`` pattern (``model.layers.{i}.mlp``) how many tensors, parameters and bytes a
-    snapshot has, the largest first."""
+    """Return by ``dtype`` and by ``module`` how many tensors, parameters and bytes a snapshot has, the largest first.
+
+    A module is what a pattern has up to the component after the first {i}, or all but the last one.
+    """
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
         elements, size = sizes[spec]
-        for by, key in (("dtype", spec.dtype), ("module", _module_of(pattern_of(name)[0]))):
+        parts = pattern_of(name)[0].split(".")
+        end = parts.index("{i}") + 2 if "{i}" in parts else len(parts)
+        for by, key in (("dtype", spec.dtype), ("module", ".".join(parts[: min(end, len(parts) - 1)] or parts))):
             known = counted[by].get(key, Amount(0, 0, 0))
             counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
     return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
@@ -368,16 +358,6 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[Weigh
 
 def _spell(key: SetKey, files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else Message("{} {} files", len(files), key.format)
-
-
-def moved_files(shared: Shared) -> tuple[Change, ...]:
-    """Return ``file-moved``: one change for all files that have the same bytes under another name."""
-    if not shared.moved:
-        return ()
-    before, after = next(iter(shared.moved.items()))
-    rest = len(shared.moved) - 1
-    detail = Message("and {} more", rest) if rest else None
-    return (Change("weights", "file-moved", after, after, before, after, len(shared.moved), detail),)
 
 
 def index_path(key: SetKey) -> str:
