@@ -65,26 +65,18 @@ class Compared(NamedTuple):
     amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}
 
 
-class Values(NamedTuple):
-    """That values of weights may be read: ``budget`` bytes of them from a Hub, any number from this machine.
-
-    ``progress`` is told what is read before it is, and how far it is.
-    """
-
-    budget: int
-    progress: Callable[[str], None]
-
-
 class Revisions(NamedTuple):
     """Two snapshots to compare, and the matrix's tables. ``clock`` is the time that all comparers have for looking at
-    headers and pickles; ``files`` are those that the comparer wants, sorted; without ``values`` no weight is read."""
+    headers and pickles; ``files`` are those that the comparer wants, sorted. Of weights ``values`` bytes are read from
+    a Hub, any number from this machine, or none if it is None; ``progress`` is told before, and how far it is."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
     clock: Clock
     files: tuple[str, ...] = ()
-    values: Values | None = None
+    values: int | None = None
+    progress: Callable[[str], None] = lambda text: None
 
     def same(self, path: str) -> bool:
         """Return whether both snapshots hold the file and their object ids say that its bytes are the same."""
@@ -113,10 +105,8 @@ class Revisions(NamedTuple):
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
     def code(self) -> str | Unread | None:
-        """Return the Python files of both snapshots as one text, each file once that is the same in both.
-
-        Return None without any, and Unread where not all of them can be read.
-        """
+        """Return the Python files of both snapshots as one text, each file once that is the same in both. Return None
+        without any, and Unread where not all of them can be read."""
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
+from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
 from envdoctor.revision.files import other_files
 from envdoctor.revision.hub.commits import Commit, commits_between
 from envdoctor.revision.hub.online import HubSnapshot, open_hub
@@ -76,13 +76,11 @@ def compare_snapshots(
     matrix: Matrix,
     *,
     areas: Iterable[str] = AREAS,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
     values: int | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next.
-
-    ``values`` says that values of weights are compared too, and how many bytes of them a Hub may be asked for.
-    """
+    """Compare area by area; ``progress`` is told which one comes next. ``values`` says that values of weights are
+    compared too, and how many bytes of them a Hub may be asked for."""
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
@@ -91,10 +89,8 @@ def compare_snapshots(
     parts: list[tuple[str, Compared]] = []
     for comparer in COMPARERS:
         if comparer.area in wanted:
-            if progress is not None:
-                progress(f"comparing {comparer.area}")
-            allowed = None if values is None else Values(values, progress or (lambda text: None))
-            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), allowed)
+            progress(f"comparing {comparer.area}")
+            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), values, progress)
             parts.append((comparer.area, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 
@@ -108,10 +104,8 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
-    """Return the ``change`` records and the summary facts, with the source ``revision``.
-
-    The records are incomplete when a part could not be read: then "no such change" is no answer.
-    """
+    """Return the ``change`` records and the summary facts, with the source ``revision``. The records are incomplete
+    when a part could not be read: then "no such change" is no answer."""
     unread = comparison.unread
     incomplete: Message | None = None
     if unread:
@@ -128,10 +122,8 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
 
 
 def effect_of(area: str, kind: str, matrix: Matrix) -> Mapping[str, str] | None:
-    """Return the sentence, by language, that says why a kind of change of an area has no effect on a run.
-
-    Return None where no row of table revision-kinds says so: then a finding tells the change, or it was not judged.
-    """
+    """Return the sentence, by language, that says why a kind of change of an area has no effect on a run. Return None
+    where no row of table revision-kinds says so: then a finding tells the change, or it was not judged."""
     rows = matrix.rows("revision-kinds", "kind")
     return next((row["effect"] for row in rows if area in row["areas"] and kind in row["kinds"]), None)
 
@@ -149,7 +141,7 @@ def attribute(
     wanted: Iterable[Wanted],
     matrix: Matrix,
     *,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Mapping[Wanted, Commit]:
     """Return the oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows
     gets the last commit that touched its file, and a change without such a commit is left out.
@@ -169,8 +161,7 @@ def attribute(
     touched: dict[Wanted, Commit] = {}
     before = old
     for number, commit in enumerate(reversed(newest_first), 1):
-        if progress is not None:
-            progress(f"history: commit {number} of {len(newest_first)}")
+        progress(f"history: commit {number} of {len(newest_first)}")
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]

@@ -31,26 +31,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.revision.code.parts.changes import (
-    FilePair,
-    checkpointing,
-    compare_file,
-    moved_definitions,
-    one_sided,
-    pair_files,
-)
+from envdoctor.revision.code.parts import loaded
+from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
-from envdoctor.revision.code.parts.loaded import (
-    CONFLICT_MARKS,
-    CodeSide,
-    LoadedEntry,
-    NotPython,
-    faults,
-    kind_of_file,
-    loaded_files,
-    parse,
-    read_sources,
-)
+from envdoctor.revision.code.parts.loaded import CodeSide, LoadedEntry, NotPython, kind_of_file
 from envdoctor.revision.code.parts.training import Judged, causes, told
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.code.transformers_window import transformers_windows
@@ -83,21 +67,23 @@ def compare(revisions: Revisions) -> Compared:
     renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
     unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
     differ = [path for path in changed if path not in equal]
-    loaded = None
+    judged = {*differ}
     if _asks_what_is_loaded(sides, differ):
         rest, unknown = parted(_auto_map(revisions, path) for path in AUTO_MAP_FILES if path not in configs)
         for _, was, now in rest:
             old.entries.extend(was)
             new.entries.extend(now)
         if not (blind or unknown):
-            loaded = loaded_files(sides, differ)
-    judged = {*differ} if loaded is None else loaded
+            reached = loaded.loaded_files(sides, differ)
+            judged = judged if reached is None else reached
     changes = [_change("file-not-loaded", path, path) for path in differ if path not in judged]
     for path, one in unread.items():
         if path in judged and path in old.texts.keys() | new.texts.keys() and not isinstance(one, NotPython):
             changes.append(_change("unparsable", path, path, detail=one.reason))
     for side in sides:
-        side.faults.extend(faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed}))
+        side.faults.extend(
+            loaded.faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed})
+        )
     before, after = (dict(reversed(side.faults)) for side in sides)
     changes += [_change("code-broken", path, path, detail=after[path]) for path in after if path not in before]
     mended = [path for path in before if path not in after and path in new.snapshot.files]
@@ -129,21 +115,24 @@ def _parse(
 ) -> tuple[dict[str, Unread], set[str]]:
     """Read and parse both sides of the files; return the unread ones and the ones with equal bytes, which are parsed
     only if they are ``needed``."""
-    read = [parted(read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys()))) for side in sides]
+    read = [
+        parted(loaded.read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys()))) for side in sides
+    ]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
     skipped = equal - {*needed} | unread.keys()
     sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
     sources = [(side, one) for side, one in sources if one.path not in skipped]
     reaching = {name: row.get("kind", "") for row in revisions.matrix.rows("reaching-calls") for name in row["names"]}
-    for (side, source), result in zip(sources, parse([source for _, source in sources], reaching), strict=True):
+    results = loaded.parse([source for _, source in sources], reaching)
+    for (side, source), result in zip(sources, results, strict=True):
         side.texts[source.path] = source.lines
         match result:
             case FileCode():
                 side.codes[source.path] = result
                 continue
             case NotPython():
-                side.marked.update([source.path] if CONFLICT_MARKS.search(source.content) else [])
+                side.marked.update([source.path] if loaded.CONFLICT_MARKS.search(source.content) else [])
                 marks = Message("it holds the marks of a conflict")
                 side.faults.append((source.path, marks if source.path in side.marked else result.reason))
         unread.setdefault(source.path, result)
@@ -170,15 +159,15 @@ def _settings(revisions: Revisions) -> set[str]:
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
-    moved = moved_definitions(pairs)
-    changes = [*moved.changes, *_sites(pairs)]
+    changes, moved = moved_definitions(pairs)
+    changes += _sites(pairs)
     for pair in pairs:
         if pair.old_path is None or pair.new_path is None:
             changes += one_sided(pair)
             continue
         if pair.old_path != pair.new_path:
             changes.append(_change("file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
-        found = [*compare_file(pair, moved), *checkpointing(pair)]
+        found = [*compare_file(pair, moved)]
         changes += found
         if not found and all(change.path != pair.path for change in changes):
             detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
@@ -234,14 +223,14 @@ def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    loaded: dict[str, LoadedEntry] = {}
+    known: dict[str, LoadedEntry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        loaded[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
-        if len(loaded) > _MAX_ENTRIES:
+        known[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
+        if len(known) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
-    return [*loaded.values()]
+    return [*known.values()]
 
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:

@@ -63,9 +63,7 @@ def commits_between(
     transport: Transport, repo: str, old: str | None, new: str, most: int = 1000
 ) -> tuple[list[Commit], bool]:
     """Return the commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is an ancestor.
-
-    Raises :class:`SnapshotError`.
-    """
+    Raises :class:`SnapshotError`."""
     found: list[Commit] = []
     for commit in commits(transport, repo, new, most):
         if commit.id == old:
@@ -83,10 +81,8 @@ class Step(NamedTuple):
 
 def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step], str | None]:
     """Return the commits from a snapshot back to the one after ``until``, and where the list goes on after ``most``.
-
     One request lists the files of a commit, side by side; all lists together have at most 48 MiB. Raises
-    :class:`SnapshotError`.
-    """
+    :class:`SnapshotError`."""
     access, repo = newer.access, str(newer.repo)
     found, related = commits_between(access.hub, repo, until, str(newer.revision), most + 1)
     ids = [commit.id for commit in found] + ([until] if until and related else [])

@@ -72,10 +72,8 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
 
 
 class Pair(NamedTuple):
-    """Two snapshots, old and new, and sentences about how they were chosen.
-
-    ``moved`` is the repository's present name when the one that was asked for redirects.
-    """
+    """Two snapshots, old and new, and sentences about how they were chosen. ``moved`` is the repository's present name
+    when the one that was asked for redirects."""
 
     old: Snapshot
     new: Snapshot
@@ -134,11 +132,9 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
-    """Return the newest state before the snapshot that differs from it in more than text about the model.
-
-    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
-    when there is none.
-    """
+    """Return the newest state before the snapshot that differs from it in more than text about the model. One request
+    for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError` when there is
+    none."""
     repo, later = str(newer.repo), list[Commit]()
     for commit in commits(newer.access.hub, repo, str(newer.revision), _MOST_PARENTS + 1):
         older = open_hub(repo, commit.id, newer.access) if later else newer
@@ -187,8 +183,16 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
         notes.append(text)
     if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
-    older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
-    return Pair(older, newer, (*notes, *problem))
+    older: Snapshot = from_cache(chosen, repo, access)
+    if isinstance(newer, HubSnapshot) and not older.complete:  # by the Hub's list, with files read here
+        local = older
+        try:
+            older = open_snapshot(repo, chosen.commit, access)
+        except SnapshotError as error:
+            notes.append(Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]))
+        if isinstance(older, HubSnapshot):
+            older.local = local
+    return Pair(older, newer, tuple(notes))
 
 
 def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
@@ -204,19 +208,3 @@ def open_side(model: str, text: str | None, access: Access) -> Snapshot:
     if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
-
-
-def _as_complete_as_can_be(
-    chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
-) -> tuple[Snapshot, tuple[Message, ...]]:
-    """Return the commit by the Hub's list, with files read here; by the cache alone if the Hub no longer knows it."""
-    local = from_cache(chosen, repo, access)
-    if not isinstance(newer, HubSnapshot) or local.complete:
-        return local, ()
-    try:
-        older = open_snapshot(repo, chosen.commit, access)
-    except SnapshotError as error:
-        return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
-    if isinstance(older, HubSnapshot):
-        older.local = local
-    return older, ()

@@ -61,10 +61,8 @@ _REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "
 
 
 class _PickledTensor(NamedTuple):
-    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``).
-
-    Tensors with one ``storage`` and shape are one tensor under several names (tied weights).
-    """
+    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``). Tensors
+    with one ``storage`` and shape are one tensor under several names (tied weights)."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -72,11 +70,9 @@ class _PickledTensor(NamedTuple):
 
 
 class _Scan:
-    """Read the opcodes of the pickle that begins at ``start``. Never raises for bad input.
-
-    ``globals`` are in the order of their first use; ``problem`` is None, or says why the reading ended early: ``cut``
-    where the bytes ended, ``limited`` when it was given up. ``letters`` and ``values`` are the opcodes up to ``end``.
-    """
+    """Read the opcodes of the pickle that begins at ``start``. Never raises for bad input. ``globals`` are in the order
+    of their first use; ``problem`` is None, or says why the reading ended early: ``cut`` where the bytes ended,
+    ``limited`` when it was given up. ``letters`` and ``values`` are the opcodes up to ``end``."""
 
     def __init__(self, data: bytes, start: int = 0) -> None:
         self.globals: dict[str, None] = {}
@@ -167,12 +163,9 @@ _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
-
-    ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there may be more behind what was
-    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why where the bytes are no
-    complete pickle, ``cut`` that they ended.
-    """
+    """What a checkpoint holds. ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there
+    may be more behind what was looked at. ``tensors`` is None when the names could not be made out: ``problem`` says
+    why where the bytes are no complete pickle, ``cut`` that they ended."""
 
     globals: tuple[str, ...]
     all_globals: bool
@@ -243,9 +236,7 @@ class _Unreadable(MessageError):
 
 class _Archive:
     """The file as the standard library's reader of zip archives asks for it: its end is at hand, little else is read.
-
-    Raises :class:`_Unreadable` when a part cannot be had.
-    """
+    Raises :class:`_Unreadable` when a part cannot be had."""
 
     def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
         self._snapshot, self._path, self.size, self._end = snapshot, path, size, end

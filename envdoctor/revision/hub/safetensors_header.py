@@ -175,9 +175,7 @@ class Header(NamedTuple):
 
 def parse_header(data: bytes, file_size: int) -> Header:
     """Read the header at the start of ``data``, which may go on behind it, and check it against the file's length.
-
-    Raises :class:`HeaderError`.
-    """
+    Raises :class:`HeaderError`."""
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
     remarks: set[str] = set()
@@ -223,7 +221,12 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
-            _check_metadata(entry, remarks)
+            if entry is None:
+                remarks.add("null-metadata")
+            elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
+                raise HeaderError("bad-metadata")
+            elif len(dict(entry)) != len(entry):
+                remarks.add("duplicate-metadata-key")
         else:
             tensors[name] = _tensor(name, entry, remarks)
     if len(top) - seen_metadata != len(tensors):
@@ -238,15 +241,6 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
         if tensor.end - tensor.begin != sizes[key]:
             raise HeaderError("end-before-begin" if tensor.end < tensor.begin else "size-mismatch", name)
     return tensors
-
-
-def _check_metadata(entry: Any, remarks: set[str]) -> None:
-    if entry is None:
-        remarks.add("null-metadata")
-    elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
-        raise HeaderError("bad-metadata")
-    elif len(dict(entry)) != len(entry):
-        remarks.add("duplicate-metadata-key")
 
 
 def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:

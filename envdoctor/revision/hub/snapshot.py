@@ -1,7 +1,6 @@
 """The contract of a snapshot: one state of a model repository, whatever it is read from; which names its files may have
 (a hostile list names ``../../.ssh/id_rsa``); and object ids, read from texts and computed from bytes."""
 
-import errno
 import hashlib
 import os
 import re
@@ -74,10 +73,8 @@ _LONGEST_POINTER = 1024
 
 class SnapshotError(MessageError):
     """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
-
     The message is one sentence for the user: what was asked for, what came back, what to do. ``usage`` is true when
-    what the user wrote is wrong, and false when the job could not be done.
-    """
+    what the user wrote is wrong, and false when the job could not be done."""
 
     def __init__(self, id: str, *values: object, kind: Kind) -> None:
         super().__init__(id, *values)
@@ -93,12 +90,9 @@ class Unread(NamedTuple):
 
 
 class FileEntry(NamedTuple):
-    """One file of a snapshot.
-
-    ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file, ``sha256:<hex>`` for an LFS file. Equal
-    oids mean equal bytes; oids of different kinds say nothing of each other. It is None where finding it out would
-    mean reading a large file. ``size`` is in bytes.
-    """
+    """One file of a snapshot. ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file,
+    ``sha256:<hex>`` for an LFS file. Equal oids mean equal bytes; oids of different kinds say nothing of each other. It
+    is None where finding it out would mean reading a large file. ``size`` is in bytes."""
 
     path: str
     size: int
@@ -259,11 +253,9 @@ def oid_of_digest(digest: object) -> str | None:
 
 
 class Hasher:
-    """Object ids of files of this machine, computed from their content; nothing else than content is believed.
-
-    Unless ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is
-    told which large file is read.
-    """
+    """Object ids of files of this machine, computed from their content; nothing else than content is believed. Unless
+    ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is told
+    which large file is read."""
 
     def __init__(self, everything: bool = False, notice: Callable[[str], None] | None = None) -> None:
         self._everything = everything
@@ -280,26 +272,17 @@ class Hasher:
         elif size > _HASHED and self._notice is not None:
             self._notice(Message("reading {} ({} GB)", os.path.basename(place), f"{size / 1e9:.1f}"))
         lfs = size > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
+        kind = kind or ("sha256" if lfs else "sha1")
         try:
-            return _digest(place, kind or ("sha256" if lfs else "sha1"))
+            with open(Files().open(place), "rb", buffering=0) as file:
+                left = os.fstat(file.fileno()).st_size
+                digest = _new(kind, left)
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+                    left -= len(piece)
         except (OSError, ValueError):
             return None
-
-
-def _digest(place: str, kind: str) -> str:
-    """Return the oid of a file. Raises ``OSError``, also if the file changes while it is read."""
-    descriptor = Files().open(place)
-    try:
-        size = os.fstat(descriptor).st_size
-        digest = _new(kind, size)
-        while piece := os.read(descriptor, _PIECE):
-            digest.update(piece)
-            size -= len(piece)
-    finally:
-        os.close(descriptor)
-    if size:
-        raise OSError(errno.EIO, Message("it changed while it was read"), place)
-    return f"{kind}:{digest.hexdigest()}"
+        return None if left else f"{kind}:{digest.hexdigest()}"  # it changed while it was read
 
 
 def _new(kind: str, size: int) -> "hashlib._Hash":

@@ -56,10 +56,8 @@ def _web_host(url: str) -> str | None:
 
 
 class Reply(NamedTuple):
-    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up.
-
-    ``pieces(decoded)`` undoes a Content-Encoding when asked to. Errors are those of the library below.
-    """
+    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up. ``pieces(decoded)`` undoes a
+    Content-Encoding when asked to. Errors are those of the library below."""
 
     status: int
     headers: Mapping[str, str]
@@ -69,9 +67,7 @@ class Reply(NamedTuple):
 
 def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
     """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
-
-    Redirects are not followed: which header goes to which host is decided by the caller.
-    """
+    Redirects are not followed: which header goes to which host is decided by the caller."""
     if not hasattr(session, "build_request"):
         # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
         as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
@@ -133,8 +129,6 @@ class Transport:
         self._reached = False
         self._not_before = 0.0
 
-    # --- what was used -----------------------------------------------------------------------------------------------
-
     @property
     def seconds_left(self) -> float:
         """Return the seconds until the deadline; 0 if it is past."""
@@ -145,14 +139,10 @@ class Transport:
         """Return whether requests to the endpoint carry a token."""
         return self._identity[1] is not None
 
-    # --- asking ------------------------------------------------------------------------------------------------------
-
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects.
-
-        The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
-        standard library wait for theirs when the interpreter ends.
-        """
+        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects. The
+        threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
+        standard library wait for theirs when the interpreter ends."""
         from concurrent.futures import Future, wait
 
         futures: list[Future[Result]] = [Future() for _ in calls]
@@ -170,11 +160,9 @@ class Transport:
         return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline.
-
-        Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
-        threads are few.
-        """
+        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline. Every request
+        goes through here or through :meth:`side_by_side`, and no call in there goes through again: the threads are
+        few."""
         result = self.side_by_side([call])[0]
         if isinstance(result, TransportError):
             raise result
@@ -184,9 +172,7 @@ class Transport:
         self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
     ) -> Result:
         """Return what ``take`` makes of the headers, a whole body of at most ``limit`` bytes, and the answering host.
-
-        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
-        """
+        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`."""
 
         def once() -> Result:
             with self.open(url, compressed=compressed) as (reply, place):
@@ -222,8 +208,6 @@ class Transport:
 
         return self.fetch(url, limit, take, compressed=True)
 
-    # --- one request with its redirects ------------------------------------------------------------------------------
-
     @contextmanager
     def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
         """Yield the answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
@@ -258,7 +242,13 @@ class Transport:
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
                     yield reply, address
                     return
-                following = self._redirected(address, target)
+                following = ""
+                with suppress(ValueError):
+                    following = urljoin(address, target)
+                if not _web_host(following):
+                    raise TransportError("it redirects to an invalid web address", kind="protocol")
+                if following.startswith("http:") and address.startswith("https:"):
+                    raise TransportError("it redirects from https to http", kind="protocol")
                 self._drain(reply)
             except TransportError:
                 raise
@@ -289,10 +279,8 @@ class Transport:
         return b"".join(parts)[: limit + 1]
 
     def persist(self, once: Callable[[], Result]) -> Result:
-        """Try up to four times, with pauses that grow or that the server names.
-
-        Raises :class:`TransportError`, at once when the pause would go beyond the deadline.
-        """
+        """Try up to four times, with pauses that grow or that the server names. Raises :class:`TransportError`, at once
+        when the pause would go beyond the deadline."""
         attempt = 0
         while True:
             attempt += 1
@@ -312,8 +300,6 @@ class Transport:
             if wait > 2 and self.notice is not None:
                 self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
-
-    # --- the parts ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while True:
@@ -345,28 +331,16 @@ class Transport:
         """Raise for every other status."""
         if reply.status in statuses:
             return
-        host = _host(place)
-        if reply.status in _BUSY:
-            self._drain(reply)
-            words = Message("limits requests") if reply.status == 429 else Message("has trouble")
+        self._drain(reply)
+        host, status = _host(place), reply.status
+        if status in _BUSY:
+            words = Message("limits requests") if status == 429 else Message("has trouble")
             wait = asked_wait(reply.headers)
             if wait:
                 self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
-        self._drain(reply)
+            raise Again("{} {} (HTTP {})", host, words, status, kind="network", wait=wait, status=status)
         code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
-        status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
-
-    def _redirected(self, place: str, target: str) -> str:
-        following = ""
-        with suppress(ValueError):
-            following = urljoin(place, target)
-        if not _web_host(following):
-            raise TransportError("it redirects to an invalid web address", kind="protocol")
-        if following.startswith("http:") and place.startswith("https:"):
-            raise TransportError("it redirects from https to http", kind="protocol")
-        return following
 
     def _drain(self, reply: Reply) -> None:
         left = _DRAIN

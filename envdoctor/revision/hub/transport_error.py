@@ -26,11 +26,9 @@ Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit
 
 
 class TransportError(MessageError):
-    """A request that did not bring what was asked for, after all retries.
-
-    The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
-    and ``said`` (its own words, printable) are given; ``wait`` is what a busy one asks for, in seconds.
-    """
+    """A request that did not bring what was asked for, after all retries. The message is a clause. For ``refused`` the
+    answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said`` (its own words, printable) are
+    given; ``wait`` is what a busy one asks for, in seconds."""
 
     def __init__(
         self,

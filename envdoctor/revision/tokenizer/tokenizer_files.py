@@ -367,11 +367,9 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 def _compare_tokens(
     path: str, one: Mapping[str, _Token], two: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
 ) -> Iterator[Change]:
-    """Yield the changes of the added tokens.
-
-    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
-    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
-    """
+    """Yield the changes of the added tokens. ``doubt`` is a clause that says where a token that came or went may have
+    been (or still be), because not everything that can hold tokens was read; the token is then only "listed" or
+    "unlisted", unless it is one of ``certain``."""
     gone = {number: content for content, token in one.items() if content not in two for number in token.numbers}
     renamed: set[str] = set()
     for content, before, after in differences(one, two):
@@ -477,9 +475,7 @@ def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Itera
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
     """Yield the change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
-
-    Text formats are read; the others are told apart by object id and size alone.
-    """
+    Text formats are read; the others are told apart by object id and size alone."""
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
     differs = revisions.state(path) == "changed" and not readable
     pair = (b"", b"") if differs else revisions.read(path, _LIMIT)

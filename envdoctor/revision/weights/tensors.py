@@ -51,10 +51,8 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """Return the changes, every changed name pattern, and what the loaded set holds on either side.
-
-    ``amounts`` lack a side of which not every header was read: files that did not change are not.
-    """
+    """Return the changes, every changed name pattern, and what the loaded set holds on either side. ``amounts`` lack a
+    side of which not every header was read: files that did not change are not."""
     old, new = layouts.weight_paths(revisions.old), layouts.weight_paths(revisions.new)
     if not old and not new:
         lacking = revisions.old.lacking or revisions.new.lacking
@@ -171,7 +169,7 @@ def _compare_pair(
     if revisions.values is not None:
         from envdoctor.revision.weights.values import compare_values
 
-        values = compare_values(revisions, revisions.values, before, after)
+        values = compare_values(revisions, before, after)
         if values.changes and not values.unread:
             changes = [change for change in changes if change.kind != "values-changed"]
     index = layouts.index_path(two.key)
@@ -227,11 +225,9 @@ def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | N
 
 
 def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
-    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads.
-
-    Unless all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the
-    changed files did not have is still news of them.
-    """
+    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads. Unless
+    all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the changed
+    files did not have is still news of them."""
     before, after = _needs_of(old.tensors, dtypes), _needs_of(new.tensors, dtypes)
     if before is None or after is None or rank(after) <= rank(before):
         return []

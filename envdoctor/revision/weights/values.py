@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from envdoctor.revision.comparer import Change, Compared, Revisions, Values
+from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.hub.online import HubSnapshot
 from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.weights.parts.layouts import WeightLayout, gigabytes, group
@@ -51,10 +51,8 @@ class _Difference:
 
 
 class _Piece(NamedTuple):
-    """Some elements of a tensor: ``places`` are path, offset and bytes on either side.
-
-    ``row`` is the number of the first row and ``length`` the elements of a row, 0 where rows are not told apart.
-    """
+    """Some elements of a tensor: ``places`` are path, offset and bytes on either side. ``row`` is the number of the
+    first row and ``length`` the elements of a row, 0 where rows are not told apart."""
 
     name: str
     dtypes: tuple[str, str]
@@ -63,13 +61,11 @@ class _Piece(NamedTuple):
     length: int
 
 
-def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two: WeightLayout) -> Compared:
-    """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it.
-
-    What is beyond the budget of ``allowed`` or cannot be read is unread.
-    Tensors of two shapes, or packed on one side alone, are left out of the number that ``equal`` gives.
-    """
-    sides = ((revisions.old, one), (revisions.new, two))
+def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -> Compared:
+    """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it. What costs
+    more than a Hub may be asked for, or cannot be read, is unread. Tensors of two shapes, or packed on one side alone,
+    are left out of the number that ``equal`` gives."""
+    sides, budget = (revisions.old, revisions.new), revisions.values or 0
     both = [name for name, path in one.where.items() if path in one.headers and two.where.get(name) in two.headers]
     pieces = [piece for name in both for piece in _pieces(name, one, two)]
     pickle = Message("its values were not compared: {}", Message("it is a pickle, which is never loaded"))
@@ -77,16 +73,16 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
     if not both:
         return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
-    remote = [isinstance(snapshot, HubSnapshot) for snapshot, _ in sides]
+    remote = [isinstance(snapshot, HubSnapshot) for snapshot in sides]
     costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]
-    fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= allowed.budget]
+    fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= budget]
     total = sum(place[2] for piece in fitting for place in piece.places)
     fetched = gigabytes(sum(costs[: len(fitting)]))
-    allowed.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
+    revisions.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
     left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
     if left:
         text = "values of {} tensors lie beyond the {} that may be fetched"
-        unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(allowed.budget))))
+        unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(budget))))
     differences: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
@@ -95,7 +91,7 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
             unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
             break
         done += sum(place[2] for piece in window for place in piece.places)
-        allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
+        revisions.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
     changes, patterns = _changes([item for item in differences.values() if item.different], two)
     compared = len({piece.name for piece in fitting})
     settled = Message("every value of {} of {} tensors", compared, len(two.where))
@@ -150,7 +146,7 @@ def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str,
         parts = snapshot.read_ranges(path, [(offset, sum(piece.places[side][2] for piece in window))])
         if isinstance(parts, Unread):
             return parts
-        contents.append(parts[0])
+        contents += parts
     ends = [0, 0]
     for piece in window:
         starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]
@@ -237,11 +233,9 @@ def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Chang
     members = {pattern: [by_name[name] for name in item.names] for pattern, item in groups.items()}
     ranked = sorted(members.items(), key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
     patterns = [_told(pattern, items, layout) for pattern, items in ranked]
-    changes = []
-    if patterns:
-        others = [pattern for pattern, _ in ranked[1:]]
-        detail = Message("also {}", listed(others)) if others else None
-        changes.append(patterns[0]._replace(count=len(found), detail=detail))
+    others = [change.symbol for change in patterns[1:]]
+    detail = Message("also {}", listed(others)) if others else None
+    changes = [change._replace(count=len(found), detail=detail) for change in patterns[:1]]
     broken = [item.name for item in found if not item.finite]
     if broken:
         path = layout.where[broken[0]]

@@ -106,11 +106,9 @@ def _is_pure(node: ast.AST) -> bool:
 
 
 def local_names(function: FunctionNode) -> Mapping[str, str]:
-    """Return the names that a function binds in its own scope, each with its replacement by order.
-
-    A parameter keeps its name, for callers use it; and so does a name that is one elsewhere too (of an inner function,
-    a caught error, ``global``), and every name where the function asks for its names.
-    """
+    """Return the names that a function binds in its own scope, each with its replacement by order. A parameter keeps
+    its name, for callers use it; and so does a name that is one elsewhere too (of an inner function, a caught error,
+    ``global``), and every name where the function asks for its names."""
     nodes = all_nodes(function)
     if not _LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
         return {}

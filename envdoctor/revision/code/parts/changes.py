@@ -18,7 +18,7 @@ _LIGHTEST = 16
 _SHARED = 0.5
 _GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
-_GRADIENT_SWITCH = "gradient_checkpointing_enable"
+_SWITCH_METHODS = ("gradient_checkpointing_enable", _GRADIENT_HOOK)
 _NOOP = "gradient-checkpointing-noop"
 _ATTENTION_CLASS = re.compile(r"attention|attn|sdpa", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|output|pool", re.IGNORECASE)
@@ -73,18 +73,14 @@ def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list
     return sorted(pairs, key=lambda pair: pair.path)
 
 
-class _MovedCode(NamedTuple):
-    """Definitions that went in one place and came in another with the same body: the changes, and what they explain,
-    path and name in the old and in the new revision."""
-
-    changes: list[Change]
-    old: set[tuple[str, str]]
-    new: set[tuple[str, str]]
+#: Definitions that moved, by path and name: in the old and in the new revision.
+_Moved = tuple[set[tuple[str, str]], set[tuple[str, str]]]
 
 
-def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
-    """Find the definitions that moved, whole classes only."""
-    moved = _MovedCode([], set(), set())
+def moved_definitions(pairs: Sequence[FilePair]) -> tuple[list[Change], _Moved]:
+    """Return the changes of definitions that went in one place and came in another with the same body, whole classes
+    only, and where they were and are."""
+    changes, moved = list[Change](), (set[tuple[str, str]](), set[tuple[str, str]]())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
         for one in _lone(_named(pair.old), _named(pair.new)):
@@ -96,14 +92,14 @@ def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
             if candidates:
                 same_name = [index for index, (_, other) in enumerate(candidates) if other.leaf == one.leaf]
                 old_path, other = candidates.pop(same_name[0] if same_name else 0)
-                moved.old.add((old_path, other.name))
-                moved.new.add((pair.path, one.name))
+                moved[0].add((old_path, other.name))
+                moved[1].add((pair.path, one.name))
                 before = other.name if old_path == pair.path else f"{old_path}: {other.name}"
-                moved.changes.append(_change("definition-moved", pair.path, one.name, before, one.name))
-    return moved
+                changes.append(_change("definition-moved", pair.path, one.name, before, one.name))
+    return changes, moved
 
 
-def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
+def compare_file(pair: FilePair, moved: _Moved) -> Iterator[Change]:
     """Yield the changes of a file that is in both revisions, without what was moved."""
     before, after = _named(pair.old), _named(pair.new)
     values = {definition.name for definition in pair.new.definitions if definition.kind == "value"}
@@ -111,14 +107,15 @@ def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
     for key, new in after.items():
         if key in before:
             yield from _definition(pair.path, before[key], new)
-        elif not ((pair.path, new.name) in moved.new or new.name in gates or _inside(new, before, after)):
+        elif not ((pair.path, new.name) in moved[1] or new.name in gates or _inside(new, before, after)):
             yield from _definition(pair.path, None, new, is_kept="." in new.name)
     for old in _lone(before, after):
-        if (pair.old_path or "", old.name) not in moved.old:
+        if (pair.old_path or "", old.name) not in moved[0]:
             stays = old.owner in {name for name, _ in after} and not _may_inherit(old, before, after)
             yield from _definition(pair.path, old, None, is_kept=stays)
     yield from _statements(pair)
     yield from _imports(pair)
+    yield from _checkpointing(pair)
 
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
@@ -134,8 +131,8 @@ def one_sided(pair: FilePair) -> Iterator[Change]:
 
 
 def _named(code: FileCode) -> Named:
-    definitions: dict[tuple[str, int], Definition] = {}
     seen: Counter[str] = Counter()
+    definitions: dict[tuple[str, int], Definition] = {}
     for definition in code.definitions:
         definitions[definition.name, seen[definition.name]] = definition
         seen[definition.name] += 1
@@ -177,10 +174,14 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
         return
     if old and new and old.kind != new.kind:
         yield _change("definition-changed", path, one.name, old.kind, new.kind, detail=Message("another kind of thing"))
-    elif new and _is_idle_switch(new) and not (old and old.is_idle):
+    elif new and new.is_idle and new.owner and new.leaf in _SWITCH_METHODS and not (old and old.is_idle):
         yield _change(_NOOP, path, one.name, before, after, detail=Message("nothing is set"))
     elif old and new and one.kind == "function":
-        yield from _functions(path, old, new)
+        yield from _signature(path, old, new)
+        if old.meaning != new.meaning or old.decorators != new.decorators:
+            yield _change("definition-changed", path, new.name)
+        elif old.annotations != new.annotations and old.text == new.text:
+            yield _change("annotations-changed", path, new.name)
     elif old and new and one.kind == "class":
         if before != after:
             yield _change("definition-changed", path, one.name, before, after, detail="bases")
@@ -200,10 +201,6 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
         yield _change(kind, path, one.name, before, after)
 
 
-def _is_idle_switch(one: Definition) -> bool:
-    return one.is_idle and "." in one.name and one.leaf in (_GRADIENT_SWITCH, _GRADIENT_HOOK)
-
-
 def _statements(pair: FilePair) -> Iterator[Change]:
     """Yield the changed statements of a module or class body that define nothing, one change a body."""
     classes = {one.name for one in pair.old.definitions} & {one.name for one in pair.new.definitions}
@@ -219,10 +216,9 @@ def _statements(pair: FilePair) -> Iterator[Change]:
 
 def _imports(pair: FilePair) -> Iterator[Change]:
     before, after = ({one.name: one.required for one in code.imports} for code in (pair.old, pair.new))
-    for name in after:
-        if name not in before:
-            detail = Message("needed to load the file") if after[name] else None
-            yield _change("import-added", pair.path, name, None, name, detail=detail)
+    for name in (name for name in after if name not in before):
+        detail = Message("needed to load the file") if after[name] else None
+        yield _change("import-added", pair.path, name, None, name, detail=detail)
     yield from (_change("import-removed", pair.path, name, name) for name in before if name not in after)
     yield from _packages_required(pair)
 
@@ -234,15 +230,6 @@ def _packages_required(pair: FilePair) -> Iterator[Change]:
     )
     for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
-
-
-def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    """Yield changes of a function that both revisions have under one name: of its parameters, and of its body."""
-    yield from _signature(path, old, new)
-    if old.meaning != new.meaning or old.decorators != new.decorators:
-        yield _change("definition-changed", path, new.name)
-    elif old.annotations != new.annotations and old.text == new.text:
-        yield _change("annotations-changed", path, new.name)
 
 
 def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
@@ -294,10 +281,7 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
     return ", ".join(name if default is None else f"{name}={default}" for name, default in shown)
 
 
-# --- gradient checkpointing -------------------------------------------------------------------------------------------
-
-
-def checkpointing(pair: FilePair) -> Iterator[Change]:
+def _checkpointing(pair: FilePair) -> Iterator[Change]:
     """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
     called with a keyword that it does not take."""
     (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))

@@ -35,11 +35,8 @@ _INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
 
 
 class Site(NamedTuple):
-    """A place that can do something beyond computing, or that asks for a version.
-
-    ``kind`` as in changes without ``-added``; ``key`` is equal for places that do the same; ``at_load``: it runs as
-    soon as the file is loaded.
-    """
+    """A place that can do something beyond computing, or that asks for a version. ``kind`` as in changes without
+    ``-added``; ``key`` is equal for places that do the same; ``at_load``: it runs as soon as the file is loaded."""
 
     kind: str
     scope: str

@@ -38,9 +38,6 @@ _LONGEST_CIRCLE = 4
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
 class CodeSource(NamedTuple):
     """One file's text as bytes; its syntax tree comes later."""
 
@@ -103,9 +100,6 @@ def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingPr
         else from_json(FileCode, answer)
         for source, answer in zip(sources, answers, strict=True)
     ]
-
-
-# --- what is loaded ---------------------------------------------------------------------------------------------------
 
 
 class LoadedEntry(NamedTuple):

@@ -76,15 +76,10 @@ def causes(matrix: Matrix) -> list[_Cause]:
     return [_Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
 
 
-# --- the path ---------------------------------------------------------------------------------------------------------
-
-
 def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
     """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
-    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file.
-
-    What generates text is left out unless one of them speaks of it.
-    """
+    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file. What
+    generates text is left out unless one of them speaks of it."""
     definitions = [definition for code in codes for definition in code.definitions]
     speakers: dict[str, set[str]] = defaultdict(set)
     named: dict[str, list[Definition]] = defaultdict(list)
@@ -112,9 +107,6 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
             waiting += [other for name in one.mentions for other in named.pop(name, ())]
             waiting += filter(is_called_from_outside, members[one.name] if one.kind == "class" else ())
     return reached
-
-
-# --- what changed -----------------------------------------------------------------------------------------------------
 
 
 class _Both(NamedTuple):
@@ -147,9 +139,7 @@ class Judged(NamedTuple):
 
 def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
     """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
-
-    What no training step reaches keeps its kind.
-    """
+    What no training step reaches keeps its kind."""
     path = _on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
     named = {
         pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
@@ -164,8 +154,12 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
         one = new or old
         is_method = one is not None and one.kind == "function" and bool(one.owner)
         body = change.kind in _BODIES[: 3 if is_method else 1]
-        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged):
-            change = change._replace(kind="default-unused")
+        if change.kind == "default-changed" and old and new:
+            known = {parameter.name: parameter.default for parameter in old.parameters}
+            other = {one.name for one in new.parameters if one.name in known and one.default != known[one.name]}
+            # Unused is a default that config.json sets, or of what no step calls.
+            if other <= {*judged.settings()} if "Config" in new.owner else new.name not in path:
+                change = change._replace(kind="default-unused")
         if not body and change.kind not in _SWITCHING_KINDS:
             yield change
             continue
@@ -203,13 +197,6 @@ def _functions(
                 gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
             functions[key] = _Both(change.path, old, new, gone, come, key in switching)
     return functions
-
-
-def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
-    """Return whether no step takes the changed defaults: config.json sets them, or nothing calls the function."""
-    before = {parameter.name: parameter.default for parameter in old.parameters}
-    changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
-    return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
 
 
 def _statements(function: Definition) -> Iterator[str]:
@@ -275,7 +262,6 @@ def _meanings(
     once. Statements that came with a ``fresh`` option are not judged: it is off."""
     meanings: list[_Meaning] = []
     _, old, new, gone, come, _ = function
-    alone = gone.total() == 1 == come.total()
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
     for row, (lost, gained) in everywhere.items() if is_judged else ():
         if not (row.where.search(new.name) and row.files.search(function.path)):
@@ -292,6 +278,7 @@ def _meanings(
     if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
         checks = any(line.startswith("assert ") for line in function.gone)
+        alone = function.gone.total() == 1 == function.come.total()
         unread = _no_longer_read(old, new, alone and not checks)
         if other:
             return [*meanings, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
@@ -311,9 +298,6 @@ def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[st
 def _words(found: Counter[str]) -> str | None:
     text = ", ".join(list(found)[:4])
     return visible(text)[:LONGEST] or None
-
-
-# --- one statement ----------------------------------------------------------------------------------------------------
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
@@ -367,9 +351,6 @@ def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
         read |= {*_NAME.findall(value if names else line)} - names
         bound |= names if not _SIZES.search(value) else set()
     return bound, read
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
 
 
 def _hunk(

@@ -150,10 +150,8 @@ _Differences = tuple[list[Change], list[Change]]
 def compare_layouts(
     old: WeightLayout, new: WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
 ) -> _Differences:
-    """Compare what was read of one set; where parts are unread, only tensors that are in both.
-
-    ``relaid`` says that the set's files are cut differently.
-    """
+    """Compare what was read of one set; where parts are unread, only tensors that are in both. ``relaid`` says that the
+    set's files are cut differently."""
     whole = not old.unread and not new.unread
     both = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
     retyped = [name for name, spec, other in both if spec.dtype != other.dtype]

@@ -194,10 +194,8 @@ class Amount(NamedTuple):
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
-    """Return by ``dtype`` and by ``module`` how many tensors, parameters and bytes a snapshot has, the largest first.
-
-    A module is what a pattern has up to the component after the first {i}, or all but the last one.
-    """
+    """Return by ``dtype`` and by ``module`` how many tensors, parameters and bytes a snapshot has, the largest first. A
+    module is what a pattern has up to the component after the first {i}, or all but the last one."""
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
@@ -219,10 +217,8 @@ def gigabytes(size: int) -> str:
 
 
 class SetKey(NamedTuple):
-    """A set of weight files that make one checkpoint: ``("", "model", "safetensors")`` for model-00001-of-….
-
-    ``format`` is safetensors, pickled or opaque; the files of an opaque set are only compared by their object ids.
-    """
+    """A set of weight files that make one checkpoint: ``("", "model", "safetensors")`` for model-00001-of-…. ``format``
+    is safetensors, pickled or opaque; the files of an opaque set are only compared by their object ids."""
 
     folder: str
     stem: str
@@ -368,10 +364,8 @@ def index_path(key: SetKey) -> str:
 def check_index(
     snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: WeightLayout
 ) -> Iterator[Change | Unread]:
-    """Yield ``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision.
-
-    ``layout`` holds the shards that were read; of the others the index is taken at its word.
-    """
+    """Yield ``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision. ``layout``
+    holds the shards that were read; of the others the index is taken at its word."""
     absent, unsure = parted(_missing_shards(files))
     path = index_path(key)
     yield from unsure[:1]
