@@ -12,7 +12,7 @@ Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, 
 """
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -250,36 +250,27 @@ def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
             yield _change("template-moved", after.path, name, before.path, after.path)
 
 
-def _rendered(
-    name: str, before: _Template, after: _Template, variables: Mapping[str, str]
-) -> Iterator[Change | Unread]:
+def _rendered(name: str, before: _Template, after: _Template, tokens: Mapping[str, str]) -> Iterator[Change | Unread]:
+    """Yield the changes between the outcomes of two templates."""
     change = partial(_change, path=after.path, symbol=name, hunk=template_hunk(before.text, after.text))
-    one, two = (render(side.text, variables) for side in (before, after))
+    one, two = (render(side.text, tokens) for side in (before, after))
     if isinstance(two, Message):
         neither = Message("neither chat template {} can be rendered: {}", short(name), two)
         fails = change("rendering-fails", before="renders", after=short(two))
         yield Unread(after.path, neither) if isinstance(one, Message) else fails
-    elif isinstance(one, Message):
+        return
+    if isinstance(one, Message):
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
         yield Unread(before.path, reason)
-    else:
-        yield from _outcomes(change, name, (before, after), list(zip(_SUITE, one, two, strict=True)))
-
-
-def _outcomes(
-    change: Callable[..., Change],
-    name: str,
-    sides: tuple[_Template, _Template],
-    pairs: list[tuple[_Conversation, _Rendered, _Rendered]],
-) -> Iterator[Change | Unread]:
-    """Yield the changes between the outcomes of two templates that can be rendered."""
+        return
+    pairs = [*zip(_SUITE, one, two, strict=True)]
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
         return
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
         reason = Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem)
-        yield Unread(sides[1].path, reason)
+        yield Unread(after.path, reason)
         return
     marks = [(was.marks, now.marks) for _, was, now in pairs if was.same(now)]
     if any(was != now for was, now in marks):
@@ -289,7 +280,7 @@ def _outcomes(
     differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing:
         if all(was == now for was, now in marks):
-            first, second = around(*(side.text for side in sides))
+            first, second = around(before.text, after.text)
             yield change("text-changed-rendering-equal", before=first, after=second)
         return
     use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))

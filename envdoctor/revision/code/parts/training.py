@@ -164,7 +164,9 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             yield change
             continue
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
-        change = change._replace(hunk=_hunk(old, new, judged.texts, paths[change.path]) if budget > 0 else ())
+        if budget > 0:
+            texts = [side.get(path or "", ()) for side, path in zip(judged.texts, paths[change.path], strict=True)]
+            change = change._replace(hunk=_hunk((old, new), texts))
         # At module level conditions and attempts stand around imports and definitions, which are told by themselves.
         heads = all(text.startswith(("if ", "try, ")) for text in (change.before, change.after) if text)
         if not body or (change.symbol not in path and (change.symbol != MODULE_LEVEL or heads)):
@@ -183,7 +185,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
 
 
 def _functions(
-    changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
+    changes: Iterable[Change], sides: Iterable[tuple[Definition | None, ...]]
 ) -> dict[tuple[str, str], _Both]:
     """Return the functions of both revisions whose bodies changed, by file and name, without statements on
     checkpointing that are told already."""
@@ -229,17 +231,15 @@ def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
 
 
+#: The definitions of a file by name, old and new, and by cause the words that went and that came.
+_Named = Mapping[str, tuple[Mapping[str, Definition], ...]]
+_Everywhere = dict[_Cause, tuple[Counter[str], Counter[str]]]
 #: A kind of change, the words that went and that came, and what became of the only statement that changed.
 _Meaning = tuple[str, Counter[str], Counter[str], Message | None]
 
 
-def _everywhere(
-    both: Iterable[_Both],
-    changes: Iterable[Change],
-    named: Mapping[str, tuple[Mapping[str, Definition], ...]],
-    rows: Sequence[_Cause],
-) -> dict[_Cause, tuple[Counter[str], Counter[str]]]:
-    """Return what all functions lost and gained, by cause: a word that went here and came there was moved."""
+def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named, rows: Sequence[_Cause]) -> _Everywhere:
+    """Return what all functions lost and gained: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
@@ -253,11 +253,7 @@ def _everywhere(
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
-def _meanings(
-    function: _Both,
-    everywhere: Mapping[_Cause, tuple[Counter[str], Counter[str]]],
-    fresh: re.Pattern[str],
-) -> tuple[list[_Meaning], bool]:
+def _meanings(function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str]) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
     once. Statements that came with a ``fresh`` option are not judged: it is off."""
     meanings: list[_Meaning] = []
@@ -353,18 +349,13 @@ def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
     return bound, read
 
 
-def _hunk(
-    old: Definition | None,
-    new: Definition | None,
-    texts: tuple[Mapping[str, Text], Mapping[str, Text]],
-    paths: tuple[str | None, str | None],
-) -> tuple[str, ...]:
+def _hunk(sides: Sequence[Definition | None], texts: Sequence[Text]) -> tuple[str, ...]:
     """Return the lines of a unified diff of a definition, numbered as in the files."""
     before, after = (
-        list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
-        for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
+        list(text[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
+        for one, text in zip(sides, texts, strict=True)
     )
-    starts = [one.first - 1 if one else 0 for one in (old, new)]
+    starts = [one.first - 1 if one else 0 for one in sides]
     lines: list[str] = []
     for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
         if line.startswith(("---", "+++")) and not lines:

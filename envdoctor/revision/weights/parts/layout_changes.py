@@ -143,6 +143,8 @@ _EMBEDDING = re.compile(
 _change = partial(Change, "weights")
 
 
+#: Heads with the files that hold them.
+_Heads = list[tuple[str, TensorGroup]]
 #: Changes, one a cause, and those of every name pattern (``--tensors``).
 _Differences = tuple[list[Change], list[Change]]
 
@@ -167,9 +169,10 @@ def compare_layouts(
             for item in items:
                 side.pop(item.pattern, None)
     heads_gone, heads_come = (
-        [side.pop(pattern) for pattern in list(side) if _HEAD.search(pattern)] for side in (gone, come)
+        [(layout.where[side[pattern].names[0]], side.pop(pattern)) for pattern in list(side) if _HEAD.search(pattern)]
+        for side, layout in ((gone, old), (come, new))
     )
-    heads = _heads(heads_gone, heads_come, snapshots, (old, new))
+    heads = [*_heads(heads_gone, heads_come, snapshots)]
     lost = relaid and bool(gone) and not come and not renames
     parts = [
         (embedding, embedding),
@@ -210,23 +213,15 @@ def _config(snapshot: Snapshot) -> dict[str, Any] | None:
     return None if read is None or isinstance(read, Unread) else read.data
 
 
-def _heads(
-    gone: list[TensorGroup],
-    come: list[TensorGroup],
-    snapshots: tuple[Snapshot, Snapshot],
-    layouts: tuple[WeightLayout, WeightLayout],
-) -> list[Change]:
-    """Return ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
+def _heads(gone: _Heads, come: _Heads, snapshots: tuple[Snapshot, Snapshot]) -> Iterator[Change]:
+    """Yield ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
     the new configuration ties, and the old one did not untie, is ``tied-head-left-out``."""
-    if not gone and not come:
-        return []
-    before, after = map(_tying, snapshots)
-    went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
-    return [
-        _change(kind, layout.where[head.names[0]], head.pattern, before, after, len(head.names))
-        for kind, heads, layout in ((went, gone, layouts[0]), ("head-added", come, layouts[1]))
-        for head in heads
-    ]
+    if gone or come:
+        before, after = map(_tying, snapshots)
+        went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
+        for kind, heads in ((went, gone), ("head-added", come)):
+            for path, head in heads:
+                yield _change(kind, path, head.pattern, before, after, len(head.names))
 
 
 def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:

@@ -263,12 +263,9 @@ def _key(path: str) -> SetKey | None:
 
 def main_set(sets: Iterable[SetKey]) -> SetKey | None:
     """Return the set that a loader takes from the repository; None if unknown."""
-    known = sorted(sets)
-    for stem, form in _PREFERRED:
-        if SetKey("", stem, form) in known:
-            return SetKey("", stem, form)
-    root = [key for key in known if not key.folder and key.format != "opaque"]
-    return root[0] if len(root) == 1 else None
+    root = [key for key in sets if not key.folder and key.format != "opaque"]
+    preferred = [key for key in (SetKey("", *one) for one in _PREFERRED) if key in root]
+    return preferred[0] if preferred else root[0] if len(root) == 1 else None
 
 
 def _missing_shards(paths: Iterable[str]) -> Iterator[str | Unread]:
@@ -322,22 +319,21 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[Weigh
         else:
             keys.append((key, key))
     old_main, new_main = main_set(old_sets), main_set(new_sets)
-    replaced = old_main is not None and new_main is not None and old_main != new_main
-    if old_main is not None and new_main is not None and replaced:
+    replaced = set[SetKey]()
+    if old_main and new_main and old_main != new_main:
+        replaced = {old_main, new_main}
         keys.append((old_main, new_main))
         files = new_sets[new_main]
         was, now = _spell(old_main, old_sets[old_main]), _spell(new_main, files)
         changes.append(Change("weights", "set-replaced", files[0], new_main.stem, was, now, len(files)))
-    one_sided = (
-        ("set-removed", old_sets, new_sets, old_main, shared.moved),
-        ("set-added", new_sets, old_sets, new_main, arrived),
-    )
-    for kind, sets, others, main, elsewhere in one_sided:
-        for key in sorted(set(sets) - set(others)):
-            named = [path for path in sets[key] if path not in elsewhere]
-            if named and not (replaced and key == main):
+    for kind, sets, others, elsewhere in (
+        ("set-removed", old_sets, new_sets, set(shared.moved)),
+        ("set-added", new_sets, old_sets, arrived),
+    ):
+        for key in sorted(sets.keys() - others.keys() - replaced):
+            if named := [path for path in sets[key] if path not in elsewhere]:
                 text = _spell(key, named)
-                kind = "weights-gone" if kind == "set-removed" and key == main and new_main is None else kind
+                kind = "weights-gone" if kind == "set-removed" and key == old_main and new_main is None else kind
                 gone, come = (None, text) if kind == "set-added" else (text, None)
                 changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
     pairs = []
