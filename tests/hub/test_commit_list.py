@@ -68,7 +68,7 @@ def test_a_long_list_among_many_has_its_share_of_bytes(hub, repo, monkeypatch):
 
 INDEX = '{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors", "c": "m-2.safetensors"}}'
 
-ODD = ("[]", "{", '{"weight_map": [[]]}', '{"weight_map": {"a": [1]}}', "[" * 9**5)
+ODD = ("[]", "{", '{"weight_map": [[]]}', '{"weight_map": {"a": [1]}}', '{"weight_map": {"a": 1}}', "[" * 9**5)
 
 
 @pytest.mark.parametrize(

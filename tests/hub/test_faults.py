@@ -121,9 +121,6 @@ def test_what_a_busy_server_asks_of_one_request_holds_for_all(hub, repo):
     assert len(hub.log) == 1
 
 
-# --- servers that ignore ranges --------------------------------------------------------------------------------------
-
-
 def test_a_server_that_ignores_ranges_costs_at_most_a_megabyte_a_shard(hub, repo):
     snapshot = opened(hub)
     hub.fault("ignore_range", times=999)
@@ -141,9 +138,6 @@ def test_a_long_header_is_not_read_from_a_server_that_ignores_ranges(hub):
     hub.fault("ignore_range", times=999)
     assert "ignores ranges" in why(snapshot.headers(["m.safetensors"])["m.safetensors"])
     assert hub.bytes_of("m.safetensors") <= 1_000_000
-
-
-# --- odd files -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -190,9 +184,6 @@ def test_ranges_from_both_ends(hub, repo):
     assert not hub.log
 
 
-# --- redirects and the token -----------------------------------------------------------------------------------------
-
-
 def test_the_token_never_reaches_the_cdn(hub, repo):
     snapshot = opened(hub, token="hf_secret")
     snapshot.headers(weights(snapshot))
@@ -225,8 +216,7 @@ def test_a_mirror_that_redirects_elsewhere_gets_no_token_there(hub, repo):
         assert [entry.authorized for entry in other.log] == [False]
 
 
-# --- time: an answer that takes ten minutes is not waited for --------------------------------------------------------
-
+#: An answer that takes ten minutes is not waited for.
 NEVER = {"seconds": 600}
 DRIP = {"chunk": 1, "pause": 0.02}
 

@@ -18,9 +18,6 @@ def repo(hub: Hub) -> Repo:
     return repo
 
 
-# --- costs -----------------------------------------------------------------------------------------------------------
-
-
 def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub, repo):
     way = access(hub)
     old, new = open_hub("zai-org/tiny", repo.commits[1].id, way), open_hub("zai-org/tiny", None, way)
@@ -93,9 +90,6 @@ def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hu
     assert len(hub.log) == 1 + 3
 
 
-# --- which repository, which revision --------------------------------------------------------------------------------
-
-
 def test_a_moved_repository_is_followed_and_both_names_are_known(hub, repo):
     hub.move("THUDM/tiny", "zai-org/tiny")
     way = access(hub)
@@ -127,9 +121,6 @@ def test_a_revision_is_a_branch_a_tag_a_pull_request_or_the_beginning_of_a_commi
 def test_what_is_no_name_of_a_repository_or_a_revision_is_asked_of_nobody(hub, repo, revision):
     refused(hub, "usage", repo=repo, revision=revision)
     assert not hub.log
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_there_is_said(hub, repo):
@@ -182,8 +173,6 @@ def test_an_endpoint_that_is_no_web_address_is_a_mistake_of_use(endpoint):
         Transport(endpoint=endpoint)
     assert caught.value.kind == "usage"
 
-
-# --- hostile lists ---------------------------------------------------------------------------------------------------
 
 BAD_NAMES = [
     *("../../.ssh/id_rsa", "/etc/passwd", "a/../../b", "C:/x", "a\\b", "", "a//b"),

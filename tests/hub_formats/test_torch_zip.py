@@ -37,9 +37,6 @@ def test_why_a_pickle_cannot_be_read_crosses_its_child_as_a_message():
     assert problem and sentence("zh", problem).startswith("不是完整的 pickle")
 
 
-# --- what a pickle would import ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
 def test_globals_of_an_attack_are_found_and_nothing_runs(attack, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -77,9 +74,6 @@ def test_globals_outside_of_an_archive(content, names, whole):
 def test_only_texts_that_stand_before_it_are_a_name_for_certain(between):
     pickle = b"\x80\x04X\x02\0\0\0osX\x06\0\0\0system" + between + b"\x93."
     assert scan(pickle).globals == ["a name that is computed"]
-
-
-# --- tensors ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [zip_checkpoint, legacy_checkpoint], ids=["zip", "legacy"])
@@ -142,8 +136,6 @@ def test_what_is_no_checkpoint_is_unread(content, words):
     found = read(content)
     assert isinstance(found, Unread) and words in found.reason
 
-
-# --- hostile pickles --------------------------------------------------------------------------------------------------
 
 LONGEST = b"\x8a\xff" + b"\x7f" * 255  # a number of 255 bytes
 

@@ -37,9 +37,6 @@ def pair(name: str) -> Compared:
     return compare(*({path.name: path.read_bytes() for path in (PAIRS / name / s).iterdir()} for s in ("old", "new")))
 
 
-# --- the stories ------------------------------------------------------------------------------------------------------
-
-
 def test_checkpointing_that_became_a_no_op_is_named_with_class_and_method() -> None:
     holds(
         pair("checkpointing"),
@@ -71,9 +68,6 @@ def test_attention_that_the_configuration_now_picks_is_seen() -> None:
     assert "package-required" not in {change.kind for change in compared.changes}
 
 
-# --- what is nothing --------------------------------------------------------------------------------------------------
-
-
 def test_equal_files_without_an_object_id_are_compared_by_their_bytes() -> None:
     new = Repository(texts={"modeling.py": FUNCTION}, unhashed=["modeling.py"])
     assert compare(FUNCTION, new)._replace(facts={}) == Compared(equal=("code (1 of 1 Python files)",))
@@ -99,8 +93,6 @@ def test_the_order_of_definitions_is_formatting_only() -> None:
     one, two = "def one():\n    return 1\n", "def two():\n    return 2\n"
     assert only(compare(one + two, two + one)).detail == "definitions in another order"
 
-
-# --- definitions ------------------------------------------------------------------------------------------------------
 
 SCALE = "    def scale(self, x):\n        y = x * self.factor + self.offset\n        return y.clamp(0, 1).mean()\n"
 GETTER = "class T:\n    @property\n    def eos(self): return self._eos\n"
@@ -165,9 +157,6 @@ def test_a_long_list_of_changes_is_summed_up() -> None:
     assert (changes[-1].symbol, changes[-1].count) == ("900 more", 900)
 
 
-# --- functions --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
@@ -198,8 +187,6 @@ def test_other_values_at_the_start_matter_only_in_initialisers() -> None:
     values = "m.weight.data.normal_ -> m.weight.data.uniform_"
     changed(old, old.replace("normal_", "uniform_"), f"initialisation-changed M._init_weights: {values}")
 
-
-# --- gradient checkpointing -------------------------------------------------------------------------------------------
 
 HOOK = "    def _set_gradient_checkpointing(self, module, value=False):\n        module.flag = value\n"
 BASE = "class Base(PreTrainedModel):\n    kept = 1\n"
@@ -258,9 +245,6 @@ def test_the_flag_that_transformers_asks_for_has_its_own_kind() -> None:
     ):
         found = compare(f"class Base(PreTrainedModel):\n{FLAG}", new).changes
         assert "gradient-checkpointing-flag-changed" not in {change.kind for change in found}
-
-
-# --- packages, unread parts, cost -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

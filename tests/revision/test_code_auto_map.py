@@ -57,9 +57,6 @@ def test_a_configuration_that_is_no_json_is_unread() -> None:
     assert [one.path for one in outcome(remote_code, {CONFIG: "{}"}, {CONFIG: "{"}).unread] == [CONFIG]
 
 
-# --- imports ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "required"),
     [

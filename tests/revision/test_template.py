@@ -38,9 +38,6 @@ def changed(old: Any, new: Any, *expected: str) -> None:
     holds(compare(old, new), *expected)
 
 
-# --- what is rendered -------------------------------------------------------------------------------------------------
-
-
 def test_a_blank_that_went_is_shown() -> None:
     change = only(compare(WITH_BLANK, WITHOUT_BLANK))
     assert change.kind == "rendering-changed"
@@ -87,9 +84,6 @@ def test_a_difference_deep_in_a_long_text_is_shown_with_its_surroundings() -> No
     assert len(change.before) < 200 and change.before.startswith("...") and change.before.endswith("...")
 
 
-# --- where templates lie ----------------------------------------------------------------------------------------------
-
-
 def test_what_lies_beside_an_equal_template_does_not_matter() -> None:
     old, new = (Repository(texts={JINJA: PLAIN, TOKENIZER: {"a": number}}) for number in (1, 2))
     assert compare(old, new) == EQUAL
@@ -122,9 +116,6 @@ def test_special_tokens_are_those_of_the_repository() -> None:
     tokens = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
     old, new = ({TOKENIZER: {**tokens, "chat_template": f"{{{{ bos_token }}}}{letter}"}} for letter in "AB")
     assert only(compare(old, new)).before == '"<s>A"'
-
-
-# --- hostile templates ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

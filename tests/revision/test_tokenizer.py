@@ -33,9 +33,6 @@ def decoder(**tokens: dict[str, Any]) -> dict[str, Any]:
     return {CONFIG: {"added_tokens_decoder": {number[1:]: entry for number, entry in tokens.items()}}}
 
 
-# --- tokens and roles -------------------------------------------------------------------------------------------------
-
-
 def test_tokens_are_compared_by_their_ids() -> None:
     change = only(compare(decoder(_5=token("<|user|>")), decoder(_7=token("<|user|>"))))
     assert change == Change("tokenizer", "special-token-moved", CONFIG, "<|user|>", "id 5", "id 7")
@@ -143,9 +140,6 @@ def test_the_first_files_of_a_tokenizer_change_nothing_that_was_there() -> None:
     changed(code, {**code, CONFIG: {"eos_token": "</s>"}}, added, "special-role-listed eos_token: None -> </s>")
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "before", "after", "kind"),
     [
@@ -170,9 +164,6 @@ def test_a_key_has_the_kind_of_its_group(key: str, before: Any, after: Any, kind
 def test_no_limit_has_two_spellings_and_the_chat_template_is_another_area() -> None:
     assert compare({CONFIG: {"model_max_length": 10**30}}, {CONFIG: {}}) == EQUAL
     assert compare({CONFIG: {"chat_template": "a"}}, {CONFIG: {"chat_template": "b"}}) == EQUAL
-
-
-# --- vocabulary and merges --------------------------------------------------------------------------------------------
 
 
 def bpe(**changes: Any) -> dict[str, Any]:

@@ -90,9 +90,6 @@ def phi(layout: str) -> Tensors:
     return tensors
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
 def test_headers_that_took_too_long_leave_those_behind_them_unread():
     clock = Clock()
     clock.left = 1e-9
@@ -152,8 +149,6 @@ def test_a_header_that_is_wrong_is_unread_with_its_reason():
     new.files["model-00001-of-00002.safetensors"] = new.files["model-00001-of-00002.safetensors"]._replace(oid=None)
     assert compare(Repository(SMALL), new).unread[0].reason == "the file is a web page"
 
-
-# --- what changed -----------------------------------------------------------------------------------------------------
 
 RESHAPED = {**ALL, "model.layers.0.mlp.up_proj.weight": ("BF16", (32, 8))}
 PREFIXED = {f: {f"language_model.{name}": s for name, s in t.items()} for f, t in SMALL.items()}

@@ -365,11 +365,14 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
     """Return a clause that says which weights the cache lacks by the list of files and the shards' index, or all."""
-    named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
+
+    def shards(folder: str, data: Any) -> set[str]:
+        return {folder + name for name in data["weight_map"].values()}
+
+    named = {path for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
-        shards = _taken_from(places[path], _INDEX_LIMIT, lambda data: [*dict.fromkeys(data["weight_map"].values())])
-        folder = path[: path.rfind("/") + 1]
-        named |= {folder + shard: None for shard in shards or () if folder + shard not in places}
+        taken = _taken_from(places[path], _INDEX_LIMIT, partial(shards, path[: path.rfind("/") + 1]))
+        named |= (taken or set()) - places.keys()
     if named:
         return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
     held = any(path.lower().endswith(WEIGHTS) for path in places)
