@@ -201,16 +201,12 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         path = item.get("rfilename") if isinstance(item, dict) else None
         reason = refusal_of_name(path)
         entry = None if reason else _entry(str(path), item)
-        if entry is None:
-            reason = reason or Message("the list gives it no size")
-        elif entry.path in files:
-            reason = Message("it is listed twice")
-        else:
+        if entry and entry.path not in files:
             files[entry.path] = entry
-        if reason:
-            refused.append(
-                Unread(printable(path) if isinstance(path, str) else Message("a file without a name"), reason)
-            )
+            continue
+        name = printable(path) if isinstance(path, str) else Message("a file without a name")
+        again = Message("it is listed twice") if entry else Message("the list gives it no size")
+        refused.append(Unread(name, reason or again))
     more = len(refused) - _MOST_REFUSED
     if more > 0:
         rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
@@ -291,10 +287,8 @@ def _new(kind: str, size: int) -> "hashlib._Hash":
 
 def pointer_in(place: str, size: int) -> tuple[int, str] | None:
     """Return the size in bytes and the oid that a file points to, if it is git's text in place of an LFS file."""
-    if not 100 <= size <= _LONGEST_POINTER:
-        return None
     try:
-        match = _POINTER.match(Files().whole(place, _LONGEST_POINTER))
+        match = _POINTER.match(Files().whole(place, _LONGEST_POINTER)) if 100 <= size <= _LONGEST_POINTER else None
     except OSError:
         return None
     return (int(match[2]), f"sha256:{match[1].decode()}") if match else None

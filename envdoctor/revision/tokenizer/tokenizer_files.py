@@ -117,12 +117,12 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
     if not folder.everywhere():
         return  # a tokenizer that came or went as a whole
     one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
-    if one.config is not None and two.config is not None:
-        yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
+    if _CONFIG in one.tables and _CONFIG in two.tables:
+        yield from _keys(folder.at(_CONFIG), one.tables[_CONFIG], two.tables[_CONFIG], folder.revisions.matrix)
     if one.file is not None and two.file is not None:
         yield from _compare_files(folder.at(_FILE), one.file, two.file)
-    yield from (*one.broken, *two.broken)
-    if one.broken or two.broken:
+    if broken := one.broken + two.broken:
+        yield from broken
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
     doubt = folder.doubt(_CONFIG, _SPECIAL)
@@ -135,13 +135,10 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
         # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
         doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
-    certain = {**_data(one.added), **_data(two.added)}
+    certain = {**one.data(_ADDED), **two.data(_ADDED)}
     said = {change[:6] for change in roles}
     tokens = _grouped(_compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain))
     yield from (change for change in tokens if change[:6] not in said)
-
-
-# What one side holds.
 
 
 class _Token(NamedTuple):
@@ -180,18 +177,19 @@ class _Merges(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The changed tokenizer files of one snapshot; None where there is none, it did not change, or it is ``broken``."""
+    """The changed tokenizer files of one snapshot by name, as far as they could be read, and the ``broken`` ones."""
 
-    config: JsonObject | None
-    special: JsonObject | None
-    added: JsonObject | None
+    tables: Mapping[str, JsonObject]
     file: _TokenizerFile | None
-    broken: list[Unread]
+    broken: tuple[Unread, ...]
+
+    def data(self, name: str) -> Mapping[str, Any]:
+        return self.tables[name].data if name in self.tables else {}
 
     def roles(self) -> dict[str, list[_Entry]]:
         """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
         roles: dict[str, list[_Entry]] = {}
-        for table in (_data(self.special), _data(self.config)):
+        for table in (self.data(_SPECIAL), self.data(_CONFIG)):
             named = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
             roles |= {role: entries for role, entries in named if entries}
             for key in _EXTRA:
@@ -201,11 +199,11 @@ class _Side(NamedTuple):
 
     def tokens(self) -> dict[str, _Token]:
         """Return tokens by content, from added_tokens_decoder, added_tokens of tokenizer.json, added_tokens.json."""
-        decoder = _data(self.config).get("added_tokens_decoder")
+        decoder = self.data(_CONFIG).get("added_tokens_decoder")
         listed = decoder.items() if isinstance(decoder, Mapping) else ()
         rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
         rows += [(entry.get("id"), entry) for entry in (self.file.added if self.file else ())]
-        rows += [(number, {"content": content}) for content, number in _data(self.added).items()]
+        rows += [(number, {"content": content}) for content, number in self.data(_ADDED).items()]
         tokens: dict[str, _Token] = {}
         for row in rows:
             match row:
@@ -239,16 +237,11 @@ def _entries(value: object) -> list[_Entry]:
     return found
 
 
-def _data(file: JsonObject | None) -> Mapping[str, Any]:
-    return file.data if file is not None else {}
-
-
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
-    parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
+    parts = {name: read_json(snapshot, folder.at(name)) for name in _JSON[:3] if name in folder.changed}
     file = _read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
-    broken = [part for part in (*parts, file) if isinstance(part, Unread)]
-    config, special, added = (None if isinstance(part, Unread) else part for part in parts)
-    return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)
+    tables = {name: part for name, part in parts.items() if isinstance(part, JsonObject)}
+    return _Side(tables, None if isinstance(file, Unread) else file, parted([*parts.values(), file])[1])
 
 
 def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
@@ -299,9 +292,6 @@ def _merges(merges: object) -> _Merges | None:
             case _:
                 return None
     return _Merges(len(merges), digest.hexdigest(), pairs)
-
-
-# The differences.
 
 
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
@@ -500,6 +490,6 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
 
 
 def _merges_in(content: bytes) -> _Merges:
-    lines = [line.rstrip(b"\r") for line in content.split(b"\n")]
-    lines = [line for number, line in enumerate(lines) if line and not (number == 0 and line.startswith(b"#"))]
+    first, *others = (line.rstrip(b"\r") for line in content.split(b"\n"))
+    lines = [*filter(None, [b"" if first.startswith(b"#") else first, *others])]
     return _Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())

@@ -167,9 +167,8 @@ def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
             word, nodes = f"class {name}", [*bases]
         case _ if not any(blocks(statement)):
             return exact(statement, MAX_LINE), []
-    return f"{word or type(statement).__name__.lower()} {', '.join(exact(node, MAX_LINE) for node in nodes)}", list(
-        blocks(statement)
-    )
+    text = ", ".join(exact(node, MAX_LINE) for node in nodes)
+    return f"{word or type(statement).__name__.lower()} {text}", [*blocks(statement)]
 
 
 def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:

@@ -193,22 +193,19 @@ class _Names:
         if _is_set(given("trust_remote_code")):
             return _DYNAMIC_IMPORT
         if name in _OPENERS or (last == "open" and is_method):
-            return _FILE_WRITE if _writes(given("mode", 0 if is_method else 1), is_method=is_method) else ""
+            mode = given("mode", 0 if is_method else 1)
+            if not isinstance(mode, ast.Constant):  # a computed mode may open for writing
+                return _FILE_WRITE if mode is not None and not is_method else ""
+            # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
+            letters = text_of(mode) or ""
+            writes = len(letters) <= 4 and not {*"wax+"}.isdisjoint(letters) and {*letters} <= {*"rwaxbtU+"}
+            return _FILE_WRITE if writes else ""
         return _FILE_WRITE if last in _WRITING_METHODS and dot else ""
 
 
 def _is_set(value: ast.expr | None) -> bool:
     """Return whether an argument was given that may be anything but False or None."""
     return value is not None and not (isinstance(value, ast.Constant) and value.value in (False, None))
-
-
-def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
-    """Return whether a mode opens for writing; a computed mode may."""
-    if not isinstance(mode, ast.Constant):
-        return mode is not None and not is_method
-    # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
-    text = text_of(mode) or ""
-    return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
 
 
 class _Versions:

@@ -149,7 +149,12 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     for scope, statement in _in_order(tree):
         found = list(_defined(scope, statement))
         definitions += found
-        statements += [] if found else [_statement(scope, statement)]
+        if not found:  # of a compound statement only its head counts, for what is inside comes by itself
+            word, head = head_of(statement)
+            head = head if word else [statement]
+            meaning = f"{type(statement).__name__} {digest(head).meaning}"
+            text = (f"{word} " if word else "") + ", ".join(map(short, head))
+            statements.append(_Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text))
     definitions = _with_members(definitions, statements)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
@@ -262,15 +267,6 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
         kind = "keyword" if stars else kind
         words += [word + (default or ""), *["/"] * (place + 1 == first)]
     return f"({', '.join(words)})", found
-
-
-def _statement(scope: str, statement: ast.stmt) -> _Statement:
-    """Return one that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
-    word, head = head_of(statement)
-    head = head if word else [statement]
-    meaning = f"{type(statement).__name__} {digest(head).meaning}"
-    text = (f"{word} " if word else "") + ", ".join(map(short, head))
-    return _Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
 
 
 def _imports(tree: ast.Module) -> list[Import]:
