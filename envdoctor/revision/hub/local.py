@@ -348,19 +348,11 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
     lacking = _lacking(files, places)
     if lacking is not None and listed is None:
         refused.append(Unread(Message("weights"), lacking))
-    return LocalSnapshot(
-        asked=asked,
-        label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
-        files=files,
-        places=places,
-        refused=tuple(refused),
-        largest_header=largest_header,
-        absent=Message("it was never downloaded to this machine"),
-        repo=cached.repo,
-        revision=cached.commit,
-        complete=listed is not None,
-        lacking=lacking,
-    )
+    label = Message("{} @ {} (cache)", cached.repo, cached.commit[:7])
+    about = asked, label, files, places, tuple(refused), largest_header
+    held = LocalSnapshot(*about, Message("it was never downloaded to this machine"), cached.repo, cached.commit)
+    held.complete, held.lacking = listed is not None, lacking
+    return held
 
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:

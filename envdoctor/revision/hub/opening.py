@@ -93,19 +93,18 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     """
     pair = _choose(model, old, new, access)
     hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
-    return Pair(
-        old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
-        new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
-        notes=pair.notes,
-        # another case of letters is the same name
-        moved=next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None),
-    )
+    # another case of letters is the same name
+    moved = next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None)
+    old_side = pair.old if pair.new.complete else _known_to(pair.new, pair.old)
+    return Pair(old_side, pair.new if pair.old.complete else _known_to(pair.old, pair.new), pair.notes, moved)
 
 
-def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
-    """Return the files that only the other has: their changes are unknown. Text about the model is left out."""
+def _known_to(one: Snapshot, other: Snapshot) -> Snapshot:
+    """Return the other one with the files that both have. Of those that it alone has, except text about the model, it
+    is not known whether they changed."""
     why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
-    return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+    more = [path for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+    return limited_to(other, one.files, [Unread(path, why) for path in more])
 
 
 def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:

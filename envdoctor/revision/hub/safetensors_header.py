@@ -101,13 +101,10 @@ def decode(raw: bytes, remarks: set[str]) -> Object:
 
 
 def _loads(text: str, strict_numbers: bool) -> Any:
+    number = _integer if strict_numbers else None
     try:
         return json.loads(
-            text,
-            object_pairs_hook=Object,
-            parse_float=_float,
-            parse_int=_integer if strict_numbers else None,
-            parse_constant=_no_constant,
+            text, object_pairs_hook=Object, parse_float=_float, parse_int=number, parse_constant=_no_constant
         )
     except RecursionError:
         raise HeaderError("nested-too-deeply") from None
@@ -142,9 +139,8 @@ def _check_strings_and_depth(top: Object) -> None:
         elif type(item) is Object or type(item) is list:
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")
-            values = [value for _, value in item] if type(item) is Object else item
-            keys = [key for key, _ in item] if type(item) is Object else []
-            waiting += [(value, depth + 1) for value in values] + [(key, depth) for key in keys]
+            pairs = item if type(item) is Object else [("", value) for value in item]
+            waiting += [one for key, value in pairs for one in ((key, depth), (value, depth + 1))]
 
 
 class Tensor(NamedTuple):

@@ -17,18 +17,8 @@ _LARGEST_RANGE = 128 << 20
 _MOST_REFUSED = 100
 
 #: What kept a snapshot from being had.
-Kind = Literal[
-    "not-found",
-    "revision-not-found",
-    "gated",
-    "private",
-    "disabled",
-    "offline",
-    "network",
-    "timeout",
-    "protocol",
-    "usage",
-]
+_Answers = Literal["not-found", "revision-not-found", "gated", "private", "disabled"]
+Kind = _Answers | Literal["offline", "network", "timeout", "protocol", "usage"]
 _LONGEST = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 #: Names (without their folder) of what is about the model and not of it.

@@ -81,6 +81,9 @@ _WEATHER = {
     },
 }
 _CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
+_RESULT = _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345")
+_CALLED = (_spoken("assistant", "", tool_calls=[_CALL]), _RESULT)
+_ODD_TEXTS = _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n')
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
 _SUITE = (
@@ -88,25 +91,12 @@ _SUITE = (
     _Conversation(Message("one exchange"), "chat", _turns("U", "A")),
     _Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
     _Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
-    _Conversation(
-        Message("unicode and blanks"),
-        "chat",
-        _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n'),
-    ),
+    _Conversation(Message("unicode and blanks"), "chat", _ODD_TEXTS),
     _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U")),
     _Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")]),
     _Conversation(Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2")),
     _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")]),
-    _Conversation(
-        Message("tool call and result"),
-        "tools",
-        [
-            _spoken("user", "U"),
-            _spoken("assistant", "", tool_calls=[_CALL]),
-            _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345"),
-            _spoken("assistant", "A"),
-        ],
-    ),
+    _Conversation(Message("tool call and result"), "tools", [*_turns("U"), *_CALLED, _spoken("assistant", "A")]),
     _Conversation(Message("empty content"), "rare", _turns("", "")),
     _Conversation(Message("system only"), "rare", [_SYSTEM]),
     _Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
@@ -133,12 +123,8 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
         return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
-    return [
-        _Rendered(problem=answer.said())
-        if isinstance(answer, ChildProblem)
-        else _Rendered(**{name: unpacked(value) for name, value in answer.items()})
-        for answer in answers
-    ]
+    told = [{"problem": one.said()} if isinstance(one, ChildProblem) else one for one in answers]
+    return [_Rendered(**{name: unpacked(value) for name, value in one.items()}) for one in told]
 
 
 _TOKENIZER = "tokenizer_config.json"

@@ -337,15 +337,11 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
 
 def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, str]]) -> str:
     """Return which tokens came and went, else which names have other tokens, else that the order is another one."""
-    sides = [{content for _, content in side} for side in (was, now)]
-    clauses = [
-        f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
-        for what, tokens in (
-            ("added", [content for _, content in now if content not in sides[0]]),
-            ("removed", [content for _, content in was if content not in sides[1]]),
-        )
-        if tokens
-    ]
+    clauses = []
+    for what, side, other in (("added", now, was), ("removed", was, now)):
+        known = {content for _, content in other}
+        if tokens := [_shown(content) for _, content in side if content not in known]:
+            clauses.append(f"{what}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
         f"{short(str(name))}: {' -> '.join('absent' if side is None else _shown(side) for side in pair)}"
         for name, *pair in differences(dict(was), dict(now))

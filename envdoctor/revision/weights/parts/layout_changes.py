@@ -39,9 +39,8 @@ _Rename = tuple[tuple[TensorGroup, ...], tuple[TensorGroup, ...]]
 _Module = tuple[str, list[TensorGroup]]
 
 
-def _find_renames(removed: Mapping[str, TensorGroup], added: Mapping[str, TensorGroup]) -> list[_Rename]:
-    """Pair the groups; what is in no rename was really removed or added."""
-    gone, come = dict(removed), dict(added)
+def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) -> list[_Rename]:
+    """Take the groups that belong together out of both tables; what stays was really removed or added."""
     found: list[_Rename] = [((whole,), parts) for whole, parts in _splits(gone, come)]
     found += [(parts, (whole,)) for whole, parts in _splits(come, gone)]
     budget = _MOST_LIKENESSES
@@ -163,26 +162,18 @@ def compare_layouts(
         group((name for name in one.tensors if whole and not _lives_on(name, one, other.tensors)), one.tensors)
         for one, other in ((old, new), (new, old))
     )
-    renames = _find_renames(gone, come)
-    for rename in renames:
-        for side, items in zip((gone, come), rename, strict=True):
-            for item in items:
-                side.pop(item.pattern, None)
+    renames = _take_renames(gone, come)
     heads_gone, heads_come = (
         [(layout.where[side[pattern].names[0]], side.pop(pattern)) for pattern in list(side) if _HEAD.search(pattern)]
         for side, layout in ((gone, old), (come, new))
     )
     heads = [*_heads(heads_gone, heads_come, snapshots)]
     lost = relaid and bool(gone) and not come and not renames
-    parts = [
-        (embedding, embedding),
-        _retyped(retyped, old, new),
-        _reshaped([name for name in reshaped if name not in covered], old, new),
-        _renamed(renames, new),
-        (heads, heads),
-        _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
-        _one_sided("tensor-added", come, new),
-    ]
+    parts = [(embedding, embedding), _retyped(retyped, old, new)]
+    parts.append(_reshaped([name for name in reshaped if name not in covered], old, new))
+    parts += [_renamed(renames, new), (heads, heads)]
+    parts.append(_one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old))
+    parts.append(_one_sided("tensor-added", come, new))
     if new.twice and not old.twice:
         first = new.twice[0]
         again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]

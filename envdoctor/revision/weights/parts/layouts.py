@@ -377,16 +377,14 @@ def check_index(
         yield read if isinstance(read, Unread) else Unread(path, Message("it has no weight_map"))
         return
     places = {name: posixpath.join(key.folder, str(file)) for name, file in table.items()}
-    problems = {
-        Message("in a file that is not there"): [
-            name for name, where in places.items() if where not in snapshot.files and where not in absent
-        ],
-        Message("not in the file it names"): [
-            name for name, where in places.items() if layout.where.get(name) != where and where in layout.files
-        ],
-        Message("not in the index"): [name for name in layout.where if name not in table],
-    }
-    for what, names in problems.items():
+    present = {*snapshot.files, *absent}
+    lost = [name for name, where in places.items() if where not in present]
+    moved = [name for name, where in places.items() if layout.where.get(name) != where and where in layout.files]
+    for what, names in (
+        (Message("in a file that is not there"), lost),
+        (Message("not in the file it names"), moved),
+        (Message("not in the index"), [name for name in layout.where if name not in table]),
+    ):
         if names:
             first, *others = dict.fromkeys(pattern_of(name)[0] for name in names)
             rest = listed(others) or None
