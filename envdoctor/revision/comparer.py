@@ -48,14 +48,11 @@ class Change(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The outcome of one comparer.
-
-    ``changes`` in the order of the files; ``unread`` are parts that could not be read or decided (then the area is not
-    "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"), ``equal`` are short statements for
-    the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has every single difference where
-    ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors, parameters, bytes), by dtype and by
-    module.
-    """
+    """The outcome of one comparer. ``changes`` in the order of the files; ``unread`` are parts that could not be read
+    or decided (then the area is not "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"),
+    ``equal`` are short statements for the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has
+    every single difference where ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors,
+    parameters, bytes), by dtype and by module."""
 
     changes: tuple[Change, ...] = ()
     unread: tuple[Unread, ...] = ()

@@ -144,11 +144,9 @@ def attribute(
     progress: Callable[[str], None] = lambda text: None,
 ) -> Mapping[Wanted, Commit]:
     """Return the oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows
-    gets the last commit that touched its file, and a change without such a commit is left out.
-
-    One request for each commit on the way, and the changed text files of the steps that matter. Raises
-    :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.
-    """
+    gets the last commit that touched its file, and a change without such a commit is left out. One request for each
+    commit on the way, and the changed text files of the steps that matter. Raises :class:`SnapshotError` when the two
+    are not revisions of one repository on a Hub, or too far apart."""
     if not isinstance(new, HubSnapshot) or old.revision is None:
         raise SnapshotError("--history needs two revisions of one repository on the Hub", kind="usage")
     repo = str(new.repo)

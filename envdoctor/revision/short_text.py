@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
+from itertools import islice
 
 #: Characters of a before or after text.
 LONGEST = 90
@@ -10,7 +12,7 @@ _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
 #: Lines of one diff, characters of a line, lines of each text that are compared, equal lines around a change.
-_MOST, _WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
+MOST_LINES, WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
 #: Templates are often one line: they are shown statement by statement.
 _STATEMENTS = re.compile(r"(?<=%\})(?=.)|\r?\n")
 _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -66,17 +68,21 @@ def _window(text: str, start: int, stop: int) -> str:
     return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")
 
 
+def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] = (0, 0)) -> Iterator[str]:
+    """Yield the lines of a unified diff, each beginning with ``+``, ``-``, a blank or ``@``; ``starts`` are the numbers
+    of the lines before the first ones."""
+    for line in islice(unified_diff(before, after, n=_AROUND, lineterm=""), 2, MOST_LINES + 2):
+        if line.startswith("@@"):
+            line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
+        yield line[0] + visible(line[1:].expandtabs(4))
+
+
 def template_hunk(before: str, after: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff of two templates, each beginning with ``+``, ``-``, a blank or ``@``.
-
-    A blank at the end of a changed line, which becomes a token, is shown as ``\u00b7``.
-    """
+    """Return the lines of a unified diff of two templates. A blank at the end of a changed line, which becomes a token,
+    is shown as ``\u00b7``."""
     old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
-    lines = list(unified_diff(old, new, n=_AROUND, lineterm=""))[2 : _MOST + 2]
-    return tuple(line[0] + _shown(line[1:], line[0] in "+-")[: _WIDEST - 1] for line in lines)
-
-
-def _shown(line: str, is_changed: bool) -> str:
-    text = visible(line.expandtabs(4))
-    bare = text.rstrip(" ")
-    return bare + "\u00b7" * (len(text) - len(bare)) if is_changed else bare
+    lines = []
+    for line in hunk(old, new):
+        bare = line[0] + line[1:].rstrip(" ")
+        lines.append((bare + "\u00b7" * (len(line) - len(bare)) if line[0] in "+-" else bare)[:WIDEST])
+    return tuple(lines)

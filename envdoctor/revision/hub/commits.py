@@ -113,13 +113,10 @@ def _moment(text: str) -> datetime | None:
 
 
 def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """Return the snapshot of a revision as a user writes it.
-
-    None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
-    commit on main at or before it, and so does the date without ``@`` unless a branch or a tag is called so; any other
-    text may begin with ``@`` too. A beginning of a commit (4 digits or more) that the Hub does not know is looked for
-    in the history of main. Raises :class:`SnapshotError`.
-    """
+    """Return the snapshot of a revision as a user writes it. None and the empty text mean ``main``; ``@2024-01-31`` (or
+    with a time, ``@2024-01-31T08:00``, in UTC) the last commit on main at or before it, and so does the date without
+    ``@`` unless a branch or a tag is called so; any other text may begin with ``@`` too. A beginning of a commit (4
+    digits or more) that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`."""
     text = (revision or "main").removeprefix("@")
     when = date_of(text)
     if when is not None and ((revision or "").startswith("@") or ":" in text):

@@ -155,12 +155,10 @@ def _announced(first: bytes, size: int) -> int | None:
 def read_headers(
     transport: Transport, repo: str, files: Sequence[RemoteFile], largest: int
 ) -> list[bytes | TransportError]:
-    """Return for each file its first 8 bytes and the JSON that they announce, or why not.
-
-    Where the 8 bytes announce more than the file or the format has, they come back alone, for the reader of headers to
-    name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
-    headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
-    """
+    """Return for each file its first 8 bytes and the JSON that they announce, or why not. Where the 8 bytes announce
+    more than the file or the format has, they come back alone, for the reader of headers to name. A file of fewer than
+    8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are headers of more than 256 MiB
+    in all. What was learned of the sizes is kept for the next revision of ``repo``."""
     room, sizes = _Room(largest), transport.header_sizes
     found: dict[int, bytes | TransportError] = {}
 
@@ -240,13 +238,11 @@ _Found = tuple[str, str, int | None]
 def open_folder(
     folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
 ) -> LocalSnapshot:
-    """Return the snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
-
-    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
-    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
-    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
-    and cannot be read.
-    """
+    """Return the snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`. It has no
+    revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside the
+    folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the text
+    of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets), and
+    cannot be read."""
     label = shown or folder
     if not os.path.isdir(folder):
         raise SnapshotError("{} is no folder", label, kind="usage")
@@ -314,12 +310,10 @@ def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
 
 
 def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
-    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave.
-
-    It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
-    and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
-    where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
-    """
+    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave. It is not ``complete``
+    where only what was downloaded is known, and not all files of the commit. Files are hashed, and refused when their
+    content is not what their name says; of those that ``hasher`` leaves alone the name counts where the cache is the
+    user's ``own``. A folder that only looks like a cache proves nothing by its names."""
     repo = os.path.dirname(os.path.dirname(cached.folder))
     listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})

@@ -39,12 +39,10 @@ Result = TypeVar("Result")
 
 @dataclass
 class Access:
-    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed.
-
-    ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
-    cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
-    each safetensors header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits.
-    """
+    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed. ``offline`` takes the local
+    cache in the Hub's place. ``aliases`` maps organisations to their present names, for the cache's old ones.
+    ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes each safetensors
+    header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits."""
 
     cwd: str
     environ: Mapping[str, str]

@@ -82,15 +82,11 @@ class Pair(NamedTuple):
 
 
 def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
-    """Return the snapshots that ``MODEL [OLD] [NEW]`` means.
-
-    NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
-    with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
-    state before the last commit that changed more than text about the model. OLD and NEW may be folders; where MODEL is
-    one, OLD is what it is compared with. Where a snapshot of the cache has no list of all its files, only files that
-    both have are compared.
-    Raises :class:`SnapshotError`.
-    """
+    """Return the snapshots that ``MODEL [OLD] [NEW]`` means. NEW is ``main`` unless given. OLD is, unless given, what
+    the local cache's ``main`` points to (what was trained with); when that is NEW itself, another commit of the cache;
+    without a cache, and for the address of a commit, the state before the last commit that changed more than text about
+    the model. OLD and NEW may be folders; where MODEL is one, OLD is what it is compared with. Where a snapshot of the
+    cache has no list of all its files, only files that both have are compared. Raises :class:`SnapshotError`."""
     pair = _choose(model, old, new, access)
     hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
     # another case of letters is the same name

@@ -153,14 +153,11 @@ class Tensor(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header that is right.
-
-    ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes`` the length of what follows.
-    ``metadata`` are the texts of ``__metadata__``, None where the file has none.
-    ``remarks`` are odd things that the library accepts, as dashed words:
-    leading-blanks, null-metadata, duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list,
-    dtype-is-a-map, unaligned-data.
-    """
+    """A header that is right. ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes``
+    the length of what follows. ``metadata`` are the texts of ``__metadata__``, None where the file has none.
+    ``remarks`` are odd things that the library accepts, as dashed words: leading-blanks, null-metadata,
+    duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list, dtype-is-a-map,
+    unaligned-data."""
 
     tensors: dict[str, Tensor]
     header_bytes: int

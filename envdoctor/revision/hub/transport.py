@@ -87,14 +87,11 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Transport:
-    """The way to one Hub for the length of one command.
-
-    Raises :class:`TransportError` (kind usage) when huggingface_hub or HF_ENDPOINT is not usable.
-    ``timeout`` bounds everything that is asked of it, in seconds from now on; ``patience`` each wait for an answer.
-    ``notice`` is told of long waits. Endpoint and token (unless given), proxies and offline mode are huggingface_hub's.
-    Its ``build_hf_headers`` is not called: it looks up the agent registry on the network unless telemetry is off, which
-    is the host process' to decide.
-    """
+    """The way to one Hub for the length of one command. Raises :class:`TransportError` (kind usage) when
+    huggingface_hub or HF_ENDPOINT is not usable. ``timeout`` bounds everything that is asked of it, in seconds from now
+    on; ``patience`` each wait for an answer. ``notice`` is told of long waits. Endpoint and token (unless given),
+    proxies and offline mode are huggingface_hub's. Its ``build_hf_headers`` is not called: it looks up the agent
+    registry on the network unless telemetry is off, which is the host process' to decide."""
 
     endpoint: str = ""
     timeout: float = 60.0

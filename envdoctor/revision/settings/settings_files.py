@@ -70,12 +70,10 @@ _Flat = Mapping[str, Setting]
 
 
 def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Setting]:
-    """Return the settings of a configuration by their canonical dotted names.
-
-    ``aliases`` maps the last part of a name to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and
-    ``rope_scaling.*`` whichever of the four layouts the file uses; a value of null is kept (it can differ from the
-    class's default), but a rope_scaling of null, or of type ``default`` and nothing else, is none.
-    """
+    """Return the settings of a configuration by their canonical dotted names. ``aliases`` maps the last part of a name
+    to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and ``rope_scaling.*`` whichever of the four
+    layouts the file uses; a value of null is kept (it can differ from the class's default), but a rope_scaling of null,
+    or of type ``default`` and nothing else, is none."""
     flat: dict[str, Setting] = {}
     late: list[tuple[str, Setting]] = []
     for name, said, value in _walk(config, "", ""):
@@ -157,12 +155,10 @@ def _plain(leaf: str, value: Any) -> Any:
 
 
 class _SettingNames(NamedTuple):
-    """What the matrix knows of the keys of one file of an area.
-
-    ``aliases`` maps other spellings of a key to the canonical one, ``kinds`` are the groups of keys of the table
-    config-keys, ``defaults`` what a missing key means in every release, by model type (``*``: in every class). ``code``
-    gives the model's own code where it lies in the repository: one text, None or a problem.
-    """
+    """What the matrix knows of the keys of one file of an area. ``aliases`` maps other spellings of a key to the
+    canonical one, ``kinds`` are the groups of keys of the table config-keys, ``defaults`` what a missing key means in
+    every release, by model type (``*``: in every class). ``code`` gives the model's own code where it lies in the
+    repository: one text, None or a problem."""
 
     area: str
     path: str

@@ -108,11 +108,9 @@ _SUITE = (
 
 def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[_Rendered] | Message:
     """Return the outcomes of a template for each conversation of the suite, or why there are none at all. ``variables``
-    are special tokens such as ``bos_token``.
-
-    Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
-    was hit is kept; the conversation that hit it and those after it carry the problem.
-    """
+    are special tokens such as ``bos_token``. Nothing that the template does can hold the caller up for longer than
+    ``seconds``. What was rendered before a limit was hit is kept; the conversation that hit it and those after it carry
+    the problem."""
     from envdoctor.system.asking import ChildProblem, Limits, ask
 
     asked = {"template": template, "variables": dict(variables)}

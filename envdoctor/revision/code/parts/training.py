@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches, unified_diff
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -11,11 +11,11 @@ from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.tree import Definition, FileCode
 from envdoctor.revision.comparer import Change
-from envdoctor.revision.short_text import LONGEST, visible
+from envdoctor.revision.short_text import LONGEST, MOST_LINES, WIDEST, hunk, visible
 from envdoctor.system.message import Message
 
-#: Shown lines of one change, characters of a line, lines that are compared in all, and context.
-MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2
+#: Lines of definitions that are compared line by line in all.
+_MAX_DIFFED = 60_000
 #: More changed statements of a function are a rewrite, and more of all functions another model: no cause is told.
 _REWRITE, _ANOTHER_MODEL = 30, 20_000
 #: Kinds of changes of what is written between the lines of a definition; the last two only of methods.
@@ -165,8 +165,12 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             continue
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
         if budget > 0:
-            texts = [side.get(path or "", ()) for side, path in zip(judged.texts, paths[change.path], strict=True)]
-            change = change._replace(hunk=_hunk((old, new), texts))
+            shown = [
+                texts.get(where or "", ())[each.first - 1 : each.last][: MOST_LINES * 4] if each else ()
+                for each, where, texts in zip((old, new), paths[change.path], judged.texts, strict=True)
+            ]
+            lines = hunk(*shown, starts=[each.first - 1 if each else 0 for each in (old, new)])
+            change = change._replace(hunk=tuple(line[:WIDEST] for line in lines))
         # At module level conditions and attempts stand around imports and definitions, which are told by themselves.
         heads = all(text.startswith(("if ", "try, ")) for text in (change.before, change.after) if text)
         if not body or (change.symbol not in path and (change.symbol != MODULE_LEVEL or heads)):
@@ -347,22 +351,3 @@ def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
         read |= {*_NAME.findall(value if names else line)} - names
         bound |= names if not _SIZES.search(value) else set()
     return bound, read
-
-
-def _hunk(sides: Sequence[Definition | None], texts: Sequence[Text]) -> tuple[str, ...]:
-    """Return the lines of a unified diff of a definition, numbered as in the files."""
-    before, after = (
-        list(text[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
-        for one, text in zip(sides, texts, strict=True)
-    )
-    starts = [one.first - 1 if one else 0 for one in sides]
-    lines: list[str] = []
-    for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
-        if line.startswith(("---", "+++")) and not lines:
-            continue
-        if line.startswith("@@"):
-            line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
-        if len(lines) == MAX_HUNK:
-            break
-        lines.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
-    return tuple(lines)

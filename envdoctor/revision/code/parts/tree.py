@@ -270,12 +270,10 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
 
 
 def _imports(tree: ast.Module) -> list[Import]:
-    """Return all imports by their dotted names.
-
-    Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
-    a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
-    (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
-    """
+    """Return all imports by their dotted names. Required are those that run whenever the file is loaded: not in a
+    function, under a condition, or in a ``try`` that a failed import does not leave. Demanded are those whose package
+    transformers looks for before it loads the file (get_imports in its dynamic_module_utils.py): anywhere but in a
+    ``try`` or under ``if is_…_available()``."""
     imports: dict[str, tuple[bool, bool]] = {}
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:

@@ -53,13 +53,11 @@ _spec = lru_cache(maxsize=1 << 16)(Spec)
 
 @dataclass
 class WeightLayout:
-    """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be.
-
-    ``tensors`` maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data
-    with an earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``headers`` are those of
-    safetensors files, ``raw`` their own bytes, to tell "the same header" from "the same tensors". ``opaque`` are
-    files of a pickle's name that are none.
-    """
+    """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be. ``tensors``
+    maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data with an
+    earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``headers`` are those of
+    safetensors files, ``raw`` their own bytes, to tell "the same header" from "the same tensors". ``opaque`` are files
+    of a pickle's name that are none."""
 
     files: set[str] = field(default_factory=set)
     tensors: dict[str, Spec] = field(default_factory=dict)
