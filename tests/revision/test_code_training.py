@@ -78,13 +78,6 @@ def test_a_harmless_change_is_no_fault(planted: Planted) -> None:
     assert [change.kind for change in changes(planted)] == ([planted.kind] if planted.kind else [])
 
 
-def test_most_causes_are_named_and_most_harmless_changes_are_silent() -> None:
-    assert len(FAULTS) >= 60
-    assert sum(one.kind != "training-code-changed" for one in FAULTS) >= 0.7 * len(FAULTS)
-    assert len(HARMLESS) >= 40
-    assert sum(bool(one.kind) for one in HARMLESS) <= 0.45 * len(HARMLESS)
-
-
 FORWARD = "class M:\n    def forward(self, x, other, labels=None):\n"
 
 
