@@ -1,7 +1,8 @@
 """The contract of a comparer: what it is given, what it gives, and one difference as the rules see it.
 
 A comparer is a module in a folder of ``revision/``, with its row in ``COMPARERS`` (``comparing.py``). It reads what it
-needs and nothing that is known to be equal, judges nothing, and lists the kinds of its changes in its first docstring.
+needs and nothing that is known to be equal, and judges nothing. Its first docstring says what kinds of changes mean if
+their names do not; all kinds are listed in ``matrices/facts.toml``.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.matrix.matrix import Matrix
@@ -106,17 +106,15 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
     """Return the ``change`` records and the summary facts, with the source ``revision``. The records are incomplete
     when a part could not be read: then "no such change" is no answer."""
-    unread = comparison.unread
-    incomplete: Message | None = None
+    unread, incomplete = comparison.unread, None
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
-        incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
-    changes = (change._asdict() for change in comparison.changes)
-    rows = tuple(
-        {name: ABSENT if value is None else value for name, value in change.items() if name != "hunk"}
-        for change in changes
-    )
-    facts: dict[str, Value] = {"change": Records(rows, incomplete)}
+        incomplete = Message("{}: {}{}", *unread[0], more)
+    rows: list[dict[str, Any]] = []
+    for change in comparison.changes:
+        columns = zip(change._fields[:-1], change[:-1], strict=True)  # all but the hunk
+        rows.append({name: ABSENT if value is None else value for name, value in columns})
+    facts: dict[str, Value] = {"change": Records(tuple(rows), incomplete)}
     facts |= {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
     return [Fact(key, value, origin, "revision") for key, value in facts.items()]
 

@@ -1,29 +1,20 @@
 """The repository's own Python code, compared by syntax tree. Nothing of it is imported or executed.
 
 Only files that transformers loads are judged: from the auto_map along relative imports. Where nothing says what is
-loaded, all are.
+loaded, all are. ``symbol`` is the class and method, ``module level``, an imported name or an auto_map key. The kinds:
 
-Kinds of changes (``symbol`` is the class and method, ``module level``, an imported name or an auto_map key):
-
-* ``training-code-changed`` (a training step can reach it, and what it means is not known), and the kinds of the table
-  ``training-code`` (what it means is known: before is what only the old revision has, after what only the new one has);
-* ``code-broken``, ``code-mended`` (transformers cannot load the new, the old file), ``unparsable``;
-* ``gradient-checkpointing-noop`` (switching it on reaches no module that asks for it, or sets and calls nothing),
-  ``-fails`` (checkpoint() gets keywords that it refuses), ``-mended`` (one of the two in the old revision alone),
-  ``-hook-removed`` (from a class that stays), ``-flag-changed`` (supports_gradient_checkpointing);
-* ``attention-class-added``, ``-removed``, ``attention-default-changed`` (_supports_sdpa, or a default of a parameter);
-* ``signature-changed`` (a call that the old one accepts may fail or mean something else), ``signature-extended``,
-  ``default-changed``, ``default-unused`` (config.json sets it, or no training step calls it), ``call-refused`` (a
-  keyword that what is called, in the same file, has no parameter for);
-* ``minor-only-gate`` (a comparison with the second number of a version alone), ``version-gate-added``,
-  ``network-call-added``, ``exec-call-added``, ``file-write-added``, ``pickle-load-added``, ``dynamic-import-added``
-  (``detail`` says when it runs; that none was found is no proof that there is none);
-* ``definition-added``, ``-removed``, ``-changed``, ``-moved`` (of what no training step reaches, or whole classes and
-  functions: what speaks of these changed as well), ``annotations-changed``, ``formatting-only``;
-* ``import-added``, ``import-removed``, ``package-required`` (new, and without it transformers does not load the file);
-* ``auto-map-changed``, ``auto-map-other-repository``, ``file-added``, ``file-removed``, ``file-moved``,
-  ``file-not-loaded`` (no auto_map leads to the file, which changed);
-* ``transformers-window`` (before and after are ranges of releases: ``transformers_window.py``).
+* ``training-code-changed``: a training step can reach it, and what it means is not known; if it is known, a kind of the
+  table ``training-code``, with what only the old revision has before and what only the new one has after;
+* ``code-broken``, ``code-mended``: transformers cannot load the new, the old file;
+* ``gradient-checkpointing-noop``: switching it on reaches no module that asks for it, or sets and calls nothing;
+  ``-fails``: checkpoint() gets keywords that it refuses; ``-mended``: one of the two in the old revision alone;
+* ``signature-changed``: a call that the old one accepts may fail or mean something else; ``default-unused``:
+  config.json sets it, or no training step calls it; ``call-refused``: a keyword that what is called, in the same file,
+  has no parameter for; ``minor-only-gate``: a comparison with the second number of a version alone;
+* ``exec-call-added`` and its like: ``detail`` says when it runs; that none was found is no proof that there is none;
+* ``definition-…``: of what no training step reaches, or whole classes and functions: what speaks of these changed too;
+* ``package-required``: new, and without it transformers does not load the file; ``file-not-loaded``: no auto_map leads
+  to the file, which changed; ``transformers-window``: see ``transformers_window.py``.
 """
 
 from collections import Counter
@@ -31,6 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
+from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.code.parts import loaded
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
@@ -99,11 +91,10 @@ def compare(revisions: Revisions) -> Compared:
     changes = sorted(changes, key=lambda change: change.path)
     settled = [path for path in paths if path not in differ and path not in unread]
     words = [Message("code ({} of {} Python files)", len(settled), len(paths))] if settled else []
-    known_as_broken = {path for path in judged & new.marked if path not in before}
-    parts = [
-        one for path, one in unread.items() if path not in known_as_broken and (path in judged or path not in differ)
-    ]
-    parts += [part for part in blind if part.path in configs]
+    told_as_broken = {path for path in judged & new.marked if path not in before}
+    silent = told_as_broken | ({*differ} - judged)
+    parts = [one for path, one in unread.items() if path not in silent]
+    parts += blind
     away = dict.fromkeys((entry.config, entry.away) for side in sides for entry in side.entries if entry.away)
     parts += [Unread(path, Message("the code that it names is in {}, and was not compared", it)) for path, it in away]
     window = transformers_windows(revisions, sides, unread)
@@ -143,19 +134,16 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
     """Return whether the configurations must be read: a changed file is not named like loaded ones, or another file has
     its kind, or a class is gone. Otherwise all files are judged, without a request for unchanged ones."""
     kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
-    if any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ)):
-        return True
-    after = {definition.name for code in sides[1].codes.values() for definition in code.definitions}
-    classes = {one.name for code in sides[0].codes.values() for one in code.definitions if one.kind == "class"}
-    return bool(classes - after)
+    before, after = ([one for code in side.codes.values() for one in code.definitions] for side in sides)
+    gone = {one.name for one in before if one.kind == "class"} - {one.name for one in after}
+    return bool(gone) or any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ))
 
 
 def _settings(revisions: Revisions) -> set[str]:
     """Return the keys of config.json that both sides set."""
-    sides = (revisions.new,) * 2 if revisions.same("config.json") else (revisions.old, revisions.new)
+    sides = (revisions.new,) if revisions.same("config.json") else (revisions.old, revisions.new)
     read = [read_json(side, "config.json") for side in sides]
-    found = [{*one.data} if one and not isinstance(one, Unread) else set[str]() for one in read]
-    return found[0] & found[1]
+    return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:
@@ -180,12 +168,10 @@ def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     kind in one function."""
     known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
     groups: dict[tuple[str, str, str], list[Site]] = {}
-    for pair in pairs:
-        for site in pair.new.sites:
-            if known[site.kind, site.key] > 0:
-                known[site.kind, site.key] -= 1
-            else:
-                groups.setdefault((pair.path, site.kind, site.scope), []).append(site)
+    for path, site in ((pair.path, site) for pair in pairs for site in pair.new.sites):
+        known[site.kind, site.key] -= 1
+        if known[site.kind, site.key] < 0:
+            groups.setdefault((path, site.kind, site.scope), []).append(site)
     for (path, kind, scope), sites in groups.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
         name = kind if kind == MINOR_ONLY else f"{kind}-added"
@@ -202,10 +188,8 @@ def _within_bounds(changes: Iterable[Change]) -> Iterator[Change]:
         if count[change.path, change.kind] <= _MAX_OF_A_KIND:
             yield change
     for (path, kind), number in count.items():
-        rest = number - _MAX_OF_A_KIND
-        if rest > 0:
-            detail = Message("not listed one by one")
-            yield _change(kind, path, Message("{} more", rest), count=rest, detail=detail)
+        if (rest := number - _MAX_OF_A_KIND) > 0:
+            yield _change(kind, path, Message("{} more", rest), count=rest, detail=Message("not listed one by one"))
 
 
 def _auto_map(revisions: Revisions, path: str) -> tuple[str, list[LoadedEntry], list[LoadedEntry]] | Unread:

@@ -1,7 +1,5 @@
-"""Which transformers releases a revision can run with, as far as its changed code and configuration tell.
-
-Kind of change, in the area ``code``: ``transformers-window`` (before and after are ranges of releases such as
-``>=4.36,<4.48``, ``any`` or ``none``; detail says what sets the new bounds).
+"""Which transformers releases a revision can run with, as far as its changed code and configuration tell:
+``transformers-window`` (before and after are ranges such as ``>=4.36,<4.48``; detail says what sets the new bounds).
 
 Conditions are necessary ones: names that must be importable, methods that must be there, the first release of a model
 type. Names are looked up in the ledger of released packages. Files that did not change are not read: what they ask for

@@ -1,12 +1,8 @@
-"""The licence, and files that belong to no other area: which came, went or changed.
+"""The licence, and files that belong to no other area: which came, went or changed. They are not read unless nothing
+else can tell.
 
-Kinds of changes of other files (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``;
-``file-read-by-code`` where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
-``documentation-changed`` (added and removed ones too). They are not read unless nothing else can tell.
-
-Kinds of changes of the licence: ``licence-field-changed``, ``licence-field-added``, ``licence-field-removed``
-(``symbol`` is the field of README.md, ``license``), ``licence-text-changed``, ``licence-text-added``,
-``licence-text-removed`` (``symbol`` is the file).
+``file-read-by-code``: the repository's Python files name it. ``documentation-changed``: pictures, notebooks, text and
+.gitattributes, added and removed ones too. ``licence-field-…``: symbol is the field of README.md, ``license``.
 """
 
 import posixpath

@@ -1,19 +1,14 @@
 """Files of settings (JSON objects), compared key by key under canonical names: by meaning, not by spelling.
 
-Kinds of changes (``symbol`` is the canonical dotted key, ``text_config.rope_theta``):
+``symbol`` is the canonical dotted key, ``text_config.rope_theta``. A key has the kind of its group in config-keys.toml,
+else ``key-added``, ``key-removed`` or ``key-changed``. Of the others:
 
-* a kind of table config-keys, for a key of that group: in config.json and adapter_config.json from
-  ``model-type-changed`` to ``position-limit-lowered``, in generation_config.json ``eos-changed``, ``token-id-changed``
-  and ``sampling-default-changed``, in preprocessors ``processor-class-changed``, ``normalisation-changed``,
-  ``size-changed`` and ``audio-changed``; ``unread-key`` (no file of the model's own code names such a key);
-* ``quantization-added``, ``quantization-removed``, ``quantization-changed``;
-* ``rope-moved`` (the same rotary settings under the name of another transformers generation, rope_parameters),
-  ``key-renamed`` (the same value under another name: torch_dtype -> dtype);
-* ``key-added``, ``key-removed``, ``key-changed`` (any other key), ``repeated-key`` (the new file gives a key twice;
-  readers disagree on which one counts), ``noise`` (keys that nothing reads: transformers_version);
-* ``implicit`` (a key came or went whose value is what its absence means), ``without-effect`` (a sliding window that
-  use_sliding_window switches off in both);
-* ``<area>-added``, ``<area>-removed`` (the file as a whole).
+* ``unread-key``: no file of the model's own code names such a key; ``noise``: nothing reads it (transformers_version);
+* ``rope-moved``: the same rotary settings under the name of another transformers generation (rope_parameters);
+  ``key-renamed``: the same value under another name (torch_dtype -> dtype);
+* ``implicit``: a key came or went whose value is what its absence means; ``without-effect``: a sliding window that
+  use_sliding_window switches off in both; ``repeated-key``: the new file gives a key twice, and readers disagree;
+* ``<area>-added``, ``<area>-removed``: the file as a whole.
 """
 
 import fnmatch

@@ -1,14 +1,13 @@
 """Chat templates, compared by rendering: what a tokenizer would hand to the model, before and after.
 
-Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, ``processor`` for chat_template.json):
+``symbol`` is the template's name: ``default``, ``tool_use``, ``processor`` for chat_template.json. Of the kinds:
 
-* ``rendering-changed`` (before and after show the first conversation that differs), or if only these differ
-  ``generation-prompt-changed`` (what is added for the answer to come), ``tools-rendering-changed``,
+* ``rendering-changed``: before and after show the first conversation that differs. If only these differ it is
+  ``generation-prompt-changed`` (what is added for the answer to come), ``tools-rendering-changed``, or
   ``rare-rendering-changed`` (empty content, content in parts, reasoning, system only);
-* ``generation-marks-changed`` (the same renderings, but other parts are marked as the assistant's, for a loss on them),
-  ``text-changed-rendering-equal``, ``rendering-fails`` (``after`` says why the new template cannot be rendered);
-* ``template-added``, ``template-removed``, ``template-moved`` (to a file which older transformers may not read),
-  ``template-sources-differ`` (two texts in the new revision: tokenizer_config.json and chat_template.jinja).
+* ``generation-marks-changed``: the same renderings, but other parts are marked as the assistant's, for a loss on them;
+* ``template-moved``: the same text in a file which older transformers may not read; ``template-sources-differ``: two
+  texts in the new revision, in tokenizer_config.json and chat_template.jinja.
 """
 
 import posixpath

@@ -1,22 +1,15 @@
 """Tokenizer files: special tokens and their ids, settings, vocabulary, merges.
 
-Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
+``symbol`` is a token, a role such as ``eos_token``, or a key. Keys have the kinds of table config-keys, parts of
+tokenizer.json one each (``_STEPS``). Of the others:
 
-* ``special-role-changed`` (bos_token, eos_token, image_token, … is another token), ``special-token-moved`` (an added
-  token has other ids), ``-renamed`` (an id that was one added token is another one), ``-added``, ``-removed``,
-  ``special-flag-changed`` (special, normalized, lstrip, rstrip or single_word of a token);
-* ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted`` (came or went in a changed file, while
-  something that was not read may hold it: an unchanged file, or the vocabulary itself);
-* ``extra-tokens-changed`` (names, tokens and order of additional_special_tokens or extra_special_tokens),
-  ``extra-tokens-list`` (the latter is a list now, the form of transformers 5);
-* ``class-changed``, ``class-suffix-changed`` (tokenizer_class; the second: only "Fast" came or went), and other kinds
-  of table config-keys: ``padding-side-changed``, ``max-length-changed``, ``option-changed``, …;
-* of tokenizer.json and vocabularies ``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``,
-  ``merges-format-changed``, ``model-option-changed``, ``pre-tokenizer-changed``, ``post-processor-changed``,
-  ``decoder-changed``, ``truncation-changed``, ``padding-changed``;
-* ``tokenizer-file-added``, ``tokenizer-file-removed`` (of the first and the last file nothing else is told);
-* ``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``: as
-  in config.
+* ``special-token-moved``: an added token has other ids; ``-renamed``: an id that was one added token is another one;
+* ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``: came or went in a changed file, while
+  something that was not read may hold it: an unchanged file, or the vocabulary itself;
+* ``extra-tokens-changed``: names, tokens and order of additional_special_tokens or extra_special_tokens;
+  ``extra-tokens-list``: the latter is a list now, the form of transformers 5;
+* ``class-suffix-changed``: of the tokenizer_class only "Fast" came or went;
+* ``tokenizer-file-added``, ``tokenizer-file-removed``: of the first and the last file nothing else is told.
 """
 
 import hashlib

@@ -1,11 +1,8 @@
 """Pickles among the files: which came, whether safetensors went, and what new ones would import when they are loaded.
 
-Kinds of changes, in the area ``files``:
-
-* ``pickle-added`` (symbol: the set or file, after: ``loaded by default``, ``beside safetensors`` or ``other file``);
-* ``file-added``, ``file-changed``, ``file-removed`` of what has a pickle's name and is none by its first bytes;
-* ``safetensors-removed`` (before: the files, after: what is loaded instead, or nothing);
-* ``unsafe-global-added`` (symbol: the global, after: ``runs code`` or ``not on torch's list``, count: files).
+``pickle-added``: after is ``loaded by default``, ``beside safetensors`` or ``other file``. ``safetensors-removed``: it
+is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. What has
+a pickle's name and is none by its first bytes is told as another file.
 """
 
 import posixpath

@@ -1,22 +1,16 @@
 """Comparing the weights of two revisions by object ids and headers; no weight is read.
 
-Kinds of changes, all in the area ``weights``:
+``symbol`` is the pattern of tensor names, before and after are dtypes, shapes, sizes or names. Of the kinds:
 
-* ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
-* ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
-  that went and came), ``tensor-path-renamed`` (the modules keep their own names);
-* ``head-gone``, ``head-added``, ``tied-head-left-out`` (before and after: what config.json says: tied, not tied, not
-  given, not readable);
-* ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
-* ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
-  ``file-moved`` (the same bytes under another name);
-* ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
-* ``tensor-values-changed``, ``values-not-finite`` (``values.py``: when they were asked for);
-* ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
-* ``format-lost`` (a header no longer says which framework wrote the file), ``metadata-changed`` (other texts of it);
-* ``unread-changed`` (other bytes by their object ids, of which the headers could not be read);
-* ``set-added``, ``set-removed``, ``weights-gone`` (nothing is loaded any more), ``set-replaced`` (another format is
-  loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+* ``tensor-renamed``: the same shapes under other module names, also split or fused: before and after are the module
+  names that went and came; ``tensor-path-renamed``: the modules keep their own names;
+* ``head-gone``, ``head-added``, ``tied-head-left-out``: before and after say what config.json does (tied, not tied, not
+  given, not readable); ``rows-differ-from-config``: before are rows of the embedding, after its vocabulary;
+* ``values-changed``: equal headers, other bytes; ``resharded``: nothing lost, else ``resharded-with-loss``;
+  ``file-moved``: the same bytes under another name; ``unread-changed``: other bytes, and headers that were not read;
+* ``format-lost``: a header no longer says which framework wrote the file; ``metadata-changed``: other texts of it;
+* ``weights-gone``: nothing is loaded any more; ``set-replaced``: another format is loaded now; ``opaque-changed``:
+  GGUF, ONNX, …
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,10 +1,7 @@
 """How much the values of two revisions' tensors differ: read in bounded pieces, and only when somebody asked for it.
 
-Kinds of changes, in the area ``weights``:
-
-* ``tensor-values-changed`` (symbol: the pattern that differs most, after: the largest difference, the relative one, and
-  the rows of an embedding or head that differ, count: tensors, detail: other patterns);
-* ``values-not-finite`` (NaN or infinity where the old revision had numbers).
+``tensor-values-changed``: symbol is the pattern that differs most, after the largest difference, the relative one, and
+the rows of an embedding or head that differ. ``values-not-finite``: NaN or infinity where the old revision had numbers.
 
 Floats are compared as numbers, in another dtype too. Packed and whole numbers (quantised weights) have no size that a
 difference could have: their bytes are compared. Nothing but the standard library is needed; numpy is quicker.

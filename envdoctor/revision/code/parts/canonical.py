@@ -150,7 +150,7 @@ def lines_of(function: FunctionNode) -> list[str]:
     while waiting and len(found) < MAX_LINES:
         indent, one = waiting.pop()
         text, below = (one, []) if isinstance(one, str) else _parts(one)
-        found += [indent + text]
+        found.append(indent + text)
         for place, block in reversed([*enumerate(below)]):
             waiting += [(f"{indent} ", inner) for inner in reversed(block)]
             waiting += [(f"{indent} ", f"block {place}")] if place and block else []

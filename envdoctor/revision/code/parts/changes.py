@@ -60,9 +60,9 @@ class FilePair(NamedTuple):
 def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list[FilePair]:
     """Pair the files by path; a removed and an added file are one if they share half of their definitions."""
     pairs = [FilePair(path, path, old[path], new[path]) for path in sorted(old.keys() & new.keys())]
-    gone = {path: {definition.name for definition in old[path].definitions} for path in sorted(old.keys() - new.keys())}
+    gone = {path: {one.name for one in old[path].definitions} for path in sorted(old.keys() - new.keys())}
     for path in sorted(new.keys() - old.keys()):
-        names = {definition.name for definition in new[path].definitions}
+        names = {one.name for one in new[path].definitions}
         best = max(gone, key=lambda other: len(names & gone[other]), default=None)
         if best is not None and names and len(names & gone[best]) >= _SHARED * max(len(names), len(gone[best])):
             pairs.append(FilePair(best, path, old[best], new[path]))
@@ -122,9 +122,8 @@ def one_sided(pair: FilePair) -> Iterator[Change]:
     """Yield the changes of a file that was added or removed as a whole."""
     what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
     yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
-    for definition in code.definitions:
-        sides = (None, definition) if pair.new_path else (definition, None)
-        changes = _definition(pair.path, *sides)
+    for one in code.definitions:
+        changes = _definition(pair.path, *((None, one) if pair.new_path else (one, None)))
         yield from (change for change in changes if change.kind in (f"attention-class-{what}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
@@ -146,22 +145,17 @@ def _lone(here: Named, there: Named) -> list[Definition]:
 
 def _inside(definition: Definition, there: Named, here: Named) -> bool:
     """Return whether the definition is in a class that itself is missing there: the class stands for it."""
-    scope = definition.owner
-    while scope:
-        if (scope, 0) in here and (scope, 0) not in there:
-            return True
-        scope = scope.rpartition(".")[0]
-    return False
+    names = definition.owner.split(".")
+    scopes = [(".".join(names[:end]), 0) for end in range(1, len(names) + 1)]
+    return any(scope in here and scope not in there for scope in scopes)
 
 
 def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
     """Return whether a base may give the flag that a class no longer sets: it has other bases, or a class sets it."""
     if not value.name.endswith(f".{_GRADIENT_FLAG}"):
         return False
-    scope = value.owner, 0
-    return before[scope].text != after[scope].text or any(
-        name.endswith(f".{_GRADIENT_FLAG}") and name != value.name for name, _ in after
-    )
+    flags = [name for name, _ in after if name.endswith(f".{_GRADIENT_FLAG}") and name != value.name]
+    return bool(flags) or before[value.owner, 0].text != after[value.owner, 0].text
 
 
 def _definition(path: str, old: Definition | None, new: Definition | None, *, is_kept: bool = True) -> Iterator[Change]:
@@ -235,20 +229,17 @@ def _packages_required(pair: FilePair) -> Iterator[Change]:
 def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     if old.parameters == new.parameters:
         return
-    before = {parameter.name: parameter for parameter in old.parameters}
-    after = {parameter.name: parameter for parameter in new.parameters}
+    before, after = ({parameter.name: parameter for parameter in side.parameters} for side in (old, new))
     # A default for what had none takes no call away.
-    given = {name: one.default for name, one in before.items() if one.default is not None}
-    other = [name for name, default in given.items() if name in after and default != after[name].default]
-    if other and list(before) == list(after) and all(before[name].kind == after[name].kind for name in before):
-        defaults = [name for name in other if after[name].default is not None]
-        if len(defaults) == len(other):
-            attention = any(map(_ATTENTION_PARAMETER.search, defaults))
-            kind = "attention-default-changed" if attention else "default-changed"
-            yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
-            return
-    gone = [name for name in before if name not in after]
-    come = [name for name in after if name not in before]
+    kept = [name for name, one in before.items() if one.default is not None and name in after]
+    other = [name for name in kept if before[name].default != after[name].default]
+    alike = [one[:2] for one in old.parameters] == [one[:2] for one in new.parameters]
+    if other and alike and all(after[name].default is not None for name in other):
+        attention = any(map(_ATTENTION_PARAMETER.search, other))
+        kind = "attention-default-changed" if attention else "default-changed"
+        yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
+        return
+    gone, come = [name for name in before if name not in after], [name for name in after if name not in before]
     # A configuration takes any name through **kwargs, and whoever makes one gives names.
     open_ended = "Config" in new.owner and any(parameter.kind == "**" for parameter in new.parameters)
     extends = open_ended or (not gone and not other and _only_extends(old, new))
@@ -268,12 +259,9 @@ def _only_extends(old: Definition, new: Definition) -> bool:
     places = [parameter.name in known for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)
     # A new positional parameter before *args takes what used to be the first of those.
-    return places == sorted(places, reverse=True) and all(
-        parameter.kind in ("*", "**")
-        or (parameter.default is not None and not (takes_rest and parameter.kind != "keyword"))
-        for parameter in new.parameters
-        if parameter.name not in known
-    )
+    more = [one for one in new.parameters if one.name not in known and one.kind not in ("*", "**")]
+    optional = all(one.default is not None and (one.kind == "keyword" or not takes_rest) for one in more)
+    return optional and places == sorted(places, reverse=True)
 
 
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:

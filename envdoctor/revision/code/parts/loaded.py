@@ -223,7 +223,7 @@ def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]
-        closed = next((path for path in paths if path[-1] == start), None)
-        if closed:
-            return closed[:-1]
+        for path in paths:
+            if path[-1] == start:
+                return path[:-1]
     return []

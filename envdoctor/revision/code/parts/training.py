@@ -127,8 +127,7 @@ class _Both(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What a set of files is judged by: the pairs, the files' lines before and after, the table's causes, the
-    classes that a configuration names, and what gives the keys of config.json."""
+    """What files are judged by: ``entries`` are classes that a configuration names, ``settings`` its keys."""
 
     pairs: Sequence[FilePair]
     texts: tuple[Mapping[str, Text], Mapping[str, Text]]
@@ -211,15 +210,14 @@ def _statements(function: Definition) -> Iterator[str]:
     for line in function.lines:
         line = _SAME_NAME.sub(r"\1", line.strip())
         yield line
-        name = _FIRST_NAME.match(line)
-        if name is None:
-            continue
-        if _EXPANDS.search(line) and " = " in line:
-            expanded[name[0]] = line
-        elif name[0] in expanded and _IN_PLACE.match(line, name.end()):
-            yield f"{expanded[name[0]]}; {line}"
-        elif line.startswith(f"{name[0]} = "):
-            expanded.pop(name[0], None)
+        found = _FIRST_NAME.match(line)
+        name, end = (found[0], found.end()) if found else ("", 0)
+        if name and _EXPANDS.search(line) and " = " in line:
+            expanded[name] = line
+        elif name in expanded and _IN_PLACE.match(line, end):
+            yield f"{expanded[name]}; {line}"
+        elif line.startswith(f"{name} = "):
+            expanded.pop(name, None)
 
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
@@ -248,8 +246,9 @@ def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named,
     for function in both:
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
-    for change, side in ((change, side) for change in changes for side in (0, 1)):
-        if change.kind == ("definition-removed", "definition-added")[side] and change.path in named:
+    for change in changes:
+        if change.kind in ("definition-removed", "definition-added") and change.path in named:
+            side = int(change.kind == "definition-added")
             for one in named[change.path][side].values():
                 if f"{one.name}.".startswith(f"{change.symbol}."):
                     sides[side] += _statements(one)
@@ -319,11 +318,9 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
-    if target != other or not (target or before.startswith("return ")):
-        return None
     was, now = _TOKEN.findall(before), _TOKEN.findall(after)
     pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
-    if len(was) != len(now) or len(pairs) != 1:
+    if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
