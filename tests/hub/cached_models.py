@@ -1,7 +1,5 @@
 """Snapshots in a cache folder, written as huggingface_hub lays them out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

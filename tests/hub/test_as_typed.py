@@ -1,7 +1,5 @@
 """Revisions and repositories as people type them: what they get, or which sentence."""
 
-from __future__ import annotations
-
 import pytest
 from cached_models import put
 from loopback import text

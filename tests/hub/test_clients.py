@@ -1,7 +1,5 @@
 """The loopback Hub is one that the real clients accept."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

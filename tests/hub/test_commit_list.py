@@ -1,7 +1,5 @@
 """The commits to choose from: what each changed, in pages, and what of that is not known."""
 
-from __future__ import annotations
-
 import pytest
 from cached_models import put
 from loopback import text

@@ -1,7 +1,5 @@
 """Every fault of a server ends in success after another try, or in a sentence; in time, and never in wrong bytes."""
 
-from __future__ import annotations
-
 import email.utils
 
 import pytest

@@ -1,7 +1,5 @@
 """Snapshots on the Hub: what they cost, and what is said when something goes wrong."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Naming revisions: dates, beginnings of commits, and the state before the last change that matters."""
 
-from __future__ import annotations
-
 import pytest
 from loopback import Hub, Repo
 from small_models import access, transport

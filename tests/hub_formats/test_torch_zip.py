@@ -1,7 +1,5 @@
 """PyTorch checkpoints are described from a few ranges, and nothing in them is imported or run."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """Remote code by syntax tree: what is a change, what kind it is, and what is nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

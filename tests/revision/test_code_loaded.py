@@ -1,7 +1,5 @@
 """Which files of a repository are judged: those that transformers loads; and what keeps it from loading them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

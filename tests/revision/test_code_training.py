@@ -1,7 +1,5 @@
 """What changed on the path of a training step: told by its cause where that is known, else as changed, not judged."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """All comparers together: what one side cannot vouch for is never called unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

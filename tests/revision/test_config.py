@@ -1,7 +1,5 @@
 """config.json by meaning: aliases, defaults, rotary settings, quantisation, hostile files."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

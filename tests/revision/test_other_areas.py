@@ -1,7 +1,5 @@
 """generation_config.json, preprocessors, the licence, and files of no other area."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Changes as the comparison emits them meet the rules that judge them: kinds, columns and severities fit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

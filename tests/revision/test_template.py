@@ -1,7 +1,5 @@
 """Chat templates are compared by what they render, wherever they lie, and cannot hurt the one who looks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

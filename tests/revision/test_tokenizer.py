@@ -1,7 +1,5 @@
 """Tokenizer files: tokens and their ids, roles, settings, vocabulary, merges; nothing unread is called equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

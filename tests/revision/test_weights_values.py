@@ -1,7 +1,5 @@
 """Values of weights: read only when asked for, in pieces, and measured as torch measures them."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct

@@ -1,7 +1,5 @@
 """The transformers releases that a revision can run with, from names that code imports and from its configuration."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
