@@ -32,12 +32,11 @@ from envdoctor.matrix.lookup import Asked, Lacking, answer
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
 from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
-from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.code.parts import loaded
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site
 from envdoctor.revision.code.parts.loaded import CodeSide, LoadedEntry, NotPython, kind_of_file
-from envdoctor.revision.code.parts.training import Judged, causes, told
+from envdoctor.revision.code.parts.training import told
 from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
@@ -94,9 +93,7 @@ def compare(revisions: Revisions) -> Compared:
     changes += [_change("code-mended", path, path, detail=before[path]) for path in mended]
     known = [{path: side.codes[path] for path in side.codes if path in judged - unread.keys()} for side in sides]
     pairs = pair_files(*known)
-    names = {entry.name for side in sides for entry in side.entries}
-    basis = Judged(pairs, (old.texts, new.texts), causes(revisions.matrix), names, partial(_settings, revisions))
-    changes += _within_bounds(told(_changes(pairs), basis))
+    changes += _within_bounds(told(_changes(pairs), pairs, revisions, sides))
     own = {path.removesuffix(".py") for path in new.snapshot.files}  # told as what the file cannot load without
     changes = [change for change in changes if change.kind != "package-required" or change.symbol not in own]
     changes += [change for one in maps for change in _map_changes(*one)]
@@ -149,13 +146,6 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
     before, after = ([one for code in side.codes.values() for one in code.definitions] for side in sides)
     gone = {one.name for one in before if one.kind == "class"} - {one.name for one in after}
     return bool(gone) or any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ))
-
-
-def _settings(revisions: Revisions) -> set[str]:
-    """Return the keys of config.json that both sides set."""
-    sides = (revisions.new,) if revisions.same("config.json") else (revisions.old, revisions.new)
-    read = [read_json(side, "config.json") for side in sides]
-    return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
 
 
 def _changes(pairs: Sequence[FilePair]) -> list[Change]:

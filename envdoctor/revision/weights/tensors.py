@@ -109,8 +109,8 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         status = Unknown(Message("{} could not be read", listed(paths, 2)))
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
-        parameters = [amount.parameters for amount in amounts.get(side, {"dtype": {}})["dtype"].values()]
-        facts[f"revision.parameters_{side}"] = sum(parameters) if side in amounts else _LEFT_ALONE
+        counts = [parameters for _, parameters, _ in amounts.get(side, {"dtype": {}})["dtype"].values()]
+        facts[f"revision.parameters_{side}"] = sum(counts) if side in amounts else _LEFT_ALONE
     newest = max(filter(None, needs), key=rank, default=None)
     if newest is None:
         facts["revision.safetensors_needs"] = Unknown(Message("no safetensors header of the new revision was read"))

@@ -2,15 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
+from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import Change
+from envdoctor.revision.comparer import Change, Revisions, read_json
 from envdoctor.revision.short_text import LONGEST, MOST_LINES, WIDEST, hunk, visible
 from envdoctor.system.message import Message
 
@@ -45,9 +47,6 @@ _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
 _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is turned round")
 
-#: The lines of a file.
-Text = Sequence[str]
-
 
 class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
@@ -69,7 +68,7 @@ class _Cause(NamedTuple):
         return counts
 
 
-def causes(matrix: Matrix) -> list[_Cause]:
+def _causes(matrix: Matrix) -> list[_Cause]:
     """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
@@ -126,28 +125,19 @@ class _Both(NamedTuple):
         return self.gone.total() + self.come.total()
 
 
-class Judged(NamedTuple):
-    """What files are judged by: ``entries`` are classes that a configuration names, ``settings`` its keys."""
-
-    pairs: Sequence[FilePair]
-    texts: tuple[Mapping[str, Text], Mapping[str, Text]]
-    causes: Sequence[_Cause]
-    entries: Collection[str]
-    settings: Callable[[], Collection[str]]
-
-
-def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
+def told(
+    changes: Sequence[Change], pairs: Sequence[FilePair], revisions: Revisions, two: Sequence[CodeSide]
+) -> Iterator[Change]:
     """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
     What no training step reaches keeps its kind."""
-    path = _on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
-    named = {
-        pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
-    }
-    paths = {pair.path: (pair.old_path, pair.new_path) for pair in judged.pairs}
+    entries = {entry.name for side in two for entry in side.entries}
+    path = _on_the_path((code for pair in pairs for code in (pair.old, pair.new)), entries)
+    named = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
+    paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
     sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
     both = _functions(changes, sides)
-    everywhere = _everywhere(both.values(), changes, named, judged.causes)
-    fresh = _fresh(judged.pairs)
+    everywhere = _everywhere(both.values(), changes, named, _causes(revisions.matrix))
+    fresh = _fresh(pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
@@ -157,7 +147,7 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             known = {parameter.name: parameter.default for parameter in old.parameters}
             other = {one.name for one in new.parameters if one.name in known and one.default != known[one.name]}
             # Unused is a default that config.json sets, or of what no step calls.
-            if other <= {*judged.settings()} if "Config" in new.owner else new.name not in path:
+            if other <= _settings(revisions) if "Config" in new.owner else new.name not in path:
                 change = change._replace(kind="default-unused")
         if not body and change.kind not in _SWITCHING_KINDS:
             yield change
@@ -165,8 +155,8 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
         if budget > 0:
             shown = [
-                texts.get(where or "", ())[each.first - 1 : each.last][: MOST_LINES * 4] if each else ()
-                for each, where, texts in zip((old, new), paths[change.path], judged.texts, strict=True)
+                side.texts.get(where or "", [])[each.first - 1 : each.last][: MOST_LINES * 4] if each else ()
+                for each, where, side in zip((old, new), paths[change.path], two, strict=True)
             ]
             lines = hunk(*shown, starts=[each.first - 1 if each else 0 for each in (old, new)])
             change = change._replace(hunk=tuple(line[:WIDEST] for line in lines))
@@ -185,6 +175,13 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             if function and not (everywhere and function.changed <= _REWRITE):
                 amount = Message("{} statements changed, too many to seek a cause", function.changed)
             yield change._replace(kind="training-code-changed", detail=amount)
+
+
+def _settings(revisions: Revisions) -> set[str]:
+    """Return the keys of config.json that both sides set."""
+    sides = (revisions.new,) if revisions.same("config.json") else (revisions.old, revisions.new)
+    read = [read_json(side, "config.json") for side in sides]
+    return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
 
 
 def _functions(

@@ -183,12 +183,8 @@ def spell_shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, shape[:6])) + (", …" if len(shape) > 6 else "") + "]"
 
 
-class Amount(NamedTuple):
-    """How many tensors, with how many parameters (elements) and bytes."""
-
-    tensors: int
-    parameters: int
-    bytes: int
+#: How many tensors, with how many parameters (elements) and bytes.
+Amount = tuple[int, int, int]
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
@@ -201,9 +197,9 @@ def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
         parts = pattern_of(name)[0].split(".")
         end = parts.index("{i}") + 2 if "{i}" in parts else len(parts)
         for by, key in (("dtype", spec.dtype), ("module", ".".join(parts[: min(end, len(parts) - 1)] or parts))):
-            known = counted[by].get(key, Amount(0, 0, 0))
-            counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
-    return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
+            known = counted[by].get(key, (0, 0, 0))
+            counted[by][key] = known[0] + 1, known[1] + elements, known[2] + size
+    return {by: dict(sorted(table.items(), key=lambda item: -item[1][2])) for by, table in counted.items()}
 
 
 def gigabytes(size: int) -> str:
