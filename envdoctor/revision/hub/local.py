@@ -199,10 +199,6 @@ class LocalSnapshot(Snapshot):
     refused: tuple[Unread, ...]
     largest_header: int
     absent: Message
-    repo: str | None = None
-    revision: str | None = None
-    complete: bool = True
-    lacking: Message | None = None
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the headers, one file after the other: a disk is not faster side by side."""
@@ -344,8 +340,8 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
         refused.append(Unread(Message("weights"), lacking))
     label = Message("{} @ {} (cache)", cached.repo, cached.commit[:7])
     about = asked, label, files, places, tuple(refused), largest_header
-    held = LocalSnapshot(*about, Message("it was never downloaded to this machine"), cached.repo, cached.commit)
-    held.complete, held.lacking = listed is not None, lacking
+    held = LocalSnapshot(*about, Message("it was never downloaded to this machine"))
+    held.repo, held.revision, held.complete, held.lacking = cached.repo, cached.commit, listed is not None, lacking
     return held
 
 

@@ -164,7 +164,7 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     if len(siblings) > MOST_FILES:
         text = "{} lists {} files; at most {} are compared"
         raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
-    return HubSnapshot(access, repo, present, commit, *check_items(siblings))
+    return HubSnapshot(access, repo, *check_items(siblings), present, commit)
 
 
 def _odd(transport: Transport, what: Message) -> TransportError:
@@ -192,18 +192,15 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
 
 @dataclass
 class HubSnapshot(Snapshot):
-    """The files of one commit on a Hub; ``repo`` is the present name of the repository. ``refused`` are listed files
-    whose entries cannot be trusted (their names are shown and never used as paths); ``complete`` is True: the list has
-    every file of the commit. What ``local`` holds with the same oid is read there."""
+    """The files of one commit on a Hub, by its list. ``refused`` are files whose entries cannot be trusted (their names
+    are shown and never used as paths). What ``local`` holds with the same oid is read there."""
 
     access: Access
     asked: str
-    repo: str | None
-    revision: str | None
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    complete: bool = True
-    lacking: Message | None = None
+    repo: str | None
+    revision: str | None
     local: Snapshot | None = None
     _gate: Message | None = None
     _read: dict[str, bytes | Unread] = field(default_factory=dict)

@@ -105,14 +105,14 @@ class Snapshot(ABC):
     not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
     """
 
-    repo: str | None
     asked: str
-    revision: str | None
     label: str
-    complete: bool
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    lacking: Message | None
+    repo: str | None = None
+    revision: str | None = None
+    complete: bool = True
+    lacking: Message | None = None
 
     def entry(self, path: str, limit: int | None = None) -> FileEntry | Unread:
         """Return the file, unless it is missing or larger than ``limit`` bytes."""

@@ -70,16 +70,16 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
     if not both:
         return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
-    remote = [isinstance(snapshot, HubSnapshot) for snapshot in sides]
-    costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]
+    remote = [number for number, snapshot in enumerate(sides) if isinstance(snapshot, HubSnapshot)]
+    costs = [sum(piece.places[number][2] for number in remote) for piece in pieces]
     fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= budget]
     total = sum(place[2] for piece in fitting for place in piece.places)
     fetched = gigabytes(sum(costs[: len(fitting)]))
     revisions.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
-    left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
-    if left:
-        text = "values of {} tensors lie beyond the {} that may be fetched"
-        unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(budget))))
+    if left := pieces[len(fitting) :]:
+        count = len({piece.name for piece in left})
+        reason = Message("values of {} tensors lie beyond the {} that may be fetched", count, gigabytes(budget))
+        unread.append(Unread(left[0].places[1][0], reason))
     differences: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
@@ -89,9 +89,8 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
             break
         done += sum(place[2] for piece in window for place in piece.places)
         revisions.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
-    changes, patterns = _changes([item for item in differences.values() if item.different], two)
-    compared = len({piece.name for piece in fitting})
-    settled = Message("every value of {} of {} tensors", compared, len(two.where))
+    changes, patterns = _changes({item.name: item for item in differences.values() if item.different}, two)
+    settled = Message("every value of {} of {} tensors", len({piece.name for piece in fitting}), len(two.where))
     equal = () if changes or unread else (settled,)
     return Compared(tuple(changes), tuple(unread), equal=equal, listing=tuple(patterns))
 
@@ -106,8 +105,7 @@ def _pieces(name: str, *layouts: WeightLayout) -> Iterator[_Piece]:
         return
     widths = [_FLOATS[dtype] if floats else 1 for dtype in dtypes]
     count = math.prod(shape) if floats else one.end - one.begin
-    row = shape[1] if floats and len(shape) == 2 else 0
-    length = row if 0 < row <= _PIECE else 0
+    length = shape[1] if floats and len(shape) == 2 and shape[1] <= _PIECE else 0
     step = _PIECE // length * length if length else _PIECE
     for first in range(0, count, step):
         places = [
@@ -223,18 +221,16 @@ def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> t
     return largest, squares, base, bool(kept.sum() == known.sum())
 
 
-def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
+def _changes(found: dict[str, _Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
     """Return one change for all tensors that differ, and one for each pattern."""
-    by_name = {item.name: item for item in found}
-    groups = group(by_name, layout.tensors)
-    members = {pattern: [by_name[name] for name in item.names] for pattern, item in groups.items()}
-    ranked = sorted(members.items(), key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
-    patterns = [_told(pattern, items, layout) for pattern, items in ranked]
+    groups = group(found, layout.tensors).items()
+    members = [(pattern, [found[name] for name in item.names]) for pattern, item in groups]
+    members.sort(key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
+    patterns = [_told(pattern, items, layout) for pattern, items in members]
     others = [change.symbol for change in patterns[1:]]
     detail = Message("also {}", listed(others)) if others else None
     changes = [change._replace(count=len(found), detail=detail) for change in patterns[:1]]
-    broken = [item.name for item in found if not item.finite]
-    if broken:
+    if broken := [name for name, item in found.items() if not item.finite]:
         path = layout.where[broken[0]]
         changes.append(Change("weights", "values-not-finite", path, listed(broken, 2), count=len(broken)))
     return changes, patterns

@@ -230,8 +230,7 @@ def weight_sets(snapshot: Snapshot) -> dict[SetKey, tuple[str, ...]]:
     """Return the sets of a snapshot with their files in order."""
     sets: dict[SetKey, list[str]] = {}
     for path in sorted(snapshot.files):
-        key = _key(path)
-        if key is not None:
+        if key := _key(path):
             sets.setdefault(key, []).append(path)
     return {key: tuple(paths) for key, paths in sets.items()}
 
@@ -244,15 +243,12 @@ def weight_paths(snapshot: Snapshot) -> dict[str, FileEntry]:
 def _key(path: str) -> SetKey | None:
     folder, name = posixpath.split(path)
     stem, extension = posixpath.splitext(name)
-    lower = extension.lower()
+    lower, stem = extension.lower(), _SHARD.sub("", _PART.sub("", stem))
     if lower in _OPAQUE:
         return SetKey(folder, name, "opaque")
     if lower == ".safetensors":
-        return SetKey(folder, _SHARD.sub("", _PART.sub("", stem)), "safetensors")
-    if lower in _PICKLED:
-        stem = _SHARD.sub("", _PART.sub("", stem))
-        return SetKey(folder, stem, "pickled") if _PICKLED_STEMS.match(stem) else None
-    return None
+        return SetKey(folder, stem, "safetensors")
+    return SetKey(folder, stem, "pickled") if lower in _PICKLED and _PICKLED_STEMS.match(stem) else None
 
 
 def main_set(sets: Iterable[SetKey]) -> SetKey | None:
@@ -286,8 +282,7 @@ def shared_files(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> 
             rest.setdefault(entry.oid, []).append(path)
     moved: dict[str, str] = {}
     for path, entry in sorted(old.items()):
-        names = rest.get(entry.oid) if entry.oid and path not in same else None
-        if names:
+        if path not in same and (names := rest.get(entry.oid or "")):
             moved[path] = names.pop(0)
     return Shared(same, moved)
 
