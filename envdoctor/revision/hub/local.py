@@ -68,13 +68,13 @@ class RemoteFile:
         def once() -> bytes:
             start, self._place = self._place or self._url, None
             try:
-                with self._transport.open(start, range=f"bytes={offset}-{offset + length - 1}") as (reply, place):
+                with self._transport.open(start, range=f"bytes={offset}-{offset + length - 1}") as reply:
                     if reply.status == 416:
                         raise TransportError("the server has a smaller file than its list says", kind="protocol")
-                    self._transport.expect(reply, place, (200, 206))
-                    data = self._from(reply, place, offset, length)
-                    if place != self._url:
-                        self._place = place  # signed for some minutes: the next range needs no redirect
+                    self._transport.expect(reply, (200, 206))
+                    data = self._from(reply, offset, length)
+                    if reply.place != self._url:
+                        self._place = reply.place  # signed for some minutes: the next range needs no redirect
                     return data
             except TransportError as error:
                 if start != self._url and error.kind == "refused":
@@ -94,7 +94,7 @@ class RemoteFile:
             raise TransportError(problem, kind="limit")
         return data[:length] if length <= len(data) else data + self.read(len(data), length - len(data))
 
-    def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
+    def _from(self, reply: Reply, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
             raise TransportError("the server compresses ranges", kind="protocol")
         end, before = offset + length, 0
@@ -117,7 +117,7 @@ class RemoteFile:
             if (first, last) != (offset, end - 1):
                 asked = f"{offset:,}-{end - 1:,}"
                 raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        data = self._transport.body(reply, place, before + length)[before : before + length]
+        data = self._transport.body(reply, before + length)[before : before + length]
         if len(data) < length:
             text = "the connection broke off after {} of {} bytes"
             raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")

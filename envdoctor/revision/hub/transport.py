@@ -56,9 +56,10 @@ def _web_host(url: str) -> str | None:
 
 
 class Reply(NamedTuple):
-    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up. ``pieces(decoded)`` undoes a
-    Content-Encoding when asked to. Errors are those of the library below."""
+    """Address, status, headers (lower-case names), the body's pieces on demand, and how to hang up. ``pieces(decoded)``
+    undoes a Content-Encoding when asked to. Errors are those of the library below."""
 
+    place: str
     status: int
     headers: Mapping[str, str]
     pieces: Callable[[bool], Iterator[bytes]]
@@ -82,7 +83,7 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
         return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
 
     lower = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, lower, pieces, response.close)
+    return Reply(url, response.status_code, lower, pieces, response.close)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -157,9 +158,8 @@ class Transport:
         return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline. Every request
-        goes through here or through :meth:`side_by_side`, and no call in there goes through again: the threads are
-        few."""
+        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline. No call in
+        there goes through a thread again: they are few."""
         result = self.side_by_side([call])[0]
         if isinstance(result, TransportError):
             raise result
@@ -172,13 +172,13 @@ class Transport:
         It may raise :class:`Again` for another attempt. Raises :class:`TransportError`."""
 
         def once() -> Result:
-            with self.open(url, compressed=compressed) as (reply, place):
-                self.expect(reply, place, (200,))
-                body = self.body(reply, place, limit, decoded=compressed)
-            host = _host(place)
-            if len(body) > limit and is_web_page(reply.headers, body):
-                raise TransportError("the answer of {} is a web page", host)
+            with self.open(url, compressed=compressed) as reply:
+                self.expect(reply, (200,))
+                body = self.body(reply, limit, decoded=compressed)
+            host = _host(reply.place)
             if len(body) > limit:
+                if is_web_page(reply.headers, body):
+                    raise TransportError("the answer of {} is a web page", host)
                 raise TransportError("the answer of {} has more than {} bytes", host, f"{limit:,}")
             return take(reply.headers, body, host)
 
@@ -206,8 +206,8 @@ class Transport:
         return self.fetch(url, limit, take, compressed=True)
 
     @contextmanager
-    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """Yield the answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
+    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[Reply]:
+        """Yield the answer at the end of the redirects. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -237,7 +237,7 @@ class Transport:
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
-                    yield reply, address
+                    yield reply
                     return
                 following = ""
                 with suppress(ValueError):
@@ -257,23 +257,21 @@ class Transport:
             address = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
-    def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
+    def body(self, reply: Reply, limit: int, *, decoded: bool = False) -> bytes:
         """Return the body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
-        parts: list[bytes] = []
-        length = 0
+        content = bytearray()
         for piece in self._pieces(reply, decoded):
-            parts.append(piece)
-            length += len(piece)
-            if length > limit:
-                break
+            content += piece
+            if len(content) > limit:
+                return bytes(content[: limit + 1])
             if time.monotonic() >= self._end:
                 raise self._late()
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
-        if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
+        if not encoded and announced.isdigit() and len(content) < int(announced):
             text = "the connection broke off after {} of {} bytes"
-            raise Again(text, f"{length:,}", f"{int(announced):,}", kind="network")
-        return b"".join(parts)[: limit + 1]
+            raise Again(text, f"{len(content):,}", f"{int(announced):,}", kind="network")
+        return bytes(content)
 
     def persist(self, once: Callable[[], Result]) -> Result:
         """Try up to four times, with pauses that grow or that the server names. Raises :class:`TransportError`, at once
@@ -324,17 +322,16 @@ class Transport:
         sendable = token and token.isascii() and token.isprintable() and " " not in token
         return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {token}" if sendable else None
 
-    def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
+    def expect(self, reply: Reply, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
         if reply.status in statuses:
             return
         self._drain(reply)
-        host, status = _host(place), reply.status
+        host, status = _host(reply.place), reply.status
         if status in _BUSY:
             words = Message("limits requests") if status == 429 else Message("has trouble")
             wait = asked_wait(reply.headers)
-            if wait:
-                self._not_before = max(self._not_before, time.monotonic() + wait)
+            self._not_before = max(self._not_before, time.monotonic() + (wait or 0.0))
             raise Again("{} {} (HTTP {})", host, words, status, kind="network", wait=wait, status=status)
         code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
