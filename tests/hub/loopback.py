@@ -249,7 +249,7 @@ class Hub:
 
         Kinds: ``latency`` (seconds), ``slow`` (chunk, pause), a status such as ``"429"`` (headers), ``drop``, ``cut``
         (after), ``ignore_range``, ``short_range`` (by), ``shift_range`` (by), ``wrong_content_range``, ``html200``,
-        ``no_commit_header``, ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data),
+        ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data),
         ``company`` (requests: no answer before so many have arrived).
         """
         self.faults.append(Fault(kind, match, times, options, server))
@@ -423,8 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
         chunked = self._is("chunked") is not None
         self.send_response(status)
         for name, value in headers.items():
-            if not (name == "X-Repo-Commit" and self._is("no_commit_header") is not None):
-                self.send_header(name, value)
+            self.send_header(name, value)
         if chunked:
             # neither a length nor chunks: the end of the connection is the end of the body
             self.send_header("Connection", "close")

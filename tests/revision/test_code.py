@@ -81,7 +81,6 @@ def test_equal_files_without_an_object_id_are_compared_by_their_bytes() -> None:
         "\n\n" + FUNCTION.replace("\n", "\r\n"),
         "# -*- coding: latin-1 -*-\n" + FUNCTION,
     ],
-    ids=["docstring", "comment", "layout", "pass", "line ends", "coding"],
 )
 def test_comments_layout_and_docstrings_are_formatting_only(other: str) -> None:
     changed(FUNCTION, other, "formatting-only modeling.py: None -> None")

@@ -115,7 +115,6 @@ CODE = {"c.py": "class C: ...", "m.py": "def f(config): return config.rope_ratio
         ({}, "rotary_percent", "rope-changed"),
         ({f"m{number}.py": "" for number in range(30)}, "rotary_percent", "rope-changed"),  # too many to look at
     ],
-    ids=["read by none", "read", "read by transformers", "no code", "too much code"],
 )
 def test_a_key_that_no_code_of_the_model_reads_has_no_effect(config_files: Any, key: str, kind: str) -> None:
     old, new = ({"config.json": {**OWN, key: value}, **config_files} for value in (1, 2))

@@ -57,10 +57,6 @@ def test_a_blank_that_went_is_shown() -> None:
         (MARKED, MARKED.replace("{% endgeneration %};", ";{% endgeneration %}"), "generation-marks-changed"),
         (MARKED, MARKED.replace("m['role']", "m.role"), "text-changed-rendering-equal"),
     ],
-    ids=[
-        *("tools", "system prompt", "far behind", "time of day", "other text"),
-        *("marks came", "marks went", "other parts marked", "marks stayed"),
-    ],
 )
 def test_what_changed_is_told_by_what_is_rendered(old: str, new: str, expected: str) -> None:
     assert only(compare(old, new)).kind.startswith(expected)

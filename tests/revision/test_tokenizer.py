@@ -49,7 +49,6 @@ def test_a_token_that_changed_its_file_did_not_change() -> None:
 @pytest.mark.parametrize(
     ("same", "number", "why"),
     [({ADDED: {"<x>": 5}}, "_5", ADDED), ({}, "_0", "vocabulary")],
-    ids=["an unread file", "a vocabulary"],
 )
 def test_a_token_that_something_unread_may_hold_is_only_listed(same: Any, number: str, why: str) -> None:
     change = only(compare({CONFIG: {}, **same}, {**decoder(**{number: token("<x>")}), **same}))
@@ -107,7 +106,6 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
             "image: <a> -> <b>; video: <b> -> <a>",
         ),
     ],
-    ids=["order", "flags", "names", "swapped"],
 )
 def test_extra_tokens_have_names_flags_and_an_order(before: Any, after: Any, expected: str, detail: str | None) -> None:
     compared = compare({CONFIG: {"extra_special_tokens": before}}, {CONFIG: {"extra_special_tokens": after}})

@@ -179,11 +179,6 @@ NO_HEAD = without(one_file(ALL), "lm_head.weight")["model.safetensors"]
         (Repository(texts=config()), Repository(texts=config()), [], "none"),
         (Repository(texts={"m.gguf": "a"}), Repository(texts={"m.gguf": "b"}), ["opaque-changed"], None),
     ],
-    ids=[
-        *("other values", "other shards", "fused", "a prefix", "layers from one and from zero", "other shapes"),
-        *("a pickle replaced", "a tied head of a pickle", "only a pickle names the head", "beside its pickle"),
-        *("another precision", "no weights", "gguf"),
-    ],
 )
 def test_what_changed_and_whether_the_weights_did(old, new, told, weights):
     found = compare(old, new)
