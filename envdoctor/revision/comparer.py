@@ -103,8 +103,7 @@ class Revisions(NamedTuple):
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
     def code(self) -> str | Unread | None:
-        """Return the Python files of both snapshots as one text, each file once that is the same in both. Return None
-        without any, and Unread where not all of them can be read."""
+        """Return the Python files of both snapshots as one text, None without any, Unread if not all can be read."""
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
@@ -129,8 +128,7 @@ class Revisions(NamedTuple):
 
 
 class Comparer(NamedTuple):
-    """Who compares an area, or a part of one. ``wants`` says whether it compares a file; None stands for the files that
-    no comparer of another area wants."""
+    """Who compares an area. ``wants`` says whether it takes a file; None: what no comparer of another area wants."""
 
     area: str
     compare: Callable[[Revisions], Compared]

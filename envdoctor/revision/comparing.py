@@ -79,8 +79,7 @@ def compare_snapshots(
     progress: Callable[[str], None] = lambda text: None,
     values: int | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next. ``values`` says that values of weights are
-    compared too, and how many bytes of them a Hub may be asked for."""
+    """Compare area by area. ``values``: how many bytes a Hub may be asked for to compare values of weights."""
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
@@ -104,8 +103,7 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
-    """Return the ``change`` records and the summary facts, with the source ``revision``. The records are incomplete
-    when a part could not be read: then "no such change" is no answer."""
+    """Return the ``change`` records, incomplete when a part could not be read, and the summary facts."""
     unread, incomplete = comparison.unread, None
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
@@ -120,8 +118,7 @@ def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
 
 
 def effect_of(area: str, kind: str, matrix: Matrix) -> Mapping[str, str] | None:
-    """Return the sentence, by language, that says why a kind of change of an area has no effect on a run. Return None
-    where no row of table revision-kinds says so: then a finding tells the change, or it was not judged."""
+    """Return by language why a kind of change has no effect on a run; None if table revision-kinds does not say so."""
     rows = matrix.rows("revision-kinds", "kind")
     return next((row["effect"] for row in rows if area in row["areas"] and kind in row["kinds"]), None)
 

@@ -51,8 +51,7 @@ def visible(text: str) -> str:
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Return both texts in quotes, which show a blank at an end, made visible and cut to the surroundings of the first
-    place where they differ."""
+    """Return both texts in quotes, made visible and cut to the surroundings of the first difference."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
     start = max(0, at - _BEFORE)
     if start < 6:  # not worth an ellipsis
@@ -69,8 +68,7 @@ def _window(text: str, start: int, stop: int) -> str:
 
 
 def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] = (0, 0)) -> Iterator[str]:
-    """Yield the lines of a unified diff, each beginning with ``+``, ``-``, a blank or ``@``; ``starts`` are the numbers
-    of the lines before the first ones."""
+    """Yield the lines of a unified diff; ``starts`` are the numbers of the lines before the first ones."""
     for line in islice(unified_diff(before, after, n=_AROUND, lineterm=""), 2, MOST_LINES + 2):
         if line.startswith("@@"):
             line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
@@ -78,8 +76,7 @@ def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] =
 
 
 def template_hunk(before: str, after: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff of two templates. A blank at the end of a changed line, which becomes a token,
-    is shown as ``\u00b7``."""
+    """Return the lines of a diff of two templates; a blank at the end of a changed line is shown as ``\u00b7``."""
     old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
     lines = []
     for line in hunk(old, new):

@@ -58,8 +58,7 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """Return the changes of the ``*.py`` files that are loaded and of the auto_map entries that name them, in the order
-    of the files; other files have one change each."""
+    """Return the changes of loaded ``*.py`` files and of the entries that name them, and one of each other file."""
     paths = [path for path in revisions.files if path.endswith(".py")]
     changed = revisions.changed(paths)
     configs = revisions.changed(AUTO_MAP_FILES)
@@ -113,8 +112,7 @@ def compare(revisions: Revisions) -> Compared:
 def _parse(
     revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
-    """Read and parse both sides of the files; return the unread ones and the ones with equal bytes, which are parsed
-    only if they are ``needed``."""
+    """Return the unread files, and those with equal bytes, which are parsed only if ``needed``; fill the sides."""
     read = [
         parted(loaded.read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys()))) for side in sides
     ]
@@ -166,8 +164,7 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
 
 
 def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
-    """Yield places that reach beyond computing or ask for a version and that no old file has; one change for all of a
-    kind in one function."""
+    """Yield new places that reach beyond computing or ask for a version; one change for a kind in a function."""
     known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for path, site in ((pair.path, site) for pair in pairs for site in pair.new.sites):
@@ -220,8 +217,7 @@ def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
 
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
-    """Yield changed entries, with their kind if they point into a repository that no old entry named: a revision does
-    not pin what is there."""
+    """Yield changed entries; those into another repository, which no revision pins, have a kind of their own."""
     known = {entry.away for entry in old}
     changed = differences({one.key: one for one in old}, {one.key: one for one in new})
     for key, before, after in sorted(changed, key=lambda one: one[0]):

@@ -85,8 +85,7 @@ class Access:
         return self.transport.received if self.transport else 0
 
     def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
-        """Return a repository's commits in the local cache, under all names of its vendor and of its present one. Those
-        that a reference points to come first (``main`` before others), then the last used."""
+        """Return the commits of a repository in the cache under all its names: main, other references, last used."""
         names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
         repos = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
         commits = [commit for held in repos for commit in held.commits]
@@ -281,8 +280,7 @@ class HubSnapshot(Snapshot):
 
 
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """Return the snapshot of a branch, tag, commit, beginning of a commit or ``refs/pr/N`` (None: ``main``). Raises
-    :class:`SnapshotError`."""
+    """Return the snapshot of a branch, tag, (short) commit or ``refs/pr/N``. Raises :class:`SnapshotError`."""
     if not is_repo_name(repo):
         raise SnapshotError(
             '"{}" is not the name of a repository; give ORG/NAME or a folder', printable(repo), kind="usage"

@@ -72,8 +72,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
 
 
 class Pair(NamedTuple):
-    """Two snapshots, old and new, and sentences about how they were chosen. ``moved`` is the repository's present name
-    when the one that was asked for redirects."""
+    """Two snapshots, why they were chosen, and the present name of the repository if it ``moved``."""
 
     old: Snapshot
     new: Snapshot
@@ -96,8 +95,7 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
 
 
 def _known_to(one: Snapshot, other: Snapshot) -> Snapshot:
-    """Return the other one with the files that both have. Of those that it alone has, except text about the model, it
-    is not known whether they changed."""
+    """Return the other one with the files of both; others, except text about the model, are refused as unknown."""
     why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
     more = [path for path in other.files if path not in one.files and not is_text_about_the_model(path)]
     return limited_to(other, one.files, [Unread(path, why) for path in more])

@@ -187,8 +187,7 @@ class Clock:
 
 
 def _read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
-    """Return what the pickle of an archive describes (``zip`` or ``torchscript``), or the beginning of a file that is
-    not an archive (``prefix``)."""
+    """Return what a pickle describes: of an archive (``zip``, ``torchscript``), or a file's beginning (``prefix``)."""
     problem = TOO_LONG
     if clock.left > 0:
         began = time.monotonic()
@@ -235,8 +234,7 @@ class _Unreadable(MessageError):
 
 
 class _Archive:
-    """The file as the standard library's reader of zip archives asks for it: its end is at hand, little else is read.
-    Raises :class:`_Unreadable` when a part cannot be had."""
+    """The file for the standard library's reader of archives; little of it is read. Raises :class:`_Unreadable`."""
 
     def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
         self._snapshot, self._path, self.size, self._end = snapshot, path, size, end

@@ -102,8 +102,7 @@ class PinState(NamedTuple):
 
 
 def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
-    """Compare the oid of every pinned file, and look for loaded files that were added or removed. Weights that are not
-    there were perhaps never downloaded, and nothing loads without them."""
+    """Compare pinned files, and look for added or removed code. Missing weights may not have been downloaded."""
     differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
     unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
     for path, wanted in pin.files.items():
@@ -131,7 +130,6 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
 
 
 def _is_loaded(path: str) -> bool:
-    """Return whether adding or removing a file of this name changes what is loaded: code wherever it lies, the rest
-    beside config.json, but not states of a training run."""
+    """Return whether a file of this name is loaded: code, or what lies beside config.json but no state of a run."""
     beside = "/" not in path and path.endswith(_LOADED) and not path.startswith(_OF_A_RUN)
     return beside or path.endswith(".py")

@@ -167,8 +167,7 @@ class Header(NamedTuple):
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
-    """Read the header at the start of ``data``, which may go on behind it, and check it against the file's length.
-    Raises :class:`HeaderError`."""
+    """Read the header that ``data`` begins with, and check it with the file's size. Raises :class:`HeaderError`."""
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
     remarks: set[str] = set()

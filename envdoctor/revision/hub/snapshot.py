@@ -129,8 +129,7 @@ class Snapshot(ABC):
         return entry if isinstance(entry, Unread) else self.whole(entry)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from
-        the end."""
+        """Return exactly these ranges ``(offset, length)`` of a file; a negative offset counts from its end."""
         entry = self.entry(path)
         if isinstance(entry, Unread):
             return entry

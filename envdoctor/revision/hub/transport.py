@@ -67,8 +67,7 @@ class Reply(NamedTuple):
 
 
 def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
-    """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
-    Redirects are not followed: which header goes to which host is decided by the caller."""
+    """Send a GET and return when the headers are there, without redirects; ``seconds`` bounds each wait."""
     if not hasattr(session, "build_request"):
         # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
         as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
@@ -158,8 +157,7 @@ class Transport:
         return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline. No call in
-        there goes through a thread again: they are few."""
+        """Return the result of a call in another thread, in time, or raise :class:`TransportError`."""
         result = self.side_by_side([call])[0]
         if isinstance(result, TransportError):
             raise result
@@ -274,8 +272,7 @@ class Transport:
         return bytes(content)
 
     def persist(self, once: Callable[[], Result]) -> Result:
-        """Try up to four times, with pauses that grow or that the server names. Raises :class:`TransportError`, at once
-        when the pause would go beyond the deadline."""
+        """Try up to four times, with growing or asked pauses, before the deadline. Raises :class:`TransportError`."""
         attempt = 0
         while True:
             attempt += 1

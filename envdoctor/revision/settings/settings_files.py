@@ -129,8 +129,7 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def _rope_name(key: str, value: Any, layers: str) -> str | None:
-    """Return the canonical name of a rotary parameter; None if it says nothing. ``layers`` names the kind of layers
-    unless it is full attention."""
+    """Return the canonical name of a rotary parameter, if it says something; ``layers`` but full attention."""
     if key == "rope_theta":
         return {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
     if key == "partial_rotary_factor" and not layers:

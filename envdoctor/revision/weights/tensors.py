@@ -45,8 +45,7 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """Return the changes, every changed name pattern, and what the loaded set holds on either side. ``amounts`` lack a
-    side of which not every header was read: files that did not change are not."""
+    """Return the changes, every changed pattern, and the amounts of the loaded set if all headers were read."""
     old, new = layouts.weight_paths(revisions.old), layouts.weight_paths(revisions.new)
     if not old and not new:
         lacking = revisions.old.lacking or revisions.new.lacking

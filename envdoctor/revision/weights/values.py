@@ -190,8 +190,7 @@ def _numbers(dtype: str, raw: bytes) -> "array[float]":
 
 
 def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, float, bool]:
-    """Return the largest difference, the squares of all differences and of the old numbers, and whether the new side is
-    finite where the old one is. What is not finite on either side is left out of the numbers."""
+    """Return largest difference, squares of finite differences and old numbers, whether the new side stays finite."""
     lost = False
     if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
         pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]

@@ -72,8 +72,7 @@ def _plain(node: ast.AST) -> ast.AST:
 
 
 def _does_nothing(node: ast.AST) -> bool:
-    """Return whether the node changes nothing itself: a lone constant, ``pass``, a log line, a declaration without a
-    value, or a pure condition around nothing."""
+    """Return whether the node alone changes nothing: a constant, a log line, a pure condition around nothing."""
     match node:
         case ast.Expr(value=ast.Call() as call):
             return _is_log_call(call) and _is_pure(call)
@@ -85,8 +84,7 @@ def _does_nothing(node: ast.AST) -> bool:
 
 
 def is_idle(function: FunctionNode) -> bool:
-    """Return whether a call of the function can change nothing but local names, and says nothing. A function that
-    always raises is not idle: it fails loudly."""
+    """Return whether a call can change nothing but local names and says nothing; to raise always is to say it."""
     return all(type(one) is not ast.Raise and _is_pure(one) for one in function.body)
 
 
@@ -172,8 +170,7 @@ def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
 
 
 def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:
-    """Return the word that a compound statement begins with, and what is evaluated before its blocks; nothing of a
-    simple one."""
+    """Return the word that a compound statement begins with, and what is evaluated before its blocks."""
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return type(statement).__name__.lower(), [test]
@@ -213,8 +210,7 @@ def digest(
     annotations: Iterable[ast.AST | None] = (),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Digest:
-    """Return the digests of a tree after :func:`erase`; ``annotations`` are further roots, and ``names`` what some
-    names are called instead."""
+    """Return the digests of a tree after :func:`erase`; ``names`` are what some names are called instead."""
     tokens: list[tuple[bool, str]] = []
     nodes: list[ast.AST] = []
     waiting: list[tuple[object, bool]] = [(root, False) for root in roots]

@@ -78,8 +78,7 @@ _Moved = tuple[set[tuple[str, str]], set[tuple[str, str]]]
 
 
 def moved_definitions(pairs: Sequence[FilePair]) -> tuple[list[Change], _Moved]:
-    """Return the changes of definitions that went in one place and came in another with the same body, whole classes
-    only, and where they were and are."""
+    """Return the changes of definitions with the same body elsewhere, whole classes only, and where both are."""
     changes, moved = list[Change](), (set[tuple[str, str]](), set[tuple[str, str]]())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
@@ -270,8 +269,7 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:
-    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
-    called with a keyword that it does not take."""
+    """Yield what became of gradient checkpointing, and what is called with a keyword that it does not take."""
     (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
     if was is not False and now is False:
         yield _change(_NOOP, pair.path, where, detail=Message("nothing is set"))
@@ -290,8 +288,7 @@ def _checkpointing(pair: FilePair) -> Iterator[Change]:
 
 
 def _switches(code: FileCode) -> tuple[bool | None, str]:
-    """Return whether switching gradient checkpointing on reaches a module that asks for it (None if unknown), and which
-    method decides."""
+    """Return whether the switch reaches a module that asks for it (None: unknown), and which method decides."""
     classes = {definition.name: definition for definition in code.definitions if definition.kind == "class"}
     functions = [definition for definition in code.definitions if definition.kind == "function" and definition.owner]
     if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):

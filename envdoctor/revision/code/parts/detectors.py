@@ -78,8 +78,7 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
 
 
 def _key(kind: str, node: ast.AST) -> str:
-    """Return the key by which two places are the same: their text; for files the function and its constants, because
-    names of variables with a path change in every refactoring."""
+    """Return equal keys for places that do the same: the text, for files only the function and its constants."""
     match node:
         case ast.Call(func=func, args=args, keywords=keywords) if kind == _FILE_WRITE:
             parts = [part for argument in (*args, *(word.value for word in keywords)) for part in all_nodes(argument)]
@@ -127,8 +126,7 @@ class _Names:
         return next(filter(None, (self._name_kind(one + rest) for one in self._resolved(name))), "")
 
     def kind_of(self, node: ast.AST) -> tuple[str, list[ast.AST] | None]:
-        """Return what the node can do, empty for nothing, and which nodes below are still to be looked at: None for all
-        of them."""
+        """Return what the node can do, and which nodes below are still to be looked at (None: all)."""
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
                 name = dotted(func)

@@ -74,8 +74,7 @@ def read_sources(snapshot: Snapshot, paths: Iterable[str]) -> Iterator[CodeSourc
 
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
-    """Return the code of each file, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
-    their kinds. Nothing of the files is executed or imported."""
+    """Return the code of each file; ``reaching`` are kinds of the table ``reaching-calls`` by name. Nothing is run."""
     import threading
     from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -103,8 +102,7 @@ def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingPr
 
 
 class LoadedEntry(NamedTuple):
-    """What a configuration asks transformers to load: ``module.Class``; ``away`` is the repository that has it when
-    that is another one than the configuration's."""
+    """What a configuration loads: ``module.Class``; ``away`` is the other repository that has it, if any."""
 
     config: str
     key: str
@@ -141,8 +139,7 @@ def kind_of_file(path: str) -> str | None:
 
 
 def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each relative import as it is written, the file of its module (empty: there is none), and the name taken
-    from that (empty for the module itself)."""
+    """Yield each relative import as written, the file of its module, and the name taken from that; empty: none."""
     for one in (one for one in code.imports if one.name.startswith(".")):
         names = one.name.lstrip(".").split(".")
         folder = path

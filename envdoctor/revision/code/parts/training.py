@@ -109,8 +109,7 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
 
 
 class _Both(NamedTuple):
-    """A function of both revisions, with the statements that only one of them has; ``is_told``: what became of
-    checkpointing in it is told already."""
+    """A function of both revisions, with the statements of one alone; ``is_told``: checkpointing is told already."""
 
     path: str
     old: Definition
@@ -187,8 +186,7 @@ def _settings(revisions: Revisions) -> set[str]:
 def _functions(
     changes: Iterable[Change], sides: Iterable[tuple[Definition | None, ...]]
 ) -> dict[tuple[str, str], _Both]:
-    """Return the functions of both revisions whose bodies changed, by file and name, without statements on
-    checkpointing that are told already."""
+    """Return the changed functions by file and name, without statements on checkpointing that are told already."""
     switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
@@ -218,8 +216,7 @@ def _statements(function: Definition) -> Iterator[str]:
 
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """Return a pattern of the options that only the new configurations have and that are off unless config.json sets
-    them."""
+    """Return a pattern of the options that only the new configurations have, and that are off by default."""
     sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
     makers = (
         [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
@@ -297,8 +294,7 @@ def _words(found: Counter[str]) -> str | None:
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """Return how the only changed statement changed: a part of it is gone, or an operator differs; None for anything
-    else."""
+    """Return how the only changed statement changed: a part is gone, or an operator differs; else None."""
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
@@ -325,8 +321,7 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
-    """Return the names that both functions give a value and only the old one reads; parameters only if nothing else
-    changed (``alone``), because many are there for their callers."""
+    """Return names that both give a value and only the old one reads; parameters too if ``alone`` changed."""
     if any("…" in line for one in (old, new) for line in one.lines):
         return []
     (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))

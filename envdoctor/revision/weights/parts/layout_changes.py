@@ -151,8 +151,7 @@ _Differences = tuple[list[Change], list[Change]]
 def compare_layouts(
     old: WeightLayout, new: WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
 ) -> _Differences:
-    """Compare what was read of one set; where parts are unread, only tensors that are in both. ``relaid`` says that the
-    set's files are cut differently."""
+    """Compare what was read of one set; ``relaid`` says that its files are cut differently."""
     whole = not old.unread and not new.unread
     both = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
     retyped = [name for name, spec, other in both if spec.dtype != other.dtype]
@@ -188,8 +187,7 @@ def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bo
 
 
 def _tying(snapshot: Snapshot) -> str:
-    """Return ``tied``, ``not tied``, ``not readable``, or ``not given``: which default holds depends on the class and
-    on the transformers release."""
+    """Return ``tied``, ``not tied``, ``not readable``, or ``not given``: then the class decides."""
     if (config := _config(snapshot)) is None:
         return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):

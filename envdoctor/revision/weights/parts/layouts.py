@@ -188,8 +188,7 @@ Amount = tuple[int, int, int]
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
-    """Return by ``dtype`` and by ``module`` how many tensors, parameters and bytes a snapshot has, the largest first. A
-    module is what a pattern has up to the component after the first {i}, or all but the last one."""
+    """Return tensors, parameters and bytes by dtype and by module (up to behind the first {i}), largest first."""
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
@@ -349,8 +348,7 @@ def index_path(key: SetKey) -> str:
 def check_index(
     snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: WeightLayout
 ) -> Iterator[Change | Unread]:
-    """Yield ``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision. ``layout``
-    holds the shards that were read; of the others the index is taken at its word."""
+    """Yield what the index of a new set gets wrong; of shards that ``layout`` lacks it is taken at its word."""
     absent, unsure = parted(_missing_shards(files))
     path = index_path(key)
     yield from unsure[:1]
