@@ -15,7 +15,6 @@ _OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|fa
 MOST_LINES, WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
 #: Templates are often one line: they are shown statement by statement.
 _STATEMENTS = re.compile(r"(?<=%\})(?=.)|\r?\n")
-_NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def short(value: object) -> str:
@@ -39,31 +38,22 @@ def _cut(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def _name(match: re.Match[str]) -> str:
-    character = match[0]
-    code = ord(character)
-    return _NAMES.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
 def visible(text: str) -> str:
     """Return the text on one line, with escapes for breaks and hidden characters."""
-    return _HIDDEN.sub(_name, text)
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def around(before: str, after: str) -> tuple[str, str]:
     """Return both texts in quotes, made visible and cut to the surroundings of the first difference."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
-    start = max(0, at - _BEFORE)
-    if start < 6:  # not worth an ellipsis
-        start = 0
+    start = at - _BEFORE if at - _BEFORE >= 6 else 0  # less is not worth an ellipsis
     return _window(before, start, at + _AFTER), _window(after, start, at + _AFTER)
 
 
 def _window(text: str, start: int, stop: int) -> str:
     stop = len(text) if len(text) - stop < 6 else stop
-    shown = visible(text[start:stop])
     # Escapes make the text longer; what is cut must not be the difference, which lies in the first half.
-    shown = _cut(shown, 2 * LONGEST)
+    shown = _cut(visible(text[start:stop]), 2 * LONGEST)
     return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")
 
 

@@ -9,7 +9,15 @@ from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote
 
-from envdoctor.revision.hub.online import Access, HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
+from envdoctor.revision.hub.online import (
+    COMMIT,
+    Access,
+    HubSnapshot,
+    ask_for_snapshot,
+    listing_refused,
+    open_hub,
+    pages,
+)
 from envdoctor.revision.hub.snapshot import SnapshotError, Unread
 from envdoctor.revision.hub.transport import Transport
 from envdoctor.revision.hub.transport_error import TransportError
@@ -17,7 +25,6 @@ from envdoctor.system.message import Message, joined, said_by
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
-_ID = re.compile(r"[0-9a-f]{40}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
 #: Dates in other forms: of the day or the month first, of the year first, without anything in between.
@@ -51,7 +58,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
             return
         for item in page[: most - given]:
             match item:
-                case {"id": str(name)} if _ID.match(name):
+                case {"id": str(name)} if COMMIT.match(name):
                     title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
                     yield Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
                 case _:

@@ -32,7 +32,7 @@ _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
 Result = TypeVar("Result")
 
@@ -148,10 +148,10 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     if present != repo:
         transport.moved[repo] = present
     commit = data.get("sha")
-    if not isinstance(commit, str) or not _COMMIT.match(commit):
-        if not _COMMIT.match(revision):
-            raise _odd(transport, Message("a commit"))
+    if not isinstance(commit, str) or not COMMIT.match(commit):
         commit = revision
+    if not COMMIT.match(commit):
+        raise _odd(transport, Message("a commit"))
     siblings = data.get("siblings")
     if not isinstance(siblings, list):
         raise _odd(transport, Message("a list of files"))

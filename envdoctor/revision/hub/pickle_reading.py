@@ -139,10 +139,10 @@ class _Scan:
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
-            values = self.values[match.start() : match.end()]
-            if values[1] == "torch._utils._rebuild_parameter":
-                del values[1]
-            name, function, kind, key = values[0], values[1], values[5], values[6]
+            name, *values = self.values[match.start() : match.end()]
+            if values[0] == "torch._utils._rebuild_parameter":
+                del values[0]
+            function, _, _, _, kind, key, *_ = values
             shape = tuple(value for value in self.values[slice(*match.span(1))] if type(value) is int)
             known = len(shape) <= _MOST_DIMENSIONS and all(0 <= length < _LONGEST for length in shape)
             if function not in _REBUILD or not known:
@@ -211,12 +211,11 @@ def described(data: bytes, kind: str) -> list[Any]:
         is_old = kind == "prefix" and scans[0].values[-1:] == [_OLD_MAGIC]
         while is_old and scans[-1].problem is None and len(scans) < 5:
             scans.append(_Scan(data, scans[-1].end))
-    last, tensors = scans[-1], None
+    last = scans[-1]
     problem, whole = last.problem, not (last.cut or last.limited)
     if problem is None and kind == "torchscript":
         problem, whole = Message("it is a TorchScript program"), False
-    if problem is None:
-        tensors = scans[3 if is_old else 0].tensors()
+    tensors = scans[3 if is_old else 0].tensors() if problem is None else None
     rows = None if tensors is None else [[name, *tensor] for name, tensor in tensors.items()]
     names = dict.fromkeys(name for scan in scans for name in scan.globals)
     return [[*names], whole, rows, packed(problem), last.cut]

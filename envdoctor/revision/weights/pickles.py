@@ -46,17 +46,16 @@ def compare(revisions: Revisions) -> Compared:
 
 def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:
     """Yield one change for each set of weights, and one for each other file."""
-    main = main_set(after)
-    pickled = {key: files for key, files in after.items() if key.format == "pickled" and not {*files} <= {*others}}
-    for key, files in pickled.items():
-        if key not in before:
-            beside = any(other.format == "safetensors" for other in after)
-            how = "loaded by default" if key == main else "beside safetensors" if beside else "other file"
-            yield Change("files", "pickle-added", files[0], key.stem, None, how, len(files))
-    in_sets = {path for files in pickled.values() for path in files}
-    for path in sorted(new.files.keys() - old.files.keys() - in_sets - {*others}):
-        if wants(path):
-            yield Change("files", "pickle-added", path, posixpath.basename(path), None, "other file")
+    main, beside = main_set(after), any(key.format == "safetensors" for key in after)
+    rest = new.files.keys() - old.files.keys() - {*others}
+    for key, files in after.items():
+        if key.format == "pickled" and not {*files} <= {*others}:
+            rest -= {*files}
+            if key not in before:
+                how = "loaded by default" if key == main else "beside safetensors" if beside else "other file"
+                yield Change("files", "pickle-added", files[0], key.stem, None, how, len(files))
+    for path in filter(wants, sorted(rest)):
+        yield Change("files", "pickle-added", path, posixpath.basename(path), None, "other file")
 
 
 def _safetensors_removed(before: Sets, after: Sets) -> Iterator[Change]:
@@ -76,8 +75,7 @@ def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
     if attribute in safe.get(module, ()):
         return None
     while module:
-        listed_here = unsafe.get(module, ())
-        if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
+        if not {"*", name[len(module) + 1 :].partition(".")[0]}.isdisjoint(unsafe.get(module, ())):
             return _RUNS_CODE
         module = module.rpartition(".")[0]
     return _NOT_LISTED

@@ -329,12 +329,10 @@ def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
     waiting, seen = [name], set[str]()
     while waiting:
         name = waiting.pop()
-        if name == target:
-            return True
         if name in classes and name not in seen:
-            seen.add(name)
             waiting += classes[name].mentions
-    return False
+        seen.add(name)
+    return target in seen
 
 
 def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
