@@ -213,8 +213,6 @@ class Hub:
         self.page_size = 1000
         #: Whether listings give oids and sizes for ``?blobs=true`` (some mirrors do not).
         self.blobs = True
-        #: Whether small files are first redirected to /api/resolve-cache, as the Hub does now and then.
-        self.resolve_cache = False
         self.refused_tokens: set[str] = set()
         self.faults: list[Fault] = []
         self._entries: list[Entry] = []
@@ -473,10 +471,7 @@ class _Handler(BaseHTTPRequestHandler):
         if token and token in self.server.hub.refused_tokens:
             self._error(401, None, "Invalid credentials in Authorization header")
             return
-        if path.startswith("/api/resolve-cache/models/"):
-            words = path.removeprefix("/api/resolve-cache/models/").split("/")
-            self._file("/".join(words[:2]), unquote(words[2]), unquote("/".join(words[3:])), token, cached=True)
-        elif path.startswith("/api/models/"):
+        if path.startswith("/api/models/"):
             words = path.removeprefix("/api/models/").split("/")
             # the oldest repositories have a name of one part
             size = 1 if len(words) == 1 or words[1] in ("revision", "tree", "commits") else 2
@@ -580,7 +575,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Link"] = f'<{following}>; rel="next"'
         self._json(items[start : start + size], headers)
 
-    def _file(self, name: str, revision: str, path: str, token: str, *, cached: bool = False) -> None:
+    def _file(self, name: str, revision: str, path: str, token: str) -> None:
         hub = self.server.hub
         repo = self._visible(name, token)
         if repo is None:
@@ -600,9 +595,6 @@ class _Handler(BaseHTTPRequestHandler):
             place = f"{hub.cdn}/{name}/{commit.id}/{quote(path)}?Signature=secret-{blob.sha256[:8]}&Expires=1999999999"
             linked = {"X-Linked-Size": str(blob.size), "X-Linked-Etag": f'"{blob.sha256}"'}
             self._send(302, {**headers, **linked, "Location": place}, b"")
-        elif hub.resolve_cache and not cached:
-            place = f"/api/resolve-cache/models/{name}/{commit.id}/{quote(path)}"
-            self._send(307, {**headers, "Location": place}, b"")
         else:
             self._ranged(blob, headers)
 
