@@ -1,16 +1,12 @@
 """Remote code by syntax tree: what is a change, what kind it is, and what is nothing."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, two_sided
 from header_true import Repository
-from rooms import comparer
 
 from envdoctor.revision import Compared, Unread
-
-remote_code = comparer("remote_code")
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "code"
 FUNCTION = '''
@@ -21,13 +17,8 @@ def area(width, height, *, unit="m"):
 '''
 
 
-def compare(old: Any, new: Any) -> Compared:
-    """Compare two texts of one file, two tables of files, or two snapshots."""
-    return outcome(remote_code, *({"modeling.py": s} if isinstance(s, (str, bytes)) else s for s in (old, new)))
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
+#: Two texts of one file, two tables of files, or two snapshots.
+compare, changed = two_sided("remote_code", lambda s: {"modeling.py": s} if isinstance(s, (str, bytes)) else s)
 
 
 def pair(name: str) -> Compared:

@@ -3,14 +3,11 @@
 from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, two_sided
 from header_true import Repository
-from rooms import comparer
 
 from envdoctor.revision import Compared
 from envdoctor.revision.template.chat_template import render
-
-chat_template = comparer("chat_template")
 
 TOKENIZER, JINJA = "tokenizer_config.json", "chat_template.jinja"
 EQUAL = Compared(equal=("chat templates",))
@@ -26,14 +23,10 @@ MARKED = "{% for m in messages %}{{ m['role'] }}: {% generation %}{{ m['content'
 EACH = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
 
 
-def compare(old: Any, new: Any) -> Compared:
-    """Compare two texts or lists of tokenizer_config.json, two tables of files, or two snapshots."""
-    sides = ({TOKENIZER: {"chat_template": side}} if isinstance(side, (str, list)) else side for side in (old, new))
-    return outcome(chat_template, *sides)
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
+#: Two texts or lists of tokenizer_config.json, two tables of files, or two snapshots.
+compare, changed = two_sided(
+    "chat_template", lambda side: {TOKENIZER: {"chat_template": side}} if isinstance(side, (str, list)) else side
+)
 
 
 def test_a_blank_that_went_is_shown() -> None:

@@ -3,24 +3,15 @@
 from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, two_sided
 from header_true import Repository
-from rooms import comparer
 
 from envdoctor.revision import Change, Compared
 
-tokenizer_files = comparer("tokenizer_files")
+compare, changed = two_sided("tokenizer_files")
 
 CONFIG, FILE, ADDED, MAP = "tokenizer_config.json", "tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 EQUAL = Compared(equal=("tokenizer",))
-
-
-def compare(old: Any, new: Any) -> Compared:
-    return outcome(tokenizer_files, old, new)
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
 
 
 def token(content: str, **flags: bool) -> dict[str, Any]:
