@@ -87,10 +87,7 @@ def test_each_kind_of_change_meets_its_rule(found: Any, file: str, old: Any, new
 
 
 class TestJoinedWithTheEnvironment:
-    ROPE = (
-        {CONFIG: {"rope_theta": 5e5}},
-        {CONFIG: {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}},
-    )
+    ROPE = ({CONFIG: {"rope_theta": 5e5}}, {CONFIG: {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}})
     BACKEND = ({TOKENIZER: {"tokenizer_class": "A"}}, {TOKENIZER: {"tokenizer_class": "TokenizersBackend"}})
     MOVED = ({TOKENIZER: {"chat_template": "a"}}, {TOKENIZER: {}, "chat_template.jinja": "a"})
     LIST = ({TOKENIZER: {}}, {TOKENIZER: {"extra_special_tokens": ["<a>"]}})

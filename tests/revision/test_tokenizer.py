@@ -37,10 +37,7 @@ def test_a_token_that_changed_its_file_did_not_change() -> None:
     changed({CONFIG: {}, ADDED: {"<x>": 5}}, decoder(_5={"content": "<x>"}), f"tokenizer-file-removed {ADDED}")
 
 
-@pytest.mark.parametrize(
-    ("same", "number", "why"),
-    [({ADDED: {"<x>": 5}}, "_5", ADDED), ({}, "_0", "vocabulary")],
-)
+@pytest.mark.parametrize(("same", "number", "why"), [({ADDED: {"<x>": 5}}, "_5", ADDED), ({}, "_0", "vocabulary")])
 def test_a_token_that_something_unread_may_hold_is_only_listed(same: Any, number: str, why: str) -> None:
     change = only(compare({CONFIG: {}, **same}, {**decoder(**{number: token("<x>")}), **same}))
     assert change.kind == "special-token-listed"
