@@ -83,9 +83,8 @@ def compare(revisions: Revisions) -> Compared:
         if path in judged and path in old.texts.keys() | new.texts.keys() and not isinstance(one, NotPython):
             changes.append(_change("unparsable", path, path, detail=one.reason))
     for side in sides:
-        side.faults.extend(
-            loaded.faults(side, {path: one for path, one in side.codes.items() if path in judged | renamed})
-        )
+        codes = {path: one for path, one in side.codes.items() if path in judged | renamed}
+        side.faults.extend(loaded.faults(side, codes))
     before, after = (dict(reversed(side.faults)) for side in sides)
     changes += [_change("code-broken", path, path, detail=after[path]) for path in after if path not in before]
     mended = [path for path in before if path not in after and path in new.snapshot.files]
@@ -113,9 +112,8 @@ def _parse(
     revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
     """Return the unread files, and those with equal bytes, which are parsed only if ``needed``; fill the sides."""
-    read = [
-        parted(loaded.read_sources(side.snapshot, sorted({*wanted} & side.snapshot.files.keys()))) for side in sides
-    ]
+    paths = [sorted({*wanted} & side.snapshot.files.keys()) for side in sides]
+    read = [parted(loaded.read_sources(side.snapshot, held)) for side, held in zip(sides, paths, strict=True)]
     unread = {one.path: one for _, refused in read for one in refused}
     equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
     skipped = equal - {*needed} | unread.keys()

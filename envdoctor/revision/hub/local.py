@@ -110,9 +110,8 @@ class RemoteFile:
             if match is None:
                 raise Again("the server does not say which range it sent (no valid Content-Range)")
             if match[3] not in ("*", str(self.size)):
-                raise Again(
-                    "the server has a file of {} bytes, its list says {}", f"{int(match[3]):,}", f"{self.size:,}"
-                )
+                text = "the server has a file of {} bytes, its list says {}"
+                raise Again(text, f"{int(match[3]):,}", f"{self.size:,}")
             first, last = int(match[1]), int(match[2])
             if (first, last) != (offset, end - 1):
                 asked = f"{offset:,}-{end - 1:,}"
@@ -136,9 +135,8 @@ class _Room:
     def take(self, length: int) -> Message | None:
         """Set bytes of one file aside; why not, as a clause, when there are too many."""
         if length - 8 > self._largest:
-            return Message(
-                "its header has {} bytes; at most {} are read (--max-header)", f"{length - 8:,}", f"{self._largest:,}"
-            )
+            text = "its header has {} bytes; at most {} are read (--max-header)"
+            return Message(text, f"{length - 8:,}", f"{self._largest:,}")
         with self._lock:
             if length > self._left:
                 return Message("the headers before it have more than {} MiB already", _ALL_HEADERS >> 20)

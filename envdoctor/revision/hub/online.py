@@ -167,9 +167,8 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
 
 
 def _odd(transport: Transport, what: Message) -> TransportError:
-    return TransportError(
-        "{} did not send {}; it is not a Hub, or its mirror is broken", transport.host, what, kind="protocol"
-    )
+    text = "{} did not send {}; it is not a Hub, or its mirror is broken"
+    return TransportError(text, transport.host, what, kind="protocol")
 
 
 def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
@@ -282,9 +281,8 @@ class HubSnapshot(Snapshot):
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     """Return the snapshot of a branch, tag, (short) commit or ``refs/pr/N``. Raises :class:`SnapshotError`."""
     if not is_repo_name(repo):
-        raise SnapshotError(
-            '"{}" is not the name of a repository; give ORG/NAME or a folder', printable(repo), kind="usage"
-        )
+        text = '"{}" is not the name of a repository; give ORG/NAME or a folder'
+        raise SnapshotError(text, printable(repo), kind="usage")
     wanted = revision or "main"
     if not is_revision(wanted):
         problem = Message('"{}" is not a revision; give a branch, a tag, a commit or refs/pr/N', printable(wanted))

@@ -120,10 +120,8 @@ def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
     window: list[_Piece] = []
     size = 0
     for piece in pieces:
-        follows = window and all(
-            (path, offset) == (before, start + length)
-            for (path, offset, _), (before, start, length) in zip(piece.places, window[-1].places, strict=True)
-        )
+        ends = [(path, start + length) for path, start, length in window[-1].places] if window else []
+        follows = ends == [place[:2] for place in piece.places]
         size += piece.places[0][2]
         if window and (not follows or size > _WINDOW):
             yield window

@@ -218,9 +218,8 @@ def _imports(pair: FilePair) -> Iterator[Change]:
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
     """Yield ``package-required`` for packages that must be installed beside the ones that everybody has."""
-    known, asked = (
-        {one.name.partition(".")[0] for one in code.imports if one.demanded} for code in (pair.old, pair.new)
-    )
+    imports = ([one.name for one in code.imports if one.demanded] for code in (pair.old, pair.new))
+    known, asked = ({name.partition(".")[0] for name in names} for names in imports)
     for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
 

@@ -174,9 +174,8 @@ class _Names:
         """Return what a call can do, by its resolved name and its arguments."""
 
         def given(word: str, *place: int) -> ast.expr | None:
-            return next(
-                filter(None, (keyword_of(call, word), *(one for at in place for one in call.args[at : at + 1]))), None
-            )
+            placed = [one for at in place for one in call.args[at : at + 1]]
+            return next(filter(None, (keyword_of(call, word), *placed)), None)
 
         _, dot, last = name.rpartition(".")
         kind, is_method = self._name_kind(name), name.startswith(".")

@@ -217,13 +217,12 @@ def _statements(function: Definition) -> Iterator[str]:
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     """Return a pattern of the options that only the new configurations have, and that are off by default."""
-    sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
-    makers = (
-        [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
-    )
-    before, after = ({parameter for maker in side for parameter in maker.parameters} for side in makers)
-    known = {one.name for one in before}
-    names = sorted(one.name for one in after if one.name not in known and one.default in _OFF)
+    known, off = set[str](), set[str]()
+    for one in (one for pair in pairs for one in pair.old.definitions if one.name.endswith("Config.__init__")):
+        known |= {parameter.name for parameter in one.parameters}
+    for one in (one for pair in pairs for one in pair.new.definitions if one.name.endswith("Config.__init__")):
+        off |= {parameter.name for parameter in one.parameters if parameter.default in _OFF}
+    names = sorted(off - known)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
 
 

@@ -126,11 +126,10 @@ def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, .
 
 def _adds_up(whole: TensorGroup, parts: Iterable[TensorGroup]) -> bool:
     """Return whether the parts have together as many rows as the whole, tensor by tensor."""
-    sides = zip(whole.specs, *(item.specs for item in parts), strict=True)
-    return all(
-        all(spec.shape for spec in specs) and sum(spec.shape[0] for spec in specs[1:]) == specs[0].shape[0]
-        for specs in sides
-    )
+    for one, *specs in zip(whole.specs, *(item.specs for item in parts), strict=True):
+        if not all(spec.shape for spec in (one, *specs)) or sum(spec.shape[0] for spec in specs) != one.shape[0]:
+            return False
+    return True
 
 
 _MOST_RESHAPED = 12
