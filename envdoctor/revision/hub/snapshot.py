@@ -196,8 +196,7 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         name = printable(path) if isinstance(path, str) else Message("a file without a name")
         again = Message("it is listed twice") if entry else Message("the list gives it no size")
         refused.append(Unread(name, reason or again))
-    more = len(refused) - _MOST_REFUSED
-    if more > 0:
+    if (more := len(refused) - _MOST_REFUSED) > 0:
         rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
         refused[_MOST_REFUSED:] = [rest]
     return files, tuple(refused)
@@ -208,11 +207,9 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     if isinstance(lfs, dict):
         digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
     oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
-    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
-        oid = None
-    if type(size) is not int or not 0 <= size < 1 << 63:
-        return None
-    return FileEntry(path, size, oid)
+    is_sure = oid is not None and oid.startswith("sha256:") == isinstance(lfs, dict)
+    is_size = type(size) is int and 0 <= size < 1 << 63
+    return FileEntry(path, size, oid if is_sure else None) if is_size else None
 
 
 def is_text_about_the_model(path: str) -> bool:

@@ -40,6 +40,7 @@ _MOST_KEYS = 5_000
 #: Tables that are data, not settings: compared as one value.
 _WHOLE = ("id2label", "label2id", "task_specific_params", "pruned_heads", "added_tokens_decoder")
 _FULL, _SLIDING = "full_attention", "sliding_attention"
+_WINDOWS = ("sliding_window", "max_window_layers")
 _ROPE = ("rope_theta", "rope_local_base_freq", "partial_rotary_factor")
 #: The canonical key, and an older spelling of it.
 _QUANTIZATION, _FORMER_QUANTIZATION = "quantization_config", "compression_config"
@@ -88,19 +89,17 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
 
 def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
-    rope = any(key in table for key in ("rope_theta", "rope_scaling", "rope_parameters"))
     for key, value in table.items():
         # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
         name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else json.dumps(key) if "." in key else key)
-        if rope and key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
         if isinstance(value, Mapping) and value and key not in _WHOLE:
             yield from _walk(value, name + ".", said + key + ".")
         else:
             yield name, said + key, value
-    if rope:
-        for name, (where, value) in _rope(table).items():
-            yield prefix + name, said + where, value
+    for name, (where, value) in _rope(table).items():
+        yield prefix + name, said + where, value
 
 
 def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -141,10 +140,11 @@ def _rope_name(key: str, value: Any, layers: str) -> str | None:
 
 
 def _plain(leaf: str, value: Any) -> Any:
-    if leaf == "dtype" and isinstance(value, str):
-        return value.removeprefix("torch.")
-    if leaf.endswith("token_id") and isinstance(value, list) and len(value) == 1:
-        return value[0]
+    match value:
+        case str() if leaf == "dtype":
+            return value.removeprefix("torch.")
+        case [one] if leaf.endswith("token_id"):
+            return one
     return value
 
 
@@ -266,7 +266,7 @@ def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[C
         yield names.change(f"quantization-{'removed' if methods[0] else 'added'}", _QUANTIZATION, *methods)
     for name in dict.fromkeys([*two, *one]):
         before, after = one.get(name), two.get(name)
-        if whole and _is_of_quantization(name):
+        if whole and f".{_QUANTIZATION}." in f".{name}":
             continue
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
@@ -289,20 +289,18 @@ def _unordered(name: str, value: Any) -> Any:
 def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     prefix, dot, leaf = name.rpartition(".")
-    is_off = [names.value(f"{prefix}{dot}use_sliding_window", side) is False for side in (one, two)]
-    if leaf in ("sliding_window", "max_window_layers") and all(is_off):
+    switch = f"{prefix}{dot}use_sliding_window"
+    if leaf in _WINDOWS and all(names.value(switch, side) is False for side in (one, two)):
         return "without-effect"
     kind = names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
-    if type(code) is str:
-        keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in keys):
-            return "unread-key"
-    if kind == "position-limit-changed":
-        before, after = (names.value(name, side) for side in (one, two))
-        numbers = all(type(value) in (int, float) for value in (before, after))
-        return "position-limit-lowered" if numbers and after < before else kind
-    return kind
+    keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
+    if type(code) is str and not any(re.search(rf"\b{re.escape(key)}\b", code) for key in keys):
+        return "unread-key"
+    before, after = (names.value(name, side) for side in (one, two))
+    numbers = type(before) in (int, float) and type(after) in (int, float)
+    lowered = kind == "position-limit-changed" and numbers and after < before
+    return "position-limit-lowered" if lowered else kind
 
 
 def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
@@ -326,15 +324,10 @@ def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Chang
     return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
-def _is_of_quantization(name: str) -> bool:
-    """Return whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
-    return f".{_QUANTIZATION}." in f".{name}"
-
-
 def _quantization(flat: _Flat) -> str | None:
     """Return method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``), if any."""
-    settings = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
-    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in settings.items()}
+    parts = [(f".{name}".rpartition(f".{_QUANTIZATION}."), setting.value) for name, setting in flat.items()]
+    inside = {key: value for (_, found, key), value in parts if found}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]
