@@ -208,8 +208,9 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
         digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
     oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
     is_sure = oid is not None and oid.startswith("sha256:") == isinstance(lfs, dict)
-    is_size = type(size) is int and 0 <= size < 1 << 63
-    return FileEntry(path, size, oid if is_sure else None) if is_size else None
+    if type(size) is not int or not 0 <= size < 1 << 63:
+        return None
+    return FileEntry(path, size, oid if is_sure else None)
 
 
 def is_text_about_the_model(path: str) -> bool:

@@ -47,9 +47,9 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Call(keywords=keywords):  # a device that is another tensor's, or a name's for one; "cpu" is not
                 names = [dotted(word.value).rpartition(".")[2] if word.arg == "device" else "" for word in keywords]
                 node.keywords = [word for word, name in zip(keywords, names, strict=True) if name != "device"]
-            case ast.Raise(exc=ast.Call() as error) if _is_pure(error):
+            case ast.Raise(exc=ast.Call() as error) if is_pure(error):
                 error.args, error.keywords = [], []
-            case ast.Assert(msg=ast.expr() as text) if _is_pure(text):
+            case ast.Assert(msg=ast.expr() as text) if is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
                 named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
@@ -75,20 +75,15 @@ def _does_nothing(node: ast.AST) -> bool:
     """Return whether the node alone changes nothing: a constant, a log line, a pure condition around nothing."""
     match node:
         case ast.Expr(value=ast.Call() as call):
-            return _is_log_call(call) and _is_pure(call)
+            return _is_log_call(call) and is_pure(call)
         case ast.If(test=test, body=[], orelse=[]):
-            return _is_pure(test)
+            return is_pure(test)
         case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
             return True
     return False
 
 
-def is_idle(function: FunctionNode) -> bool:
-    """Return whether a call can change nothing but local names and says nothing; to raise always is to say it."""
-    return all(type(one) is not ast.Raise and _is_pure(one) for one in function.body)
-
-
-def _is_pure(node: ast.AST) -> bool:
+def is_pure(node: ast.AST) -> bool:
     """Return whether code can change nothing but local names: it only calls questions, texts and errors."""
     for inner in all_nodes(node):
         match inner:
@@ -217,13 +212,11 @@ def digest(
     waiting = [*((note, True) for note in annotations), *reversed(waiting)]
     while waiting:
         item, notes = waiting.pop()
-        if isinstance(item, ast.Name) and item.id in names:
-            token = names[item.id]
+        if isinstance(item, ast.AST):
             nodes.append(item)
-        elif isinstance(item, ast.AST):
-            token = type(item).__name__
-            nodes.append(item)
-            for field in _FIELDS[type(item)]:
+            named = names.get(item.id) if isinstance(item, ast.Name) else None
+            token = named or type(item).__name__
+            for field in () if named else _FIELDS[type(item)]:
                 waiting.append((getattr(item, field, None), notes or field in _ANNOTATION_FIELDS))
         elif isinstance(item, list):
             token = f"[{len(item)}"

@@ -242,7 +242,8 @@ def _function(scope: str, node: FunctionNode) -> Definition:
     result = digest([node.body], annotations=annotations, names=canonical.local_names(node))
     calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
-        is_idle="gradient_checkpointing" in node.name and canonical.is_idle(node),
+        is_idle="gradient_checkpointing" in node.name
+        and all(type(one) is not ast.Raise and canonical.is_pure(one) for one in node.body),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
         calls=tuple(map(_call_site, calls)),
