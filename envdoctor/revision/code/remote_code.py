@@ -41,7 +41,7 @@ from envdoctor.revision.code.parts.tree import FileCode
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, parted, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.message import Message, listed
-from envdoctor.versions.releases import EVERY, Releases, intersect, parse_ranges, spell_ranges
+from envdoctor.versions.releases import EVERY, Range, Releases, intersect, parse_ranges, spell_ranges
 
 _MAX_OF_A_KIND = 100
 _MAX_TEXT = 160
@@ -239,7 +239,7 @@ def _windows(revisions: Revisions, sides: list[CodeSide], unread: Mapping[str, U
     windows: list[str | Unknown] = [Unknown(Message("neither the code nor the configuration changed"))] * 2
     found = [parted(_demands(side, paths, unread, revisions.matrix)) for side in sides]
     for number, (demands, problems) in enumerate(found if paths else ()):
-        window = EVERY
+        window: tuple[Range, ...] = EVERY
         for demand in demands:
             window = intersect(window, parse_ranges(demand.releases))
         problem = problems[0] if problems else None
